@@ -1,0 +1,1 @@
+"""One writer per experiment: facts are folded into the state, a plan follows, one commit, then the acts."""

@@ -1,0 +1,314 @@
+"""Everything that can happen to an experiment: frozen records in one union, the truth that is stored.
+
+A fact says what has happened, never what to do. Fields may be added (with a default), never renamed or
+removed: old databases are folded with them. The job events of ``training_services.base`` are facts as they
+stand. ``Recorded`` is a fact with its number and the instant it was taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from training_services.base import (
+    EndReason,
+    FrameSkipped,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobNoted,
+    JobPlaced,
+    JobStarted,
+    JobWaiting,
+    KeeperAcknowledged,
+    KeeperBound,
+    KeeperEnrolled,
+    KeeperHeard,
+    KeeperSilent,
+    MetricReported,
+    ParametersWanted,
+    StopOrdered,
+    UpdateOrdered,
+)
+
+__all__ = [
+    "AlgorithmFailed",
+    "AttemptDue",
+    "ConfigChanged",
+    "DataImported",
+    "DrainReason",
+    "EndReason",
+    "ExperimentCreated",
+    "ExperimentMoved",
+    "ExperimentOpened",
+    "ExperimentStatus",
+    "ExperimentStopRequested",
+    "Fact",
+    "FrameSkipped",
+    "JobEnded",
+    "JobEvent",
+    "JobLost",
+    "JobNoted",
+    "JobPlaced",
+    "JobStarted",
+    "JobWaiting",
+    "KeeperAcknowledged",
+    "KeeperBound",
+    "KeeperEnrolled",
+    "KeeperHeard",
+    "KeeperSilent",
+    "Limits",
+    "MetricReported",
+    "ParametersWanted",
+    "Recorded",
+    "StopKind",
+    "StopOrdered",
+    "StopRequested",
+    "Suggested",
+    "SuggestionSource",
+    "TargetMoved",
+    "TrialEnded",
+    "TrialStatus",
+    "TunerExhausted",
+    "UpdateOrdered",
+    "Verdict",
+]
+
+
+class TrialStatus(StrEnum):
+    """NNI's names, and PAUSED (which NNI's routes show as WAITING)."""
+
+    WAITING = "WAITING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    UNKNOWN = "UNKNOWN"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    USER_CANCELED = "USER_CANCELED"
+    EARLY_STOPPED = "EARLY_STOPPED"
+    SYS_CANCELED = "SYS_CANCELED"
+
+    @property
+    def terminal(self) -> bool:
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset(
+    {
+        TrialStatus.SUCCEEDED,
+        TrialStatus.FAILED,
+        TrialStatus.USER_CANCELED,
+        TrialStatus.EARLY_STOPPED,
+        TrialStatus.SYS_CANCELED,
+    }
+)
+
+
+class ExperimentStatus(StrEnum):
+    INITIALIZED = "INITIALIZED"
+    RUNNING = "RUNNING"
+    DRAINING = "DRAINING"  # no new trials; why is the DrainReason
+    DONE = "DONE"
+    STOPPED = "STOPPED"
+    ERROR = "ERROR"
+    VIEWED = "VIEWED"
+
+
+class DrainReason(StrEnum):
+    BUDGET = "budget"  # NNI: NO_MORE_TRIAL
+    TUNER = "tuner"  # NNI: TUNER_NO_MORE_TRIAL
+    USER = "user"  # NNI: STOPPING
+
+
+class StopKind(StrEnum):
+    """Who wants a trial to stop; decides the status it ends in."""
+
+    USER = "user"  # USER_CANCELED
+    ASSESSOR = "assessor"  # EARLY_STOPPED
+    DURATION = "duration"  # EARLY_STOPPED
+    SYSTEM = "system"  # SYS_CANCELED
+    PAUSE = "pause"  # PAUSED: the attempt ends, the trial does not
+
+
+class SuggestionSource(StrEnum):
+    ALGORITHM = "algorithm"
+    CUSTOMIZED = "customized"
+    RESUMED = "resumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The numbers of the configuration that the core steers by. None: unlimited."""
+
+    trial_concurrency: int
+    max_trial_number: int | None = None
+    max_experiment_duration: timedelta | None = None
+    max_trial_duration: timedelta | None = None
+    suggestions_ahead: int | None = None  # None: decided by how fast the tuner answers
+    max_lost_attempts: int = 3  # new attempts after a loss of infrastructure
+    multi_phase: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentCreated:
+    """``config`` is canonical (camelCase, no nulls, no secrets: references stay references)."""
+
+    experiment_id: str
+    config: Mapping[str, Any]
+    search_space: Mapping[str, Any]
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentOpened:
+    """A runner has taken the experiment (server start, resume, revival after a failed commit)."""
+
+    m_epoch: int
+    resumed: bool = False  # by the user, after STOPPED, DONE or ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChanged:
+    """``changes`` holds canonical camelCase top-level fields with their new values."""
+
+    changes: Mapping[str, Any]
+    limits: Limits
+    search_space: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggested:
+    """A parameter set that becomes a trial. ``parameters`` is JSON text, in the order of the search space.
+
+    ``fed_to``: the fact number up to which the tuner had been fed when it was asked; ``tuner_state`` is what
+    its ``dump_state`` gave afterwards. ``parameter_id`` is None for a customised trial.
+    """
+
+    trial_id: str
+    sequence: int
+    source: SuggestionSource
+    parameter_id: int | None
+    parameters: str
+    fed_to: int | None = None
+    tuner_state: str | None = None
+    retry_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerExhausted:
+    """The tuner has no more parameter sets (NoMoreTrialError)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmFailed:
+    """User code of a tuner or assessor raised, answered nonsense or died.
+
+    ``fatal``: its process is gone or useless; more than three in a row without an answer end in ERROR, and
+    ``hopeless`` (a constructor error, an import error) at once.
+    """
+
+    role: str  # tuner, assessor
+    call: str
+    sentence: str
+    traceback: str = ""
+    fatal: bool = False
+    hopeless: bool = False
+    trial_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The assessor judges the trial Bad at this metric."""
+
+    trial_id: str
+    attempt: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """A user wants this trial to end (or to pause)."""
+
+    trial_id: str
+    kind: StopKind = StopKind.USER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentStopRequested:
+    """The user stops the experiment; ``detach``: trials run on and are adopted at resume."""
+
+    detach: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataImported:
+    """``records``: JSON text of a list of {"parameter", "value"}."""
+
+    records: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetMoved:
+    """What should become of the trial changed by a limit or by the experiment (not by a StopRequested)."""
+
+    trial_id: str
+    kind: StopKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDue:
+    """The trial gets a further attempt at ``due_at``; ``reason`` says why the last one does not count."""
+
+    trial_id: str
+    attempt: int
+    due_at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEnded:
+    """The trial is over. ``reason`` is one sentence."""
+
+    trial_id: str
+    status: TrialStatus
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentMoved:
+    """The experiment's status changed. ``reason`` is one sentence."""
+
+    status: ExperimentStatus
+    reason: str
+    drain: DrainReason | None = None
+
+
+Fact = (
+    ExperimentCreated
+    | ExperimentOpened
+    | ConfigChanged
+    | Suggested
+    | TunerExhausted
+    | AlgorithmFailed
+    | Verdict
+    | StopRequested
+    | ExperimentStopRequested
+    | DataImported
+    | TargetMoved
+    | AttemptDue
+    | TrialEnded
+    | ExperimentMoved
+    | JobEvent
+)
+
+
+class Recorded(NamedTuple):
+    """A fact with its number in the experiment's log and the instant its turn was taken."""
+
+    number: int
+    at: datetime
+    fact: Fact

@@ -1,0 +1,171 @@
+"""The lines between the server and a dispatcher child: frozen records, one JSON object a line.
+
+A child hosts ONE algorithm and serves its calls strictly in the order of its lines: result before end, always.
+History never comes by line: ``Start`` and ``CatchUp`` make the child read the experiment's database itself,
+read-only, up to a fact number; lines that follow continue from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# ---- to the child ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The first line: build the algorithm, then bring it up to fact number ``rebuild_to`` (0: nothing)."""
+
+    role: str  # tuner, assessor
+    name: str | None  # built-in or registered
+    class_name: str | None  # "module.Class", with code_directory
+    code_directory: str | None
+    class_args: Mapping[str, Any]  # references to secrets resolved
+    search_space: Mapping[str, Any]
+    experiment_id: str
+    database: str  # path of the SQLite file
+    rebuild_to: int
+    checkpoint_directory: str
+    seed: int  # of the experiment; used where classArgs name none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Give one parameter set for each id (tuner). ``fed_to``: the highest fact number fed before."""
+
+    parameter_ids: tuple[int, ...]
+    fed_to: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFinished:
+    """A trial has ended (tuner and assessor). ``text``: the JSON text of its final metric's value, if any.
+
+    ``parameter_id`` None: a customised trial.
+    """
+
+    number: int
+    trial_id: str
+    parameter_id: int | None
+    parameters: str
+    text: str | None
+    success: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """``records``: JSON text of a list of {"parameter", "value"} (tuner)."""
+
+    number: int
+    records: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceChanged:
+    """The search space was replaced (tuner)."""
+
+    number: int
+    search_space: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """Intermediate results on arrival (assessor), each (trial_id, attempt, position, sequence, text)."""
+
+    items: tuple[tuple[str, int, int, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUp:
+    """Lines were dropped because the child was slow: read everything up to ``number`` from the database."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """Call the algorithm's ``_on_exit`` and exit."""
+
+
+# ---- from the child --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The algorithm is built and rebuilt. ``learns``: its suggestions depend on results.
+
+    ``note``: one sentence when the rebuild could not be exact.
+    """
+
+    learns: bool
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """``parameters``: JSON text. ``state``: what dump_state gave, JSON text."""
+
+    parameter_id: int
+    parameters: str
+    fed_to: int
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """All that an Ask will bring for now has been sent. ``missing``: ids without a suggestion.
+
+    ``exhausted``: NoMoreTrialError; else the missing ones may still come (NNI's st_callback).
+    """
+
+    missing: tuple[int, ...]
+    exhausted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The assessor's answer Bad at this metric. Good answers are not sent."""
+
+    trial_id: str
+    attempt: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """User code raised in ``call``. ``hopeless``: it cannot be built; ``fatal``: the child will exit now."""
+
+    call: str
+    sentence: str
+    traceback: str
+    fatal: bool = False
+    hopeless: bool = False
+    trial_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """One sentence on a trial that is no failure of the algorithm (a result that is not a finite number)."""
+
+    trial_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """A call has run for ``seconds``; ``stack`` is where it is. Sent after one second, then as it doubles."""
+
+    call: str
+    seconds: float
+    stack: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """The call of the last Busy has returned."""
+
+
+ToChild = Start | Ask | TrialFinished | Imported | SpaceChanged | Metrics | CatchUp | Leave
+FromChild = Ready | Suggestion | Answered | Judged | Failed | Noted | Busy | Idle

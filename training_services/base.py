@@ -1,0 +1,350 @@
+"""The seam between the core and the platforms: its vocabulary, and one abstract class.
+
+The job events below are facts of the core as they stand (``nnimgr.core.facts`` imports them into its union).
+A service never decides what runs; it places, starts, stops and tells what happened. It may be asked for the
+same thing twice: everything is idempotent by job id.
+
+Exceptions::
+
+    ServiceError
+    +-- JobRejected          the platform will never run this job: the trial fails
+    +-- ServiceUnavailable   nothing can be placed at present: asked again after a while
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+
+class ServiceError(Exception):
+    """The training service could not do what it was asked; the message is one sentence for the user."""
+
+
+class JobRejected(ServiceError):
+    """The platform will never run this job as it is."""
+
+
+class ServiceUnavailable(ServiceError):
+    """The platform cannot be used at present."""
+
+
+class EndReason(StrEnum):
+    """Why an attempt ended, as its keeper saw it."""
+
+    EXITED = "exited"  # the command ended by itself or by a signal that was not ours
+    STOPPED = "stopped"  # it ended after the keeper had signalled it because of a stop
+    NEVER_STARTED = "never_started"  # a stop came first, or the command could not be executed
+    LEASE = "lease"  # the host lost its server for longer than the lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a job runs. ``boot_id`` and ``instance`` fence it: on another boot or instance it is lost."""
+
+    keeper_id: str
+    instance: str
+    boot_id: str
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlaced:
+    """The job has a place and a start command with this number; the start leaves once this is committed."""
+
+    job_id: str
+    place: Place
+    cmd_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWaiting:
+    """The job waits for a place; ``reason`` is one sentence."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted:
+    """The command of the attempt runs. ``started_at`` is the host's clock."""
+
+    job_id: str
+    started_at: datetime
+    pid: int | None = None
+
+
+class MetricReported(NamedTuple):
+    """One metric frame. A named tuple: it is made up to 100,000 times a second.
+
+    ``position`` is the frame's number in the attempt's metrics file, from 0. ``text`` is the JSON text of the
+    value as the trial wrote it (may be NaN); ``value`` the number in it (``default`` of a mapping), None if
+    there is none or it is not finite.
+    """
+
+    job_id: str
+    position: int
+    type: str  # "PERIODICAL" or "FINAL"
+    sequence: int
+    parameter_id: str | None  # the JSON text of the frame's parameter_id; None for null or missing
+    value: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSkipped:
+    """A frame that is no metric keeps its position; ``reason`` is one sentence shown on the trial."""
+
+    job_id: str
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParametersWanted:
+    """The trial asked for parameter set number ``index`` (NNI's REQUEST_PARAMETER frame)."""
+
+    job_id: str
+    position: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOrdered:
+    """A further parameter set was ordered for a running job, under this command number."""
+
+    job_id: str
+    index: int
+    cmd_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOrdered:
+    """The job's stop has this command number (None: it was not placed, nothing has to be sent)."""
+
+    job_id: str
+    cmd_seq: int | None
+    grace: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnded:
+    """The attempt is sealed: nothing of it runs, its metrics are counted, and nothing will follow.
+
+    ``metrics`` is the number of frames in its file; ``acked_cmd`` the highest command its keeper had applied;
+    ``message`` one sentence when there is more to say than the exit code.
+    """
+
+    job_id: str
+    reason: EndReason
+    exit_code: int | None
+    signal: int | None
+    metrics: int
+    acked_cmd: int
+    ended_at: datetime
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLost:
+    """Proof that the attempt is gone without an end of its own (another boot, wiped directory, no pod)."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNoted:
+    """Something about the job that the user should read: one sentence. Changes nothing."""
+
+    job_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperEnrolled:
+    """A keeper may speak with the token of this SHA-256 (hex). Committed before the keeper is started."""
+
+    keeper_id: str
+    token_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperBound:
+    """The first sync of a keeper's directory (``instance``) or boot: from now on the token is bound to it."""
+
+    keeper_id: str
+    instance: str
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperAcknowledged:
+    """The keeper has applied all commands up to ``acked_cmd`` (only sent when an ended job waits for it)."""
+
+    keeper_id: str
+    acked_cmd: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperSilent:
+    """No sync for ``silentAfter``: the keeper's trials are UNKNOWN until it speaks again."""
+
+    keeper_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperHeard:
+    """A silent keeper speaks again."""
+
+    keeper_id: str
+
+
+JobEvent = (
+    JobPlaced
+    | JobWaiting
+    | JobStarted
+    | MetricReported
+    | FrameSkipped
+    | ParametersWanted
+    | UpdateOrdered
+    | StopOrdered
+    | JobEnded
+    | JobLost
+    | JobNoted
+    | KeeperEnrolled
+    | KeeperBound
+    | KeeperAcknowledged
+    | KeeperSilent
+    | KeeperHeard
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialJobSpec:
+    """One attempt at a trial, as the core wants it.
+
+    ``parameter_text`` is the record that becomes ``parameter.cfg``, byte for byte. The last five fields are
+    what the core has committed about the job already, for when it is submitted again after a restart.
+    """
+
+    id: str
+    trial_id: str
+    attempt: int
+    sequence: int
+    parameter_text: str
+    place: JobPlaced | None = None
+    stop: StopOrdered | None = None
+    updates: tuple[tuple[UpdateOrdered, str], ...] = ()
+    recorded: int = 0  # frames committed
+    started: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownKeeper:
+    """A keeper of an earlier start of this experiment's runner."""
+
+    keeper_id: str
+    token_sha256: str
+    instance: str | None
+    boot_id: str | None
+    last_cmd: int  # the highest command number in the state for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownKeepers:
+    """What ``open`` is told: the identity of the experiment's database and the keepers it knows."""
+
+    db_id: str
+    m_epoch: int
+    keepers: tuple[KnownKeeper, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialJobDetail:
+    """A job as the platform knows it now."""
+
+    job_id: str
+    place: Place | None
+    started: bool
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a platform can do beside the contract."""
+
+    updates: bool  # update_trial_job (NNI: isMultiPhaseJobSupported)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentContext:
+    """What every service is told about its experiment. ``environ`` may hold secrets: never log it."""
+
+    experiment_id: str
+    directory: Path  # <experimentWorkingDirectory>/<id>
+    trial_command: str
+    trial_code_directory: Path
+    trial_gpu_number: float | None
+    python: str  # the interpreter of the user who created the experiment
+    environ: Mapping[str, str] = field(repr=False)
+    log_level: str = "info"
+
+
+class TrainingService(abc.ABC):
+    """One platform serving one experiment.
+
+    The four plain calls do no I/O: they queue, and answer with the fact to commit. A start or a stop leaves
+    only after ``committed`` has been told of its fact. Events are ordered per job and come at least once; a
+    batch that was taken but whose facts were not yet given to ``committed`` may come again after ``open``.
+    """
+
+    capabilities: Capabilities
+
+    @abc.abstractmethod
+    async def open(self, known: KnownKeepers) -> None:
+        """Connect and check. Raises ServiceUnavailable; starts nothing that outlives a failure."""
+
+    @abc.abstractmethod
+    def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
+        """Queue the job. None: ``job.place`` is committed already (the job is adopted) or nothing is new.
+
+        Raises JobRejected if the platform can never run it.
+        """
+
+    @abc.abstractmethod
+    def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
+        """Queue parameter set number ``index`` for a running job; None if the job is unknown or has ended."""
+
+    @abc.abstractmethod
+    def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+        """Queue the stop of a job: SIGTERM, ``grace``, SIGKILL. None: unknown, ended or stopped already."""
+
+    @abc.abstractmethod
+    def committed(self, facts: Sequence[JobEvent]) -> None:
+        """These facts are durable: starts and stops leave, keepers are acknowledged."""
+
+    @abc.abstractmethod
+    async def list_trial_jobs(self) -> list[TrialJobDetail]:
+        """The jobs that exist on the platform now."""
+
+    @abc.abstractmethod
+    def events(self) -> AsyncIterator[Sequence[JobEvent]]:
+        """Batches of events, until the service is closed. One consumer."""
+
+    @abc.abstractmethod
+    def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+        """Chunks of a file of the job: ``stdout``, ``stderr`` or ``trial.log``.
+
+        With ``follow`` it goes on until the job has ended. Raises FileNotFoundError, ValueError (bad name).
+        """
+
+    @abc.abstractmethod
+    async def close(self, *, detach: bool) -> None:
+        """Let go. ``detach``: leave jobs and keepers running; else end the keepers (jobs ended before)."""

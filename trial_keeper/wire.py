@@ -1,0 +1,94 @@
+"""What keeper and server say to each other: one idempotent call, opened by the keeper.
+
+``POST /keepers/v1/{experiment_id}/{keeper_id}/sync`` with ``Authorization: Bearer <token of this keeper>``.
+
+Request body: one line of JSON, then the payloads of the reported frames exactly as they lie in the metrics
+files, in the order of ``attempts`` and, within one, of its ``events``::
+
+    {"instance": str,            made with the keeper's directory; a wiped disk is a new instance
+     "k_epoch": int,             +1, durable, at each keeper start
+     "sync_no": int,             +1 at each call of this k_epoch
+     "boot_id": str,
+     "db_id_seen": str | null, "m_epoch_seen": int,   the last server the keeper has obeyed
+     "acked_cmd": int,           all commands up to this one are applied and durable
+     "seen_cmd": int,            all commands up to this one have arrived (in memory only, >= acked_cmd)
+     "all": bool,                attempts lists every attempt the keeper holds (the first call of a k_epoch, and
+                                 the first after the server's m_epoch has changed); else only those with news
+     "wait": bool,               nothing to report: the server may hold the answer for up to WAIT_S
+     "status": str | null,       one sentence on the keeper itself (no inotify, disk full), null: all is well
+     "attempts": {job_id: {
+         "from": int,            position of the first frame of "events"
+         "events": [int],        sizes in bytes of the payloads that follow the line
+         "started": null | {"at": float, "pid": int},     unix seconds of the host
+         "note": null | str,     one sentence on the attempt (repeated until the attempt is done)
+         "final": null | {"reason": EndReason value or "host_lost", "code": int | null, "signal": int | null,
+                          "n": int, "at": float, "message": str | null}}}}
+
+At most MAX_BYTES of payloads or MAX_EVENTS frames a call, but at least one frame. ``final`` is sent only
+together with, or after, the last frame. ``n`` is the number of frames in the sealed file.
+
+Answer (200, JSON)::
+
+    {"db_id": str, "m_epoch": int, "instance": str,
+     "acks": {job_id: int},      this many frames are committed (for each attempt mentioned, and others at will)
+     "rewind": {job_id: int},    the server misses frames from here on: send again from this position
+     "done": [job_id],           the end is committed: forget the attempt (its files stay)
+     "kill": [job_id],           unknown here: stop it and forget it
+     "cmds": [[seq, "start", job_id, start], [seq, "stop", job_id, {"grace": seconds}],
+              [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
+     "leave": bool,              no job is left and none will come: exit
+     "lease_s": float | null}
+
+    start = {"trial_id": str, "attempt": int, "boot_id": str, "directory": str (relative to the experiment's),
+             "command": str (for /bin/bash -c), "cwd": str, "environment": {str: str | null (unset)},
+             "parameter": str (text of parameter.cfg), "log_cap": bytes}
+
+Other answers: 401 wrong token; 404 unknown experiment or keeper; 409 {"error", "reason": "instance" |
+"fenced" | "database"}; 413 too large; 503 not open yet. The keeper backs off and tries again on all of them;
+on 409 it says why in its log.
+"""
+
+import json
+from typing import Any, Dict, List, Sequence, Tuple
+
+PATH = "/keepers/v1/{experiment_id}/{keeper_id}/sync"
+WAIT_S = 20.0
+MAX_BYTES = 1 << 20
+MAX_EVENTS = 5000
+MAX_BODY = 8 << 20
+
+HOST_LOST = "host_lost"
+
+
+class WireError(ValueError):
+    """The body is not of this protocol."""
+
+
+def encode_request(header: Dict[str, Any], payloads: Sequence[bytes]) -> bytes:
+    """Join the header line and the payloads (in the order of the header's attempts and events)."""
+    line = json.dumps(header, separators=(",", ":")).encode("ascii")
+    return b"\n".join((line, b"".join(payloads)))
+
+
+def decode_request(body: bytes) -> Tuple[Dict[str, Any], Dict[str, List[bytes]]]:
+    """Split a body into its header and, per job id, the payloads of its frames. Raises WireError."""
+    end = body.find(b"\n")
+    if end < 0:
+        raise WireError("the header line does not end")
+    try:
+        header = json.loads(body[:end])
+        sizes = [(job, attempt["events"]) for job, attempt in header["attempts"].items()]
+        at = end + 1
+        payloads: Dict[str, List[bytes]] = {}
+        for job, events in sizes:
+            cut = payloads[job] = []
+            for size in events:
+                if size < 0:
+                    raise WireError("a negative payload size")
+                cut.append(body[at : at + size])
+                at += size
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WireError(f"bad header: {error}") from error
+    if at != len(body):
+        raise WireError(f"payloads of {at - end - 1} bytes announced, {len(body) - end - 1} sent")
+    return header, payloads
