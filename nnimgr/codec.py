@@ -47,7 +47,7 @@ def encode(record: Any) -> Any:
     if dataclasses.is_dataclass(record):
         return {
             name: encode(value)
-            for name, default in _fields(kind)
+            for name, default in _fields(kind)  # type: ignore[arg-type]
             if (value := getattr(record, name)) != default or type(value) is not type(default)
         }
     if isinstance(record, Mapping):
@@ -60,8 +60,9 @@ def encode(record: Any) -> Any:
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """The record of type ``kind`` that ``value`` (from ``encode``) stands for. Raises TypeError, ValueError."""
-    return typing.cast("T", _decoder(kind)(value))
+    """The record of type ``kind`` that ``value``, from ``encode``, stands for. Raises TypeError, ValueError."""
+    decoder: _Plain = _decoder(kind)  # type: ignore[arg-type]
+    return typing.cast("T", decoder(value))
 
 
 _MISSING = object()
@@ -96,7 +97,7 @@ def _decoder(kind: Any) -> _Plain:
             return _record(kind)
         if issubclass(kind, tuple) and hasattr(kind, "_make"):
             hints = typing.get_type_hints(kind)
-            parts = [_decoder(hints[name]) for name in kind._fields]
+            parts = [_decoder(hints[name]) for name in kind.__annotations__]
             return lambda values: kind(*(part(value) for part, value in zip(parts, values, strict=True)))
     return lambda value: value
 

@@ -12,8 +12,8 @@ files, in the order of ``attempts`` and, within one, of its ``events``::
      "db_id_seen": str | null, "m_epoch_seen": int,   the last server the keeper has obeyed
      "acked_cmd": int,           all commands up to this one are applied and durable
      "seen_cmd": int,            all commands up to this one have arrived (in memory only, >= acked_cmd)
-     "all": bool,                attempts lists every attempt the keeper holds (the first call of a k_epoch, and
-                                 the first after the server's m_epoch has changed); else only those with news
+     "all": bool,                attempts lists every attempt the keeper holds (first call of a k_epoch, and first
+                                 after the server's m_epoch has changed); else only those with news
      "wait": bool,               nothing to report: the server may hold the answer for up to WAIT_S
      "status": str | null,       one sentence on the keeper itself (no inotify, disk full), null: all is well
      "attempts": {job_id: {
@@ -30,7 +30,7 @@ together with, or after, the last frame. ``n`` is the number of frames in the se
 Answer (200, JSON)::
 
     {"db_id": str, "m_epoch": int, "instance": str,
-     "acks": {job_id: int},      this many frames are committed (for each attempt mentioned, and others at will)
+     "acks": {job_id: int},      so many frames are committed (for each attempt mentioned, others at will)
      "rewind": {job_id: int},    the server misses frames from here on: send again from this position
      "done": [job_id],           the end is committed: forget the attempt (its files stay)
      "kill": [job_id],           unknown here: stop it and forget it

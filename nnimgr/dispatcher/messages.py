@@ -1,7 +1,7 @@
 """The lines between the server and a dispatcher child: frozen records, one JSON object a line.
 
-A child hosts ONE algorithm and serves its calls strictly in the order of its lines: result before end, always.
-History never comes by line: ``Start`` and ``CatchUp`` make the child read the experiment's database itself,
+A child hosts ONE algorithm and serves its calls strictly in the order of its lines: result before end,
+always. History never comes by line: ``Start`` and ``CatchUp`` make the child read the experiment's database itself,
 read-only, up to a fact number; lines that follow continue from there.
 """
 

@@ -1,0 +1,151 @@
+"""The tables. One SQLite file holds one experiment; every table has experiment_id all the same.
+
+``facts`` and ``metrics`` share one counter (``number``) and are together the log; everything else is a
+projection written in the same transaction, or can be made again from the log. Instants are integers:
+microseconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+
+def _table(name: str, *parts: Column[object] | PrimaryKeyConstraint | UniqueConstraint | Index) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("experiment_id", String(32), nullable=False),
+        *parts,
+        sqlite_with_rowid=False,
+    )
+
+
+facts = _table(
+    "facts",
+    Column("number", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("kind", String(40), nullable=False),  # class name of the fact
+    Column("v", Integer, nullable=False),
+    Column("trial_id", String(16)),
+    Column("payload", Text, nullable=False),  # codec JSON of the fact
+    PrimaryKeyConstraint("experiment_id", "number"),
+)
+
+metrics = _table(
+    "metrics",
+    Column("number", BigInteger, nullable=False),
+    Column("trial_id", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("position", Integer, nullable=False),  # of the frame in the attempt's metrics file
+    Column("parameter_id", Text),  # JSON text; NULL for null
+    Column("type", String(10), nullable=False),  # PERIODICAL, FINAL
+    Column("sequence", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("value", Float),  # the number in it; NULL if none or not finite
+    Column("text", Text, nullable=False),  # JSON text of the value, as the trial wrote it
+    PrimaryKeyConstraint("experiment_id", "number"),
+    UniqueConstraint("experiment_id", "trial_id", "attempt", "position", name="metric_recorded_once"),
+)
+
+experiments = Table(
+    "experiments",
+    metadata,
+    Column("experiment_id", String(32), primary_key=True),
+    Column("db_id", String(32), nullable=False),
+    Column("m_epoch", Integer, nullable=False),
+    Column("config", Text, nullable=False),  # canonical camelCase JSON, with changes folded in
+    Column("search_space", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("drain", String(16)),
+    Column("reason", Text, nullable=False),  # one sentence on the status
+    Column("created_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("active_us", BigInteger, nullable=False),  # time it was running, up to active_since
+    Column("active_since", BigInteger),  # NULL: the clock stands
+    Column("next_sequence", Integer, nullable=False),
+    Column("counts", Text, nullable=False),  # JSON: trial status -> number, of all trials
+    Column("best_trial_id", String(16)),  # by optimize_mode of the tuner, maximise if it names none
+    Column("best_value", Float),
+    Column("last_number", BigInteger, nullable=False),
+)
+
+trials = _table(
+    "trials",
+    Column("trial_id", String(16), nullable=False),
+    Column("sequence", Integer, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("detail", String(16)),  # queued, placed, stopping; NULL when there is nothing to add
+    Column("source", String(16), nullable=False),
+    Column("parameter_id", Integer),
+    Column("parameters", Text, nullable=False),  # JSON text in the order of the search space
+    Column("retry_of", String(16)),
+    Column("attempt", Integer, nullable=False),  # the latest one, 0 before the first
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),  # of the latest attempt
+    Column("ended_at", BigInteger),
+    Column("reason", Text),  # one sentence: why it waits, stops or has ended
+    Column("note", Text),  # one sentence on something odd (skipped frames, capped log)
+    Column("final_value", Float),  # of the first FINAL metric of the attempt that counts
+    Column("final_text", Text),
+    Column("latest_value", Float),
+    Column("latest_text", Text),
+    Column("intermediates", Integer, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "trial_id"),
+    UniqueConstraint("experiment_id", "sequence", name="trial_sequence"),
+    Index("trial_by_status", "experiment_id", "status", "sequence"),
+    Index("trial_by_final", "experiment_id", "final_value", "sequence"),
+)
+
+jobs = _table(
+    "jobs",
+    Column("job_id", String(64), nullable=False),
+    Column("trial_id", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("keeper_id", String(64)),
+    Column("gpus", Text),  # JSON list
+    Column("placed_at", BigInteger),
+    Column("started_at", BigInteger),
+    Column("pid", Integer),
+    Column("ended_at", BigInteger),
+    Column("end_reason", String(16)),  # EndReason, or "lost"
+    Column("exit_code", Integer),
+    Column("signal", Integer),
+    Column("frames", Integer, nullable=False),
+    Column("message", Text),
+    PrimaryKeyConstraint("experiment_id", "job_id"),
+    Index("job_by_trial", "experiment_id", "trial_id", "attempt"),
+)
+
+keepers = _table(
+    "keepers",
+    Column("keeper_id", String(64), nullable=False),
+    Column("token_sha256", String(64), nullable=False),
+    Column("instance", String(64)),
+    Column("boot_id", String(64)),
+    PrimaryKeyConstraint("experiment_id", "keeper_id"),
+)
+
+snapshots = _table(
+    "snapshots",
+    Column("number", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # zlib of codec JSON
+    PrimaryKeyConstraint("experiment_id", "number"),
+)
