@@ -60,7 +60,7 @@ def encode(record: Any) -> Any:
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """The record of type ``kind`` that ``value``, from ``encode``, stands for. Raises TypeError, ValueError."""
+    """The record of type ``kind`` that ``value`` (from ``encode``) stands for."""
     decoder: _Plain = _decoder(kind)  # type: ignore[arg-type]
     return typing.cast("T", decoder(value))
 

@@ -12,7 +12,7 @@ files, in the order of ``attempts`` and, within one, of its ``events``::
      "db_id_seen": str | null, "m_epoch_seen": int,   the last server the keeper has obeyed
      "acked_cmd": int,           all commands up to this one are applied and durable
      "seen_cmd": int,            all commands up to this one have arrived (in memory only, >= acked_cmd)
-     "all": bool,                attempts lists every attempt the keeper holds (first call of a k_epoch, and first
+     "all": bool,                attempts lists every attempt held (first call of a k_epoch, and first
                                  after the server's m_epoch has changed); else only those with news
      "wait": bool,               nothing to report: the server may hold the answer for up to WAIT_S
      "status": str | null,       one sentence on the keeper itself (no inotify, disk full), null: all is well

@@ -1,8 +1,8 @@
 """The lines between the server and a dispatcher child: frozen records, one JSON object a line.
 
 A child hosts ONE algorithm and serves its calls strictly in the order of its lines: result before end,
-always. History never comes by line: ``Start`` and ``CatchUp`` make the child read the experiment's database itself,
-read-only, up to a fact number; lines that follow continue from there.
+always. History never comes by line: ``Start`` and ``CatchUp`` make the child read the database itself,
+read-only, up to a fact number; the lines that follow continue from there.
 """
 
 from __future__ import annotations
