@@ -1,0 +1,234 @@
+"""The directory in which everything of one user is found: ``$NNIMGR_HOME``, else ``~/nni-experiments``.
+
+It holds the index of experiments (``nnimgr.index``) and ``.nnimgr/`` (mode 0700) with the token (0600) and,
+per server, ``server-<port>.json`` beside the lock that the server holds for its life. Whether a server runs
+is told by that lock alone: a process that was killed has lost it. Standard library only and quick to import,
+since every ``nnictl`` command starts here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Home", "HomeError", "ServerAlreadyRunning", "ServerClaim", "ServerInfo"]
+
+HOME_VARIABLE = "NNIMGR_HOME"
+
+
+class HomeError(Exception):
+    """The home directory cannot be used; the message is one sentence for the user."""
+
+
+class ServerAlreadyRunning(HomeError):
+    """Another server of this home holds the lock of this port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """A running server. ``pid`` is None and ``version`` empty while it has not yet said more than its lock."""
+
+    port: int
+    url: str
+    pid: int | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The paths of one user's home, and what is kept in its private part."""
+
+    path: Path
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str] = os.environ) -> Home:
+        """The home that the environment names. Touches nothing."""
+        named = environ.get(HOME_VARIABLE)
+        return cls(Path(os.path.abspath(os.path.expanduser(named or "~/nni-experiments"))))
+
+    @property
+    def index_path(self) -> Path:
+        return self.path / ".experiment"
+
+    @property
+    def private_path(self) -> Path:
+        return self.path / ".nnimgr"
+
+    @property
+    def token_path(self) -> Path:
+        return self.private_path / "token"
+
+    def server_path(self, port: int) -> Path:
+        return self.private_path / f"server-{port}.json"
+
+    def server_lock_path(self, port: int) -> Path:
+        return self.private_path / f"server-{port}.lock"
+
+    def server_log_path(self, port: int) -> Path:
+        return self.private_path / f"server-{port}.log"
+
+    def prepare(self) -> None:
+        """Make the directories. Raises HomeError if that is impossible or if they cannot be written."""
+        with self._writing():
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.private_path.mkdir(mode=0o700, exist_ok=True)
+            if self.private_path.stat().st_mode & 0o077:
+                self.private_path.chmod(0o700)
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise PermissionError(13, "Permission denied")
+
+    def token(self) -> str:
+        """The token of this home, made on first use. Two processes that make it at once agree on one."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._read_token()
+        self.prepare()
+        fresh = self.private_path / f"token.{os.getpid()}.{os.urandom(4).hex()}"
+        with self._writing():
+            try:
+                descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(descriptor, "w", encoding="ascii") as file:
+                    file.write(os.urandom(24).hex() + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                with contextlib.suppress(FileExistsError):
+                    os.link(fresh, self.token_path)
+            finally:
+                fresh.unlink(missing_ok=True)
+        return self._read_token()
+
+    def claim_server(self, port: int) -> ServerClaim:
+        """Take the lock of this port until the claim is closed or the process ends.
+
+        Raises ServerAlreadyRunning, HomeError.
+        """
+        self.prepare()
+        with self._writing():
+            descriptor = os.open(self.server_lock_path(port), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            while not _try_lock(descriptor, fcntl.LOCK_EX):
+                # A shared lock is somebody's look at this lock (see server_running) and gone in a moment.
+                if not _try_lock(descriptor, fcntl.LOCK_SH):
+                    raise ServerAlreadyRunning(f"A server of {self.path} already runs on port {port}.")
+            self.server_path(port).unlink(missing_ok=True)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return ServerClaim(home=self, port=port, descriptor=descriptor)
+
+    def server_running(self, port: int) -> ServerInfo | None:
+        """The server that holds the lock of this port, if any. Never waits."""
+        try:
+            descriptor = os.open(self.server_lock_path(port), os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise HomeError(self._sentence("read", error)) from error
+        try:
+            if _try_lock(descriptor, fcntl.LOCK_SH):
+                return None
+        finally:
+            os.close(descriptor)
+        return self._server(port)
+
+    def servers(self) -> list[ServerInfo]:
+        """All running servers of this home, by port."""
+        ports = []
+        for path in self.private_path.glob("server-*.lock"):
+            number = path.stem.removeprefix("server-")
+            if number.isdigit():
+                ports.append(int(number))
+        return [server for port in sorted(ports) if (server := self.server_running(port)) is not None]
+
+    @contextlib.contextmanager
+    def starting_server(self, port: int) -> Iterator[None]:
+        """Keep out whoever else wants to start a server on this port; waits for its turn."""
+        self.prepare()
+        with self._writing():
+            descriptor = os.open(self.private_path / f"start-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _server(self, port: int) -> ServerInfo:
+        fallback = ServerInfo(port=port, url=f"http://127.0.0.1:{port}")
+        try:
+            said = json.loads(self.server_path(port).read_text(encoding="utf-8"))
+            return ServerInfo(port=port, url=said["url"], pid=said["pid"], version=said["version"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return fallback
+
+    def _read_token(self) -> str:
+        try:
+            if self.token_path.stat().st_mode & 0o077:
+                self.token_path.chmod(0o600)
+            token = self.token_path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            raise
+        except (OSError, UnicodeDecodeError) as error:
+            raise HomeError(f"The token {self.token_path} cannot be read: {error}.") from error
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise HomeError(
+                f"The token {self.token_path} is not one word of ASCII; delete it to get a new one."
+            )
+        return token
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise HomeError(self._sentence("write to", error)) from error
+
+    def _sentence(self, what: str, error: OSError) -> str:
+        reason = error.strerror or type(error).__name__
+        return (
+            f"Cannot {what} {self.path} ({reason}); "
+            f"set {HOME_VARIABLE} to a directory in which you may write."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerClaim:
+    """The lock of one port, held by this process."""
+
+    home: Home
+    port: int
+    descriptor: int
+
+    def publish(self, *, url: str, version: str) -> ServerInfo:
+        """Tell others where to find this server. Raises HomeError."""
+        server = ServerInfo(port=self.port, url=url, pid=os.getpid(), version=version)
+        path = self.home.server_path(self.port)
+        fresh = path.with_suffix(f".{os.getpid()}.new")
+        with self.home._writing():
+            fresh.write_text(
+                json.dumps({"pid": server.pid, "url": url, "version": version}), encoding="utf-8"
+            )
+            fresh.replace(path)
+        return server
+
+    def close(self) -> None:
+        """Give the lock back. Once only."""
+        self.home.server_path(self.port).unlink(missing_ok=True)
+        os.close(self.descriptor)
+
+    def __enter__(self) -> ServerClaim:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,239 @@
+"""The index of a user's experiments: ``<home>/.experiment``, in NNI's format.
+
+A JSON object, experiment id -> entry, indented by four. Every change is read, changed and replaced whole under
+a lock, so that a reader always sees a complete file; entries and keys that are not ours are left as they are.
+Standard library only and quick to import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import string
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nnimgr.home import Home, HomeError
+
+__all__ = ["Index", "IndexDamaged", "IndexEntry", "check_experiment_id", "new_experiment_id"]
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_NOT_ENDED = "N/A"
+
+
+class IndexDamaged(HomeError):
+    """The index file is not what NNI or nnimgr writes; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexEntry:
+    """One experiment of the index.
+
+    ``status`` is NNI's name and a plain string, since NNI itself may have written it; ``log_dir`` is the
+    experimentWorkingDirectory, the experiment's own folder is ``directory``.
+    """
+
+    id: str
+    port: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    status: str
+    platform: str
+    name: str
+    log_dir: str
+    pid: int | None = None
+    webui_url: tuple[str, ...] = ()
+    prefix_url: str | None = None
+    tag: tuple[str, ...] = ()
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.log_dir) / self.id
+
+
+class Index:
+    """The index of one home. All calls block on the disk, changes also on each other."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def entries(self) -> dict[str, IndexEntry]:
+        """All experiments, in the order in which they were added. Raises IndexDamaged."""
+        return {key: _entry(key, raw) for key, raw in self._read().items() if isinstance(raw, dict)}
+
+    def get(self, experiment_id: str) -> IndexEntry | None:
+        return self.entries().get(experiment_id)
+
+    def add(self, entry: IndexEntry) -> None:
+        """Add an experiment. Raises ValueError if the id is taken, IndexDamaged, HomeError."""
+        with self._changing() as raw:
+            if entry.id in raw:
+                raise ValueError(f"Experiment id {entry.id} is taken already.")
+            raw[entry.id] = _raw(entry)
+
+    def put(self, entry: IndexEntry) -> None:
+        """Add an experiment or bring its entry up to date; keys that are not ours stay."""
+        with self._changing() as raw:
+            before = raw.get(entry.id)
+            raw[entry.id] = {**(before if isinstance(before, dict) else {}), **_raw(entry)}
+
+    def update(self, experiment_id: str, **changes: Any) -> None:
+        """Change fields of ``IndexEntry`` by name. Raises KeyError for an unknown experiment or field."""
+        named = {_KEYS[name]: _plain(value, name) for name, value in changes.items()}
+        with self._changing() as raw:
+            if not isinstance(raw.get(experiment_id), dict):
+                raise KeyError(experiment_id)
+            raw[experiment_id].update(named)
+
+    def remove(self, experiment_id: str) -> bool:
+        """Drop the entry; False if there was none."""
+        with self._changing() as raw:
+            return raw.pop(experiment_id, None) is not None
+
+    def _read(self) -> dict[str, Any]:
+        path = self._home.index_path
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        except UnicodeDecodeError as error:
+            raise IndexDamaged(_damaged(path, f"it is not UTF-8 text ({error.reason})")) from error
+        except OSError as error:
+            raise HomeError(f"The index {path} cannot be read: {error.strerror}.") from error
+        if not text.strip():
+            return {}
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
+            raise IndexDamaged(_damaged(path, f"it is not JSON ({error})")) from error
+        if not isinstance(raw, dict):
+            raise IndexDamaged(_damaged(path, "it does not hold a JSON object"))
+        return raw
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, Any]]:
+        self._home.prepare()
+        lock = self._home.path / ".experiment.lock"
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise HomeError(f"The index's lock {lock} cannot be opened: {error.strerror}.") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            raw = self._read()
+            before = json.dumps(raw)
+            yield raw
+            if json.dumps(raw) != before:
+                self._write(raw)
+        finally:
+            os.close(descriptor)
+
+    def _write(self, raw: Mapping[str, Any]) -> None:
+        path = self._home.index_path
+        fresh = path.with_name(".experiment.new")
+        try:
+            with open(fresh, "w", encoding="utf-8") as file:
+                json.dump(raw, file, indent=4)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            raise HomeError(f"The index {path} cannot be written: {error.strerror}.") from error
+
+
+def new_experiment_id(taken: Collection[str] = ()) -> str:
+    """A fresh id as NNI makes them: eight distinct characters of [a-z0-9]."""
+    import random  # costs more than the rest of this module, and only a creation needs it
+
+    draw = random.SystemRandom()
+    while True:
+        experiment_id = "".join(draw.sample(string.ascii_lowercase + string.digits, 8))
+        if experiment_id not in taken:
+            return experiment_id
+
+
+def check_experiment_id(text: str) -> str:
+    """``text`` if a user may call an experiment so. Raises ValueError with a sentence."""
+    if not _ID.fullmatch(text):
+        raise ValueError(
+            f"{text!r} cannot be an experiment id: it takes 1 to 32 letters, digits, '_' and '-'."
+        )
+    return text
+
+
+_KEYS = {
+    "id": "id",
+    "port": "port",
+    "started_at": "startTime",
+    "ended_at": "endTime",
+    "status": "status",
+    "platform": "platform",
+    "name": "experimentName",
+    "tag": "tag",
+    "pid": "pid",
+    "webui_url": "webuiUrl",
+    "log_dir": "logDir",
+    "prefix_url": "prefixUrl",
+}
+
+
+def _raw(entry: IndexEntry) -> dict[str, Any]:
+    return {key: _plain(getattr(entry, name), name) for name, key in _KEYS.items()}
+
+
+def _plain(value: Any, name: str) -> Any:
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1000)
+    if value is None and name == "ended_at":
+        return _NOT_ENDED
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def _entry(key: str, raw: Mapping[str, Any]) -> IndexEntry:
+    return IndexEntry(
+        id=key,
+        port=_whole(raw.get("port")),
+        started_at=_instant(raw.get("startTime")),
+        ended_at=_instant(raw.get("endTime")),
+        status=str(raw.get("status") or "UNKNOWN"),
+        platform=str(raw.get("platform") or ""),
+        name=str(raw.get("experimentName") or ""),
+        log_dir=str(raw.get("logDir") or ""),
+        pid=_whole(raw.get("pid")),
+        webui_url=_strings(raw.get("webuiUrl")),
+        prefix_url=str(raw["prefixUrl"]) if raw.get("prefixUrl") else None,
+        tag=_strings(raw.get("tag")),
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
+
+
+def _instant(value: Any) -> datetime | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return datetime.fromtimestamp(value / 1000, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _damaged(path: Path, why: str) -> str:
+    return (
+        f"The index {path} cannot be used: {why}. Move it away to start a new one; "
+        "the experiments' own folders are not touched by that."
+    )
