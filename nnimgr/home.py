@@ -31,7 +31,7 @@ class ServerAlreadyRunning(HomeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A running server. ``pid`` is None and ``version`` empty while it has not yet said more than its lock."""
+    """A running server. ``pid`` is None while all that is known of it is its lock."""
 
     port: int
     url: str

@@ -1,8 +1,8 @@
 """The index of a user's experiments: ``<home>/.experiment``, in NNI's format.
 
-A JSON object, experiment id -> entry, indented by four. Every change is read, changed and replaced whole under
-a lock, so that a reader always sees a complete file; entries and keys that are not ours are left as they are.
-Standard library only and quick to import.
+A JSON object, experiment id -> entry, indented by four. Every change is read, changed and replaced whole
+under a lock, so that a reader always sees a complete file; entries and keys that are not ours are left as
+they are. Standard library only and quick to import.
 """
 
 from __future__ import annotations
