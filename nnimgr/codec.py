@@ -1,6 +1,7 @@
 """One JSON codec for frozen records: facts, snapshots, pipe lines.
 
-A record becomes an object of its fields; fields equal to their default are left out. What is decoded is
+A record becomes an object of its fields; fields equal to their default are left out, and so are fields with
+``compare=False`` (derived ones, which the record's owner makes again). What is decoded is
 checked only by construction (unknown keys are ignored, so an older reader survives added fields). Supported
 field types: str, int, float, bool, None, Any, datetime (aware, ISO text), timedelta (seconds), StrEnum, other
 records, named tuples (as lists), tuple, frozenset, list, dict, Mapping, and unions of a record type or scalar
@@ -72,6 +73,8 @@ _MISSING = object()
 def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
     pairs = []
     for field in dataclasses.fields(kind):
+        if not field.compare:
+            continue
         default = field.default
         if default is dataclasses.MISSING:
             default = _MISSING if field.default_factory is dataclasses.MISSING else field.default_factory()
@@ -123,7 +126,7 @@ def _container(origin: Any, args: tuple[Any, ...]) -> _Plain:
 
 def _record(kind: Any) -> _Plain:
     hints = typing.get_type_hints(kind)
-    parts = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(kind)}
+    parts = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(kind) if field.compare}
 
     def build(value: Any) -> Any:
         return kind(**{name: part(value[name]) for name, part in parts.items() if name in value})

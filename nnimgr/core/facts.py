@@ -64,6 +64,7 @@ __all__ = [
     "MetricReported",
     "ParametersWanted",
     "Recorded",
+    "ResumeRequested",
     "StopKind",
     "StopOrdered",
     "StopRequested",
@@ -71,6 +72,8 @@ __all__ = [
     "SuggestionSource",
     "TargetMoved",
     "TrialEnded",
+    "TrialNoted",
+    "TrialPaused",
     "TrialStatus",
     "TunerExhausted",
     "UpdateOrdered",
@@ -270,6 +273,29 @@ class AttemptDue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPaused:
+    """The attempt has ended because the trial pauses; it goes on with a further attempt when asked."""
+
+    trial_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequested:
+    """A user wants a paused trial to go on."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialNoted:
+    """One sentence on a trial that the user should read. Changes nothing."""
+
+    trial_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded:
     """The trial is over. ``reason`` is one sentence."""
 
@@ -300,6 +326,9 @@ Fact = (
     | DataImported
     | TargetMoved
     | AttemptDue
+    | TrialPaused
+    | ResumeRequested
+    | TrialNoted
     | TrialEnded
     | ExperimentMoved
     | JobEvent

@@ -1,0 +1,295 @@
+"""``plan``: what should hold now. Pure: it lists wishes, and granting one twice does no harm.
+
+Its facts are what follows without an act; its commands what has to be asked of a service or the tuner. The
+cost of a call grows with what is to be done, not with the number of trials: it looks only at the state's
+small indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from signal import Signals
+
+from nnimgr.core import facts as f
+from nnimgr.core.state import ExperimentState, JobState, TrialState, job_id_of, trial_id_of
+
+GRACE = timedelta(seconds=5)
+RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further one
+
+_LAST_STATUS = {
+    f.StopKind.USER: f.TrialStatus.USER_CANCELED,
+    f.StopKind.ASSESSOR: f.TrialStatus.EARLY_STOPPED,
+    f.StopKind.DURATION: f.TrialStatus.EARLY_STOPPED,
+    f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitJob:
+    trial_id: str
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelJob:
+    job_id: str
+    grace: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTuner:
+    """So many suggestions are wanted in all, those asked for already included."""
+
+    count: int
+
+
+Command = SubmitJob | CancelJob | AskTuner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    facts: tuple[f.Fact, ...]
+    commands: tuple[Command, ...]
+    wake_at: datetime | None  # when a limit or a retry falls due
+
+
+def plan(state: ExperimentState, now: datetime, *, ahead: int = 0) -> Plan:
+    """List what follows from the state at ``now``.
+
+    ``ahead``: suggestions to hold ready beyond the free slots. When there are facts, they are to be applied
+    and ``plan`` called again; commands are only listed once nothing follows any more.
+    """
+    consequences = tuple(_consequences(state, now))
+    if consequences:
+        return Plan(facts=consequences, commands=(), wake_at=None)
+    return Plan(facts=(), commands=tuple(_commands(state, now, ahead)), wake_at=_wake_at(state, now))
+
+
+def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+    if state.status is f.ExperimentStatus.VIEWED or not state.id:
+        return
+    for trial_id in state.unsettled:
+        trial = state.trials[trial_id]
+        yield _settle(state, trial, now)
+    for trial_id in state.condemned:
+        trial = state.trials[trial_id]
+        if trial.job_id is None and not trial.closed_job:
+            yield _end_unplaced(trial)
+    yield from _aims(state, now)
+    if (moved := _status(state, now)) is not None:
+        yield moved
+    elif state.interrupted and state.status is f.ExperimentStatus.RUNNING:
+        yield from _run_again(state)
+
+
+# ---- trials -----------------------------------------------------------------------------------------------
+
+
+def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
+    """What becomes of a trial whose attempt has closed."""
+    job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
+    end = job.ended if job else None
+    if end is not None and end.reason is f.EndReason.EXITED:
+        return _exited(trial, end)
+    if trial.target is f.StopKind.PAUSE:
+        return f.TrialPaused(trial_id=trial.id, reason=f"paused: {trial.target_reason}")
+    if trial.target is not None:
+        return f.TrialEnded(
+            trial_id=trial.id, status=_LAST_STATUS[trial.target], reason=f"stopped: {trial.target_reason}"
+        )
+    if end is not None and end.reason is not f.EndReason.LEASE:
+        reason = end.message or "its command could not be started"
+        return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason)
+    return _retry(state, trial, job, now)
+
+
+def _exited(trial: TrialState, end: f.JobEnded) -> f.Fact:
+    if end.exit_code == 0:
+        reason = "exited with code 0"
+        if trial.final_text is None:
+            reason += " without a final result"
+        return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.SUCCEEDED, reason=reason)
+    if end.signal is not None:
+        reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
+    elif end.exit_code is not None:
+        reason = f"exited with code {end.exit_code}"
+    else:
+        reason = end.message or "ended without an exit code"
+    return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return "a real-time signal"
+
+
+def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now: datetime) -> f.Fact:
+    why = (job.lost if job else None) or "its host ended it because the server was silent for too long"
+    if trial.lost_attempts >= state.limits.max_lost_attempts:
+        reason = f"its infrastructure was lost {trial.lost_attempts + 1} times, at last: {why}"
+        return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason)
+    delay = RETRY_DELAY * 2 ** (trial.lost_attempts - 1) if trial.lost_attempts else timedelta(0)
+    return f.AttemptDue(trial_id=trial.id, attempt=trial.attempt + 1, due_at=now + delay, reason=why)
+
+
+def _end_unplaced(trial: TrialState) -> f.Fact:
+    assert trial.target is not None
+    if trial.target is f.StopKind.PAUSE:
+        return f.TrialPaused(trial_id=trial.id, reason=f"paused before it started: {trial.target_reason}")
+    reason = f"stopped before it started: {trial.target_reason}"
+    return f.TrialEnded(trial_id=trial.id, status=_LAST_STATUS[trial.target], reason=reason)
+
+
+def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+    """Targets that a limit or the experiment's end moves."""
+    limit = state.limits.max_trial_duration
+    if limit is not None:
+        for trial_id in state.running:
+            trial = state.trials[trial_id]
+            if trial.running_since is None or trial.running_since + limit > now:
+                break  # the oldest come first
+            if trial.target is None and not trial.closed_job:
+                reason = f"maxTrialDuration ({_seconds(limit)}) is over"
+                yield f.TargetMoved(trial_id=trial_id, kind=f.StopKind.DURATION, reason=reason)
+    if state.stop_requested and not state.detached:
+        for trial in state.trials.values():
+            if trial.target in (None, f.StopKind.PAUSE):
+                yield _cancelled(trial, "the experiment was stopped")
+        return
+    for trial_id in state.superseded:
+        trial = state.trials[trial_id]
+        if trial.target is None:
+            yield _cancelled(trial, "the search space was replaced before it started")
+    if _time_is_up(state, now):
+        for trial_id in state.queued:
+            trial = state.trials[trial_id]
+            if trial.target is None:
+                yield _cancelled(trial, "the experiment's time was up before it started")
+
+
+def _cancelled(trial: TrialState, reason: str) -> f.TargetMoved:
+    return f.TargetMoved(trial_id=trial.id, kind=f.StopKind.SYSTEM, reason=reason)
+
+
+def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
+    """A trial that a stop cut off runs again as a new one, with the same parameters."""
+    for offset, cut in enumerate(state.interrupted):
+        sequence = state.next_sequence + offset
+        yield f.Suggested(
+            trial_id=trial_id_of(state.id, sequence),
+            sequence=sequence,
+            source=f.SuggestionSource.RESUMED,
+            parameter_id=cut.parameter_id,
+            parameters=cut.parameters,
+            retry_of=cut.trial_id,
+        )
+
+
+# ---- the experiment ---------------------------------------------------------------------------------------
+
+
+def _time_is_up(state: ExperimentState, now: datetime) -> bool:
+    limit = state.limits.max_experiment_duration
+    return limit is not None and state.active_for(now) >= limit
+
+
+def _status(state: ExperimentState, now: datetime) -> f.ExperimentMoved | None:
+    """The status that the experiment should have, if it is another than it has."""
+    status, drain, reason = _wanted_status(state, now)
+    if (status, drain) == (state.status, state.drain):
+        return None
+    if state.status is f.ExperimentStatus.DONE and status is f.ExperimentStatus.DRAINING:
+        return None  # nothing to drain
+    return f.ExperimentMoved(status=status, drain=drain, reason=reason)
+
+
+def _wanted_status(
+    state: ExperimentState, now: datetime
+) -> tuple[f.ExperimentStatus, f.DrainReason | None, str]:
+    if state.stop_requested:
+        if state.detached:
+            return (
+                f.ExperimentStatus.STOPPED,
+                None,
+                f"stopped; {len(state.trials)} trials run on by themselves",
+            )
+        if state.trials or state.jobs:
+            return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
+        return f.ExperimentStatus.STOPPED, None, "a user stopped it"
+    if state.failed is not None:
+        return f.ExperimentStatus.ERROR, None, state.failed
+    drain, reason = _drain(state, now)
+    if drain is None:
+        return f.ExperimentStatus.RUNNING, None, "runs"
+    if not state.trials and not state.jobs:
+        return f.ExperimentStatus.DONE, None, f"done: {reason}"
+    return f.ExperimentStatus.DRAINING, drain, f"waits for its last trials: {reason}"
+
+
+def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None, str]:
+    if _time_is_up(state, now):
+        limit = state.limits.max_experiment_duration
+        assert limit is not None
+        return f.DrainReason.BUDGET, f"maxExperimentDuration ({_seconds(limit)}) is over"
+    if state.budget == 0 and not state.interrupted:
+        return f.DrainReason.BUDGET, f"all {state.limits.max_trial_number} trials were created"
+    if state.exhausted and not state.interrupted:
+        return f.DrainReason.TUNER, "the tuner has no more parameter sets"
+    return None, ""
+
+
+def _seconds(duration: timedelta) -> str:
+    return f"{duration.total_seconds():g} s"
+
+
+# ---- commands ---------------------------------------------------------------------------------------------
+
+
+def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Command]:
+    for trial_id in state.condemned:
+        trial = state.trials[trial_id]
+        if trial.job_id is not None:
+            yield CancelJob(job_id=trial.job_id, grace=GRACE)
+    if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
+        return
+    free = state.limits.trial_concurrency - state.open_jobs
+    waiting = len(state.queued)
+    if free > 0:
+        for trial_id in state.queued:
+            if free <= 0:
+                break
+            trial = state.trials[trial_id]
+            if trial.target is not None or (trial.due_at is not None and trial.due_at > now):
+                continue
+            free -= 1
+            waiting -= 1
+            yield SubmitJob(trial_id=trial_id, job_id=job_id_of(state.id, trial_id, trial.attempt))
+    if state.status is f.ExperimentStatus.RUNNING:
+        wanted = max(0, free) + ahead - waiting
+        if state.budget is not None:
+            wanted = min(wanted, state.budget)
+        if wanted > 0:
+            yield AskTuner(count=wanted)
+
+
+def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
+    due: list[datetime] = []
+    limit = state.limits.max_trial_duration
+    if limit is not None:
+        for trial_id in state.running:
+            trial = state.trials[trial_id]
+            if trial.target is None and trial.running_since is not None:
+                due.append(trial.running_since + limit)
+                break
+    limit = state.limits.max_experiment_duration
+    if limit is not None and state.active_since is not None and not _time_is_up(state, now):
+        due.append(state.active_since + limit - state.active)
+    # Trials with a retry to wait for are few; those that wait for a slot alone have no due_at.
+    due += [
+        at for trial_id in state.retrying if (at := state.trials[trial_id].due_at) is not None and at > now
+    ]
+    return min(due) if due else None

@@ -1,0 +1,258 @@
+"""The state of an experiment, and how each fact changes it. Pure: no clock, no I/O, no random draw.
+
+Only live trials are held; an ended one leaves with the turn that ended it (``take_touched``), and then
+lives in the database alone. Fields with ``compare=False`` are derived from the others: ``index`` makes them
+anew after a snapshot, and ``nnimgr.core.validate`` checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from nnimgr.core.facts import (
+    DrainReason,
+    ExperimentStatus,
+    JobEnded,
+    JobPlaced,
+    Limits,
+    StopKind,
+    StopOrdered,
+    SuggestionSource,
+    TrialStatus,
+    UpdateOrdered,
+)
+
+SNAPSHOT_VERSION = 1
+
+
+def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
+    return f"{experiment_id}-{trial_id}-{attempt}"
+
+
+def trial_of_job(job_id: str) -> tuple[str, int]:
+    """(trial_id, attempt) of a job id."""
+    _, trial_id, attempt = job_id.rsplit("-", 2)
+    return trial_id, int(attempt)
+
+
+@dataclass(slots=True, kw_only=True)
+class JobState:
+    """One attempt, from its submission until its keeper has acknowledged its last command."""
+
+    id: str
+    trial_id: str
+    attempt: int
+    placed: JobPlaced | None = None
+    waiting: str | None = None  # why it has no place
+    placed_at: datetime | None = None
+    started_at: datetime | None = None  # the host's clock
+    pid: int | None = None
+    stop: StopOrdered | None = None
+    updates: list[tuple[UpdateOrdered, str]] = field(default_factory=list)
+    recorded: int = 0  # frames committed
+    ended: JobEnded | None = None
+    lost: str | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self.ended is not None or self.lost is not None
+
+    @property
+    def last_cmd(self) -> int:
+        """The highest command number that its keeper has to acknowledge; 0: none."""
+        last = self.placed.cmd_seq if self.placed else 0
+        if self.stop is not None and self.stop.cmd_seq is not None:
+            last = max(last, self.stop.cmd_seq)
+        return max([last, *(order.cmd_seq for order, _ in self.updates)])
+
+
+@dataclass(slots=True, kw_only=True)
+class TrialState:
+    """A live trial. ``target`` None: it shall run to its end."""
+
+    id: str
+    sequence: int
+    source: SuggestionSource
+    parameter_id: int | None
+    parameters: str
+    created_at: datetime
+    status: TrialStatus = TrialStatus.WAITING
+    retry_of: str | None = None
+    attempt: int = 1  # the one that is due or under way
+    due_at: datetime | None = None
+    lost_attempts: int = 0
+    job_id: str | None = None  # of the open attempt
+    closed_job: str | None = None  # its attempt has ended and nothing was decided yet
+    target: StopKind | None = None
+    target_reason: str = ""
+    running_since: datetime | None = None  # the server's clock; for maxTrialDuration
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    reason: str | None = None
+    note: str | None = None
+    final_value: float | None = None
+    final_text: str | None = None
+    latest_value: float | None = None
+    latest_text: str | None = None
+    intermediates: int = 0
+    parameter_sets: int = 1  # handed out (multi-phase trials get more)
+
+
+@dataclass(slots=True, kw_only=True)
+class KeeperState:
+    token_sha256: str
+    instance: str | None = None
+    boot_id: str | None = None
+    acked_cmd: int = 0
+    silent: str | None = None  # since it stopped speaking: the sentence
+
+
+@dataclass(slots=True, kw_only=True)
+class Interrupted:
+    """A trial that a stop of the experiment cut off: run again as a new trial when it is resumed."""
+
+    trial_id: str
+    source: SuggestionSource
+    parameter_id: int | None
+    parameters: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Best:
+    trial_id: str
+    sequence: int
+    value: float
+
+
+@dataclass(slots=True)
+class Touched:
+    """What the facts of one turn have changed: the rows to write."""
+
+    trials: dict[str, TrialState] = field(default_factory=dict)
+    jobs: dict[str, JobState] = field(default_factory=dict)
+    keepers: set[str] = field(default_factory=set)
+    notes: dict[str, str] = field(default_factory=dict)  # sentences on trials that have ended before
+
+
+@dataclass(slots=True, kw_only=True)
+class ExperimentState:
+    """One experiment. Empty until ExperimentCreated is applied."""
+
+    id: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    search_space: Mapping[str, Any] = field(default_factory=dict)
+    limits: Limits = field(default_factory=lambda: Limits(trial_concurrency=1))
+    status: ExperimentStatus = ExperimentStatus.INITIALIZED
+    drain: DrainReason | None = None
+    reason: str = "has been created"
+    created_at: datetime | None = None
+    ended_at: datetime | None = None
+    active: timedelta = timedelta(0)  # time it was running, up to active_since
+    active_since: datetime | None = None
+    number: int = 0  # of the last fact
+    last_at: datetime | None = None
+    m_epoch: int = 0
+    next_sequence: int = 0
+    next_parameter_id: int = 0
+    exhausted: bool = False
+    stop_requested: bool = False
+    detached: bool = False
+    failed: str | None = None  # the sentence that makes it ERROR
+    crashes: dict[str, int] = field(default_factory=dict)  # role -> in a row
+    last_crash_at: datetime | None = None
+    best: Best | None = None
+    counts: dict[str, int] = field(default_factory=dict)  # TrialStatus -> all trials ever
+    trials: dict[str, TrialState] = field(default_factory=dict)
+    jobs: dict[str, JobState] = field(default_factory=dict)
+    keepers: dict[str, KeeperState] = field(default_factory=dict)
+    interrupted: list[Interrupted] = field(default_factory=list)
+
+    # derived
+    queued: dict[str, None] = field(default_factory=dict, compare=False)  # wait for a slot, in order
+    retrying: dict[str, None] = field(default_factory=dict, compare=False)  # those of them with a due_at
+    unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # attempt closed, undecided
+    condemned: dict[str, None] = field(default_factory=dict, compare=False)  # target set, act due
+    running: dict[str, None] = field(default_factory=dict, compare=False)  # RUNNING, oldest first
+    superseded: dict[str, None] = field(default_factory=dict, compare=False)  # of an older search space
+    open_jobs: int = field(default=0, compare=False)
+    closing_jobs: dict[str, None] = field(default_factory=dict, compare=False)  # closed, not acknowledged
+    touched: Touched = field(default_factory=Touched, compare=False)
+
+    @property
+    def minimises(self) -> bool:
+        tuner = self.config.get("tuner") or {}
+        return (tuner.get("classArgs") or {}).get("optimize_mode") == "minimize"
+
+    @property
+    def counted(self) -> int:
+        """Trials that count towards maxTrialNumber: all but those the system cancelled."""
+        return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0)
+
+    @property
+    def budget(self) -> int | None:
+        """Trials that may still be created; None: unlimited."""
+        limit = self.limits.max_trial_number
+        return None if limit is None else max(0, limit - self.counted)
+
+    def active_for(self, now: datetime) -> timedelta:
+        """How long the experiment has been running."""
+        return self.active + (now - self.active_since if self.active_since else timedelta(0))
+
+    def take_touched(self) -> Touched:
+        touched, self.touched = self.touched, Touched()
+        return touched
+
+    def index(self) -> None:
+        """Make the derived fields anew."""
+        self.queued = {t.id: None for t in self.trials.values() if is_queued(t)}
+        self.retrying = {t.id: None for t in self.trials.values() if is_queued(t) and t.due_at}
+        self.unsettled = {t.id: None for t in self.trials.values() if t.closed_job}
+        self.condemned = {t.id: None for t in self.trials.values() if is_condemned(self, t)}
+        self.running = {
+            t.id: None
+            for t in sorted(self.trials.values(), key=lambda t: t.running_since or t.created_at)
+            if t.running_since is not None
+        }
+        self.superseded = {}
+        self.open_jobs = sum(not job.closed for job in self.jobs.values())
+        self.closing_jobs = {job.id: None for job in self.jobs.values() if job.closed}
+        self.touched = Touched()
+
+
+def is_queued(trial: TrialState) -> bool:
+    return trial.status is TrialStatus.WAITING and trial.job_id is None and trial.closed_job is None
+
+
+def is_condemned(state: ExperimentState, trial: TrialState) -> bool:
+    """Its target is a stop and nothing was done about it yet."""
+    if trial.target is None or trial.closed_job is not None or trial.status.terminal:
+        return False
+    if trial.job_id is None:
+        return trial.status is not TrialStatus.PAUSED or trial.target is not StopKind.PAUSE
+    return state.jobs[trial.job_id].stop is None
+
+
+def trial_id_of(experiment_id: str, sequence: int) -> str:
+    """The id of trial number ``sequence``: a letter and at least four of [a-z0-9].
+
+    A bijection keyed by the experiment (an affine map modulo the number of ids of that length), so ids are
+    unique by construction and need no memory.
+    """
+    digits, size, start = 4, 26 * 36**4, 0
+    while sequence - start >= size:
+        start += size
+        digits += 1
+        size = 26 * 36**digits
+    key = int.from_bytes(experiment_id.encode(), "big")
+    # coprime to 2, 3 and 13, the prime factors of every size
+    factor = 2 * 3 * 13 * (key % 104_729 + 7_919) + 1
+    at = ((sequence - start) * factor + key) % size
+    tail = []
+    for _ in range(digits):
+        at, digit = divmod(at, 36)
+        tail.append("0123456789abcdefghijklmnopqrstuvwxyz"[digit])
+    return "abcdefghijklmnopqrstuvwxyz"[at] + "".join(tail)

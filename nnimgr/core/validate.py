@@ -1,0 +1,43 @@
+"""``validate``: every counter and index of the state derived again from its trials and jobs. On in tests."""
+
+from __future__ import annotations
+
+from nnimgr.core.state import ExperimentState, is_condemned, is_queued
+
+
+def validate(state: ExperimentState) -> None:
+    """Raise AssertionError naming the first thing that does not agree."""
+    live: dict[str, int] = {}
+    for trial in state.trials.values():
+        live[trial.status] = live.get(trial.status, 0) + 1
+        assert not trial.status.terminal, f"ended trial {trial.id} is held"
+        assert trial.job_id is None or trial.closed_job is None, f"trial {trial.id} has two jobs"
+        if trial.job_id is not None:
+            job = state.jobs[trial.job_id]
+            assert not job.closed, f"trial {trial.id} holds the closed job {job.id}"
+            assert (job.trial_id, job.attempt) == (trial.id, trial.attempt), f"job {job.id} is another's"
+    for status, number in live.items():
+        assert state.counts.get(status) == number, f"{number} trials are {status}, counts say otherwise"
+    for status, number in state.counts.items():
+        assert number > 0 and (status in live or _terminal(status)), f"counts[{status}] is {number}"
+    expected = {
+        "queued": {t.id for t in state.trials.values() if is_queued(t)},
+        "retrying": {t.id for t in state.trials.values() if is_queued(t) and t.due_at},
+        "unsettled": {t.id for t in state.trials.values() if t.closed_job},
+        "condemned": {t.id for t in state.trials.values() if is_condemned(state, t)},
+        "running": {t.id for t in state.trials.values() if t.running_since is not None},
+    }
+    for name, ids in expected.items():
+        assert set(getattr(state, name)) == ids, f"{name}: {set(getattr(state, name)) ^ ids}"
+    open_jobs = {job.id for job in state.jobs.values() if not job.closed}
+    assert state.open_jobs == len(open_jobs), f"{len(open_jobs)} open jobs, counted {state.open_jobs}"
+    assert set(state.closing_jobs) == set(state.jobs) - open_jobs, "closing_jobs"
+    for job_id in open_jobs:
+        assert state.trials[state.jobs[job_id].trial_id].job_id == job_id, f"job {job_id} has no trial"
+    commands = [(j.placed.place.keeper_id, j.placed.cmd_seq) for j in state.jobs.values() if j.placed]
+    assert len(commands) == len(set(commands)), "a command number was given twice"
+    assert state.number >= 0 and sum(state.counts.values()) == state.next_sequence, "sequence numbers"
+
+
+def _terminal(status: str) -> bool:
+    return status in {"SUCCEEDED", "FAILED", "USER_CANCELED", "EARLY_STOPPED", "SYS_CANCELED"}

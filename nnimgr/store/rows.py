@@ -1,0 +1,224 @@
+"""Facts and state as rows of the tables. Pure; the only place that knows the order of the columns."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nnimgr import codec
+from nnimgr.core import facts as f
+from nnimgr.core.state import (
+    SNAPSHOT_VERSION,
+    ExperimentState,
+    JobState,
+    KeeperState,
+    Touched,
+    TrialState,
+    trial_of_job,
+)
+
+FACT_VERSION = 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in f.Fact.__args__ if kind is not f.MetricReported}
+
+Row = tuple[Any, ...]
+
+
+def to_us(instant: datetime | None) -> int | None:
+    """Microseconds since 1970 of an aware instant."""
+    return None if instant is None else (instant - EPOCH) // MICROSECOND
+
+
+def from_us(us: int | None) -> datetime | None:
+    return None if us is None else EPOCH + us * MICROSECOND
+
+
+@dataclass(slots=True)
+class Batch:
+    """All rows of one transaction, in the order of the tables' columns."""
+
+    facts: list[Row]
+    metrics: list[Row]
+    trials: list[Row]
+    jobs: list[Row]
+    keepers: list[Row]
+    notes: list[Row]  # (note, experiment_id, trial_id)
+    experiment: Row  # the changing columns of its row, then its id
+    snapshot: Row | None = None
+
+
+def trial_of(fact: f.Fact) -> str | None:
+    """The trial that a fact is about."""
+    job_id = getattr(fact, "job_id", None)
+    if job_id is not None:
+        return trial_of_job(job_id)[0]
+    return getattr(fact, "trial_id", None)
+
+
+def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> Batch:
+    """The rows of a turn whose facts are folded into ``state`` already."""
+    metrics: list[Row] = []
+    facts: list[Row] = []
+    key, attempts = state.id, _Attempts()
+    for number, at, fact in turn:
+        if type(fact) is f.MetricReported:
+            trial_id, attempt = attempts[fact.job_id]
+            metrics.append(
+                (
+                    key,
+                    number,
+                    trial_id,
+                    attempt,
+                    fact.position,
+                    fact.parameter_id,
+                    fact.type,
+                    fact.sequence,
+                    to_us(at),
+                    fact.value,
+                    fact.text,
+                )
+            )
+        else:
+            facts.append(fact_row(key, number, at, fact))
+    return Batch(
+        facts=facts,
+        metrics=metrics,
+        trials=[_trial_row(state, trial) for trial in touched.trials.values()],
+        jobs=[_job_row(key, job) for job in touched.jobs.values()],
+        keepers=[_keeper_row(key, name, state.keepers[name]) for name in touched.keepers],
+        notes=[(note, key, trial_id) for trial_id, note in touched.notes.items()],
+        experiment=experiment_row(state),
+    )
+
+
+class _Attempts(dict[str, tuple[str, int]]):
+    """(trial_id, attempt) by job id, parsed once."""
+
+    def __missing__(self, job_id: str) -> tuple[str, int]:
+        self[job_id] = pair = trial_of_job(job_id)
+        return pair
+
+
+def fact_row(key: str, number: int, at: datetime, fact: f.Fact) -> Row:
+    payload = codec.dumps(codec.encode(fact))
+    return (key, number, to_us(at), type(fact).__name__, FACT_VERSION, trial_of(fact), payload)
+
+
+def read_fact(kind: str, payload: str) -> f.Fact:
+    fact: f.Fact = codec.decode(KINDS[kind], codec.loads(payload))
+    return fact
+
+
+def read_metric(
+    experiment_id: str, row: tuple[int, str, int, int, str | None, str, int, int, float | None, str]
+) -> f.Recorded:
+    """A metrics row (without its experiment_id) as the fact that it is."""
+    number, trial_id, attempt, position, parameter_id, kind, sequence, at, value, text = row
+    instant = from_us(at)
+    assert instant is not None
+    fact = f.MetricReported(
+        f"{experiment_id}-{trial_id}-{attempt}", position, kind, sequence, parameter_id, value, text
+    )
+    return f.Recorded(number, instant, fact)
+
+
+def experiment_row(state: ExperimentState) -> Row:
+    best = state.best
+    return (
+        state.m_epoch,
+        codec.dumps(state.config),
+        codec.dumps(state.search_space),
+        str(state.status),
+        str(state.drain) if state.drain else None,
+        state.reason,
+        to_us(state.ended_at),
+        state.active // MICROSECOND,
+        to_us(state.active_since),
+        state.next_sequence,
+        codec.dumps(state.counts),
+        best.trial_id if best else None,
+        best.value if best else None,
+        state.number,
+        state.id,
+    )
+
+
+def _trial_row(state: ExperimentState, trial: TrialState) -> Row:
+    detail = None
+    if trial.status is f.TrialStatus.WAITING:
+        job = state.jobs.get(trial.job_id or "")
+        detail = "placed" if job is not None and job.placed is not None else "queued"
+    if trial.target is not None and not trial.status.terminal and trial.status is not f.TrialStatus.PAUSED:
+        detail = "stopping"
+    return (
+        state.id,
+        trial.id,
+        trial.sequence,
+        str(trial.status),
+        detail,
+        str(trial.source),
+        trial.parameter_id,
+        trial.parameters,
+        trial.retry_of,
+        trial.attempt,
+        to_us(trial.created_at),
+        to_us(trial.started_at),
+        to_us(trial.ended_at),
+        trial.reason,
+        trial.note,
+        trial.final_value,
+        trial.final_text,
+        trial.latest_value,
+        trial.latest_text,
+        trial.intermediates,
+    )
+
+
+def _job_row(key: str, job: JobState) -> Row:
+    end, place = job.ended, job.placed.place if job.placed else None
+    return (
+        key,
+        job.id,
+        job.trial_id,
+        job.attempt,
+        place.keeper_id if place else None,
+        json.dumps(place.gpus) if place else None,
+        to_us(job.placed_at),
+        to_us(job.started_at),
+        job.pid,
+        to_us(job.ended_at),
+        str(end.reason) if end else ("lost" if job.lost else None),
+        end.exit_code if end else None,
+        end.signal if end else None,
+        job.recorded,
+        end.message if end else job.lost or job.waiting,
+    )
+
+
+def _keeper_row(key: str, keeper_id: str, keeper: KeeperState) -> Row:
+    return (key, keeper_id, keeper.token_sha256, keeper.instance, keeper.boot_id)
+
+
+def snapshot_row(state: ExperimentState) -> Row:
+    body = zlib.compress(codec.dumps(codec.encode(state)).encode(), 1)
+    return (state.id, state.number, SNAPSHOT_VERSION, body)
+
+
+def read_snapshot(bodies: Iterable[tuple[int, int, bytes]]) -> ExperimentState | None:
+    """The first of (number, version, body), newest first, that is ours and parses."""
+    for _, version, body in bodies:
+        if version != SNAPSHOT_VERSION:
+            continue
+        try:
+            state = codec.decode(ExperimentState, codec.loads(zlib.decompress(body)))
+        except (ValueError, TypeError, KeyError, zlib.error):
+            continue
+        state.index()
+        return state
+    return None

@@ -1,0 +1,265 @@
+"""The one writer of an experiment's database: a thread of its own, one transaction a turn.
+
+The database is locked by flock for the writer's life: on SQLite that is what fences a second server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event, exc
+from sqlalchemy.pool import StaticPool
+
+from nnimgr.core import facts as f
+from nnimgr.core.fold import apply
+from nnimgr.core.state import ExperimentState, Touched
+from nnimgr.store import schema
+from nnimgr.store.migrations import migrate
+from nnimgr.store.rows import (
+    Batch,
+    Row,
+    batch,
+    from_us,
+    read_fact,
+    read_metric,
+    read_snapshot,
+    snapshot_row,
+)
+
+SNAPSHOT_EVERY = 5000  # facts that are not metrics
+SNAPSHOTS_KEPT = 2
+PAGE = 10_000
+
+T = TypeVar("T")
+
+
+class StoreError(Exception):
+    """The database cannot be written (or read); the message is one sentence for the user."""
+
+
+class StoreLocked(StoreError):
+    """Another server holds the experiment."""
+
+
+def database_path(directory: Path) -> Path:
+    """The SQLite file of the experiment in ``directory``."""
+    return directory / "db" / "nnimgr.sqlite"
+
+
+def _insert(table: Table, verb: str = "INSERT") -> str:
+    columns = ", ".join(column.name for column in table.columns)
+    marks = ", ".join("?" for _ in table.columns)
+    return f"{verb} INTO {table.name} ({columns}) VALUES ({marks})"
+
+
+def _upsert(table: Table, key: str) -> str:
+    changing = [c.name for c in table.columns if c.name not in ("experiment_id", key)]
+    updates = ", ".join(f"{name} = excluded.{name}" for name in changing)
+    return f"{_insert(table)} ON CONFLICT (experiment_id, {key}) DO UPDATE SET {updates}"
+
+
+_FACT = _insert(schema.facts)
+_METRIC = _insert(schema.metrics)
+_TRIAL = _upsert(schema.trials, "trial_id")
+_JOB = _upsert(schema.jobs, "job_id")
+_KEEPER = _upsert(schema.keepers, "keeper_id")
+_SNAPSHOT = _insert(schema.snapshots, "INSERT OR REPLACE")
+_CREATE = _insert(schema.experiments)
+_NOTE = "UPDATE trials SET note = ? WHERE experiment_id = ? AND trial_id = ?"
+_EXPERIMENT = (
+    "UPDATE experiments SET m_epoch = ?, config = ?, search_space = ?, status = ?, drain = ?, reason = ?, "
+    "ended_at = ?, active_us = ?, active_since = ?, next_sequence = ?, counts = ?, best_trial_id = ?, "
+    "best_value = ?, last_number = ? WHERE experiment_id = ?"
+)
+_PRUNE = (
+    "DELETE FROM snapshots WHERE experiment_id = ? AND number NOT IN "
+    "(SELECT number FROM snapshots WHERE experiment_id = ? ORDER BY number DESC LIMIT ?)"
+)
+
+
+class ExperimentWriter:
+    """Opens, locks, migrates; appends turns; folds the log. All methods but ``append`` block."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = database_path(directory)
+        self.db_id = ""
+        self.m_epoch = 0
+        self._since_snapshot = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"store-{directory.name}")
+        self._lock: int | None = None
+        self._engine: Engine | None = None
+
+    async def open(self) -> ExperimentState:
+        """Lock and open the database; the state is empty if it was new. Raises StoreLocked, StoreError."""
+        return await self._call(self._open)
+
+    async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None:
+        """Commit one turn, durably. Raises StoreError; the writer is of no use afterwards."""
+        rows = batch(state, turn, touched)
+        self._since_snapshot += len(rows.facts)
+        if self._since_snapshot >= SNAPSHOT_EVERY:
+            rows.snapshot = snapshot_row(state)
+            self._since_snapshot = 0
+        await self._call(lambda: self._write(rows))
+
+    async def close(self, state: ExperimentState | None = None) -> None:
+        """Let go; with a state, a snapshot is left so that the next start has nothing to fold."""
+        try:
+            if state is not None and state.id and self._since_snapshot:
+                row = snapshot_row(state)
+                await self._call(lambda: self._write_snapshot(row))
+        finally:
+            await self._call(self._close)
+            self._thread.shutdown(wait=False)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except exc.SQLAlchemyError as error:
+            raise StoreError(_sentence(self.path, error)) from error
+        except OSError as error:
+            raise StoreError(f"{self.path}: {error.strerror or error}") from error
+
+    # ---- in the thread ------------------------------------------------------------------------------------
+
+    def _open(self) -> ExperimentState:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise StoreLocked(f"{self.path.parent.parent.name} is open in another server") from error
+        self._engine = _engine(self.path)
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            migrate(connection, str(self.path))
+            row = connection.exec_driver_sql("SELECT db_id, m_epoch FROM experiments").one_or_none()
+            connection.commit()
+            if row is None:
+                self.db_id, self.m_epoch = secrets.token_hex(16), 1
+                return ExperimentState()
+            self.db_id, self.m_epoch = row[0], row[1] + 1
+            state, self._since_snapshot = load(connection)
+            return state
+
+    def _write(self, rows: Batch) -> None:
+        assert self._engine is not None
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            run = connection.exec_driver_sql
+            for statement, values in (
+                (_FACT, rows.facts),
+                (_METRIC, rows.metrics),
+                (_TRIAL, rows.trials),
+                (_JOB, rows.jobs),
+                (_KEEPER, rows.keepers),
+                (_NOTE, rows.notes),
+            ):
+                if values:
+                    run(statement, values)
+            if run(_EXPERIMENT, rows.experiment).rowcount == 0:
+                run(_CREATE, self._new_row(rows))
+            if rows.snapshot is not None:
+                self._snapshot(connection, rows.snapshot)
+            connection.commit()
+
+    def _new_row(self, rows: Batch) -> Row:
+        changing = rows.experiment
+        created = rows.facts[0][2]
+        return (
+            changing[-1],
+            self.db_id,
+            *changing[0:6],
+            created,
+            *changing[6:-1],
+        )
+
+    def _write_snapshot(self, row: Row) -> None:
+        assert self._engine is not None
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            self._snapshot(connection, row)
+            connection.commit()
+
+    def _snapshot(self, connection: Connection, row: Row) -> None:
+        connection.exec_driver_sql(_SNAPSHOT, row)
+        connection.exec_driver_sql(_PRUNE, (row[0], row[0], SNAPSHOTS_KEPT))
+
+    def _close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def load(connection: Connection, *, snapshots: bool = True) -> tuple[ExperimentState, int]:
+    """Fold the log; also the number of facts since the snapshot it began with."""
+    rows = connection.exec_driver_sql("SELECT number, version, body FROM snapshots ORDER BY number DESC")
+    state = (read_snapshot((r[0], r[1], r[2]) for r in rows) if snapshots else None) or ExperimentState()
+    folded = 0
+    for recorded in read_log(connection, after=state.number):
+        apply(state, recorded)
+        folded += type(recorded.fact) is not f.MetricReported
+        state.take_touched()
+    return state, folded
+
+
+def read_log(connection: Connection, *, after: int) -> Iterator[f.Recorded]:
+    """The facts with higher numbers, metrics among them, in their order."""
+    while True:
+        page = read_page(connection, after=after, limit=PAGE)
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1].number
+
+
+def read_page(connection: Connection, *, after: int, limit: int) -> list[f.Recorded]:
+    """At most ``limit`` facts after number ``after``: the union of facts and metrics."""
+    facts = connection.exec_driver_sql(
+        "SELECT number, at, kind, payload FROM facts WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
+    ).all()
+    metrics = connection.exec_driver_sql(
+        "SELECT experiment_id, number, trial_id, attempt, position, parameter_id, type, sequence, at, value, "
+        "text FROM metrics WHERE number > ? ORDER BY number LIMIT ?",
+        (after, limit),
+    ).all()
+    merged = [read_metric(row[0], tuple(row)[1:]) for row in metrics]
+    for number, at, kind, payload in facts:
+        instant = from_us(at)
+        assert instant is not None
+        merged.append(f.Recorded(number, instant, read_fact(kind, payload)))
+    merged.sort(key=lambda recorded: recorded.number)
+    return merged[:limit]
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(
+        f"sqlite:///{path}",
+        poolclass=StaticPool,
+        connect_args={"check_same_thread": False, "isolation_level": None, "timeout": 10},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _pragmas(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    return engine
+
+
+def _sentence(path: Path, error: exc.SQLAlchemyError) -> str:
+    cause = getattr(error, "orig", None) or error
+    return f"the database {path} cannot be written: {cause}"
