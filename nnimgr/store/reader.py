@@ -1,0 +1,281 @@
+"""Reading an experiment's database while its writer goes on: own connections, never a lock, never the state.
+
+All methods block; call them in a thread. Rows are frozen records with the columns of ``schema``; instants are
+aware datetimes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Select, create_engine, func, select
+from sqlalchemy.pool import QueuePool
+
+from nnimgr.core import facts as f
+from nnimgr.store import schema
+from nnimgr.store.rows import from_us, read_fact
+from nnimgr.store.writer import database_path, read_page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentRow:
+    experiment_id: str
+    db_id: str
+    m_epoch: int
+    config: dict[str, Any]
+    search_space: dict[str, Any]
+    status: f.ExperimentStatus
+    drain: f.DrainReason | None
+    reason: str
+    created_at: datetime
+    ended_at: datetime | None
+    active_us: int
+    active_since: datetime | None
+    next_sequence: int
+    counts: dict[str, int]
+    best_trial_id: str | None
+    best_value: float | None
+    last_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    trial_id: str
+    sequence: int
+    status: f.TrialStatus
+    detail: str | None
+    source: f.SuggestionSource
+    parameter_id: int | None
+    parameters: str  # JSON text
+    retry_of: str | None
+    attempt: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    reason: str | None
+    note: str | None
+    final_value: float | None
+    final_text: str | None
+    latest_value: float | None
+    latest_text: str | None
+    intermediates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    job_id: str
+    trial_id: str
+    attempt: int
+    keeper_id: str | None
+    gpus: list[int] | None
+    placed_at: datetime | None
+    started_at: datetime | None
+    pid: int | None
+    ended_at: datetime | None
+    end_reason: str | None
+    exit_code: int | None
+    signal: int | None
+    frames: int
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    number: int
+    trial_id: str
+    attempt: int
+    position: int
+    parameter_id: str | None
+    type: str
+    sequence: int
+    at: datetime
+    value: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failure of an algorithm, with when it happened."""
+
+    at: datetime
+    fact: f.AlgorithmFailed
+
+
+_SORTS = {
+    "sequence": schema.trials.c.sequence,
+    "value": schema.trials.c.final_value,
+    "status": schema.trials.c.status,
+    "created": schema.trials.c.created_at,
+    "started": schema.trials.c.started_at,
+    "ended": schema.trials.c.ended_at,
+    "duration": schema.trials.c.ended_at - schema.trials.c.started_at,
+    "intermediates": schema.trials.c.intermediates,
+}
+
+TRIAL_SORTS = tuple(_SORTS)
+
+_CONVERT: Mapping[str, Any] = {
+    "config": json.loads,
+    "search_space": json.loads,
+    "counts": json.loads,
+    "gpus": lambda text: None if text is None else json.loads(text),
+    "drain": lambda text: None if text is None else f.DrainReason(text),
+    "source": f.SuggestionSource,
+    **dict.fromkeys(
+        ("created_at", "ended_at", "started_at", "placed_at", "active_since", "at"),
+        from_us,
+    ),
+}
+
+
+class ExperimentReader:
+    """Queries of one experiment's database. Thread-safe. Raises FileNotFoundError if there is none."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = database_path(directory)
+        self._engine = create_engine(
+            f"sqlite:///file:{self.path}?mode=ro&uri=true",
+            poolclass=QueuePool,
+            pool_size=2,
+            max_overflow=8,
+            connect_args={"check_same_thread": False, "timeout": 10},
+        )
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._engine.dispose()
+
+    @contextmanager
+    def _connect(self) -> Iterator[Connection]:
+        if not self.path.exists():
+            raise FileNotFoundError(f"there is no database {self.path}")
+        with self._engine.connect() as connection:
+            yield connection
+        if self._closed.is_set():
+            self._engine.dispose()
+
+    def experiment(self) -> ExperimentRow:
+        with self._connect() as connection:
+            row = connection.execute(select(schema.experiments)).one()
+            values = _convert(row._mapping)
+            return ExperimentRow(**values | {"status": f.ExperimentStatus(values["status"])})
+
+    def trials(
+        self,
+        *,
+        offset: int = 0,
+        limit: int = 100,
+        statuses: Sequence[f.TrialStatus] = (),
+        sort: str = "sequence",
+        descending: bool = False,
+        search: str = "",
+    ) -> tuple[int, list[TrialRow]]:
+        """The number of trials that match, and one page of them. ``sort`` is one of TRIAL_SORTS.
+
+        ``search``: a part of the trial's id or parameters, or its sequence number.
+        """
+        table = schema.trials
+        query = select(table)
+        if statuses:
+            query = query.where(table.c.status.in_([str(status) for status in statuses]))
+        if search:
+            like = f"%{_escape(search)}%"
+            found = table.c.trial_id.like(like, escape="\\") | table.c.parameters.like(like, escape="\\")
+            if search.isdecimal() and len(search) < 18:
+                found |= table.c.sequence == int(search)
+            query = query.where(found)
+        key = _SORTS[sort]
+        order = key.desc().nulls_last() if descending else key.asc().nulls_last()
+        page = query.order_by(order, table.c.sequence).offset(offset).limit(limit)
+        with self._connect() as connection:
+            total = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
+            return total, [_trial(row._mapping) for row in connection.execute(page)]
+
+    def trial(self, trial_id: str) -> TrialRow | None:
+        table = schema.trials
+        rows = self._rows(select(table).where(table.c.trial_id == trial_id), _trial)
+        return rows[0] if rows else None
+
+    def jobs(self, trial_id: str) -> list[JobRow]:
+        """The attempts of a trial, oldest first."""
+        table = schema.jobs
+        query = select(table).where(table.c.trial_id == trial_id).order_by(table.c.attempt)
+        return self._rows(query, lambda row: JobRow(**_convert(row)))
+
+    def metrics(
+        self,
+        *,
+        trial_id: str | None = None,
+        attempt: int | None = None,
+        kind: str | None = None,
+        after: int = 0,
+        limit: int = 10_000,
+    ) -> list[MetricRow]:
+        """Metrics with a number above ``after``, in the order in which they were recorded."""
+        table = schema.metrics
+        query = select(table).where(table.c.number > after).order_by(table.c.number).limit(limit)
+        if trial_id is not None:
+            query = query.where(table.c.trial_id == trial_id)
+        if attempt is not None:
+            query = query.where(table.c.attempt == attempt)
+        if kind is not None:
+            query = query.where(table.c.type == kind)
+        return self._rows(query, lambda row: MetricRow(**_convert(row)))
+
+    def facts(self, *, after: int = 0, limit: int = 500) -> list[f.Recorded]:
+        """A page of the log after fact number ``after``, metrics among it."""
+        with self._connect() as connection:
+            return read_page(connection, after=after, limit=limit)
+
+    def failures(self, *, limit: int = 50) -> list[Failure]:
+        """The latest failures of tuner and assessor, newest first."""
+        table = schema.facts
+        query = (
+            select(table.c.at, table.c.kind, table.c.payload)
+            .where(table.c.kind == f.AlgorithmFailed.__name__)
+            .order_by(table.c.number.desc())
+            .limit(limit)
+        )
+        failures = []
+        with self._connect() as connection:
+            for at, kind, payload in connection.execute(query):
+                instant, fact = from_us(at), read_fact(kind, payload)
+                assert instant is not None and isinstance(fact, f.AlgorithmFailed)
+                failures.append(Failure(at=instant, fact=fact))
+        return failures
+
+    def finished(self) -> list[TrialRow]:
+        """All trials with a final metric, by sequence."""
+        table = schema.trials
+        query = select(table).where(table.c.final_text.is_not(None)).order_by(table.c.sequence)
+        return self._rows(query, _trial)
+
+    def _rows(self, query: Select[Any], make: Any) -> list[Any]:
+        with self._connect() as connection:
+            return [make(row._mapping) for row in connection.execute(query)]
+
+
+def _trial(row: Mapping[str, Any]) -> TrialRow:
+    values = _convert(row)
+    return TrialRow(**values | {"status": f.TrialStatus(values["status"])})
+
+
+def _convert(row: Mapping[str, Any]) -> dict[str, Any]:
+    keep = "config" in row  # only the experiment's own row shows its id
+    return {
+        key: _CONVERT[key](value) if key in _CONVERT else value
+        for key, value in row.items()
+        if keep or key != "experiment_id"
+    }
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
