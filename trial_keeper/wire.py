@@ -43,6 +43,13 @@ Answer (200, JSON)::
              "command": str (for /bin/bash -c), "cwd": str, "environment": {str: str | null (unset)},
              "parameter": str (text of parameter.cfg), "log_cap": bytes}
 
+Whom to call is in ``<keeper's directory>/manager.json`` (0600, replaced by rename, read again before every
+attempt to connect; a rewritten file ends a wait)::
+
+    {"urls": [str],              full addresses of the sync call, http://host:port + PATH filled in; tried in
+                                 turn
+     "token": str, "db_id": str, "fingerprint": str | null}
+
 Other answers: 401 wrong token; 404 unknown experiment or keeper; 409 {"error", "reason": "instance" |
 "fenced" | "database"}; 413 too large; 503 not open yet. The keeper backs off and tries again on all of them;
 on 409 it says why in its log.
