@@ -263,12 +263,12 @@ class ExperimentReader:
             return [make(row._mapping) for row in connection.execute(query)]
 
 
-def _trial(row: Mapping[str, Any]) -> TrialRow:
+def _trial(row: Any) -> TrialRow:
     values = _convert(row)
     return TrialRow(**values | {"status": f.TrialStatus(values["status"])})
 
 
-def _convert(row: Mapping[str, Any]) -> dict[str, Any]:
+def _convert(row: Any) -> dict[str, Any]:
     keep = "config" in row  # only the experiment's own row shows its id
     return {
         key: _CONVERT[key](value) if key in _CONVERT else value
