@@ -1,0 +1,26 @@
+"""Reading and checking experiment configurations.
+
+``load_config`` reads a file, ``ExperimentConfig.from_canonical`` the stored form, ``apply_update`` changes a
+field of a running experiment; faults come as one ``ConfigError`` that holds all of them.
+"""
+
+from nnimgr.config.load import Loaded, check_config, load_config
+from nnimgr.config.model import AlgorithmConfig, ExperimentConfig, LogLevel
+from nnimgr.config.problems import ConfigError, Problem
+from nnimgr.config.references import ReferenceUnresolved, resolve_secrets
+from nnimgr.config.update import UPDATABLE, apply_update
+
+__all__ = [
+    "UPDATABLE",
+    "AlgorithmConfig",
+    "ConfigError",
+    "ExperimentConfig",
+    "Loaded",
+    "LogLevel",
+    "Problem",
+    "ReferenceUnresolved",
+    "apply_update",
+    "check_config",
+    "load_config",
+    "resolve_secrets",
+]

@@ -1,0 +1,212 @@
+"""A YAML or JSON file as plain values that know their lines.
+
+YAML is read as ``yaml.safe_load`` reads it, but duplicate keys and documents that grow out of bounds through
+aliases are refused. JSON is read as JSON, tabs and ``1e-5`` included.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nnimgr.config.problems import ConfigError, Problem, dotted
+
+__all__ = ["Document", "KeyPath", "number_hint", "read_document"]
+
+KeyPath = tuple[str | int, ...]
+
+_MOST_NODES = 200_000
+_DEEPEST = 100
+_EXPONENT = re.compile(r"[-+]?\d+[eE][-+]?\d+|[-+]?\d+\.\d*[eE]\d+")
+
+
+class Document:
+    """The plain value of one file, and the line and column of every path in it."""
+
+    def __init__(self, file: Path, text: str) -> None:
+        self.file = file
+        self._text = text
+        self._places: dict[KeyPath, tuple[int, int]] | None = None
+        self.value = self._parse()
+
+    def problem(
+        self,
+        path: Sequence[str | int],
+        message: str,
+        *,
+        field: str | None = None,
+        valid: Sequence[str] = (),
+        nearest: str | None = None,
+    ) -> Problem:
+        """A problem at ``path``, or at the nearest thing above it that is in the file."""
+        line, column = self._place(tuple(path))
+        return Problem(
+            message=message,
+            field=dotted(path) if field is None else field,
+            file=self.file,
+            line=line,
+            column=column,
+            valid=tuple(valid),
+            nearest=nearest,
+        )
+
+    def _place(self, path: KeyPath) -> tuple[int | None, int | None]:
+        if self._places is None:
+            self._places = self._json_places()
+        for length in range(len(path), -1, -1):
+            if path[:length] in self._places:
+                return self._places[path[:length]]
+        return None, None
+
+    def _parse(self) -> Any:
+        if self._text.lstrip()[:1] in ("{", "["):
+            try:
+                return json.loads(self._text, object_pairs_hook=_unique, parse_constant=_no_constant)
+            except _Repeated:
+                self._text = self._text.replace("\t", " ")  # in JSON a tab is nothing but white space
+            except (ValueError, RecursionError):
+                pass
+        reader = _Reader(self.file, self._text)
+        value = reader.read()
+        self._places = reader.places
+        return value
+
+    def _json_places(self) -> dict[KeyPath, tuple[int, int]]:
+        reader = _Reader(self.file, self._text.replace("\t", " "))
+        try:
+            reader.read()
+        except ConfigError:
+            return {}  # JSON that YAML cannot read: rare, and then problems have a field but no line
+        return reader.places
+
+
+class _Repeated(Exception):
+    pass
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Repeated
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+class _Reader:
+    """One pass over a YAML text: its value, and where every path of it is."""
+
+    def __init__(self, file: Path, text: str) -> None:
+        self.places: dict[KeyPath, tuple[int, int]] = {}
+        self._file = file
+        self._text = text
+        self._nodes = 0
+        self._checked: set[int] = set()
+
+    def read(self) -> Any:
+        loader = yaml.SafeLoader(self._text)
+        try:
+            node = loader.get_single_node()
+            return None if node is None else self._value(loader, node, ())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            raise self._error(self._sentence(error), mark) from error
+        except yaml.YAMLError as error:
+            raise ConfigError([Problem(message=f"not YAML: {error}", file=self._file)]) from error
+        except RecursionError as error:
+            raise ConfigError([Problem(message="nested too deep", file=self._file)]) from error
+        finally:
+            loader.dispose()
+
+    def _value(self, loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath) -> Any:
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            raise self._error(
+                f"has more than {_MOST_NODES:,} values once its aliases are followed", node.start_mark
+            )
+        if len(path) > _DEEPEST:
+            raise self._error("is nested too deep, or an alias stands inside what it names", node.start_mark)
+        self.places.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
+        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+            return self._mapping(loader, node, path)
+        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+            return [self._value(loader, item, (*path, index)) for index, item in enumerate(node.value)]
+        try:
+            return loader.construct_object(node, deep=True)
+        except ValueError as error:  # what looks like a date but is none: PyYAML lets this through
+            raise self._error(f"cannot be read: {error}", node.start_mark) from error
+
+    def _mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: KeyPath) -> dict[Any, Any]:
+        if id(node) not in self._checked:  # once, since flattening leaves overridden keys in the node
+            self._checked.add(id(node))
+            self._refuse_duplicates(loader, node)
+            loader.flatten_mapping(node)
+        found = {}
+        for key_node, value_node in node.value:
+            key = self._key(loader, key_node)
+            inner = (*path, key if isinstance(key, int) and not isinstance(key, bool) else str(key))
+            self.places[inner] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            found[key] = self._value(loader, value_node, inner)
+        return found
+
+    def _refuse_duplicates(self, loader: yaml.SafeLoader, node: yaml.MappingNode) -> None:
+        seen: dict[Hashable, int] = {}
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self._key(loader, key_node)
+            if key in seen:
+                raise self._error(
+                    f"the key {key!r} is given twice (first in line {seen[key]})", key_node.start_mark
+                )
+            seen[key] = key_node.start_mark.line + 1
+
+    def _key(self, loader: yaml.SafeLoader, node: yaml.Node) -> Hashable:
+        key = loader.construct_object(node, deep=True)
+        if not isinstance(key, Hashable):
+            raise self._error("a list or a mapping cannot be a key", node.start_mark)
+        return key
+
+    def _sentence(self, error: yaml.MarkedYAMLError) -> str:
+        if error.problem and "'\\t'" in error.problem:
+            return "a tab stands where YAML wants blanks; replace it by blanks"
+        parts = [part for part in (error.context, error.problem) if part]
+        return f"not YAML: {', '.join(parts)}"
+
+    def _error(self, message: str, mark: yaml.Mark | None) -> ConfigError:
+        line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)
+        return ConfigError([Problem(message=message, file=self._file, line=line, column=column)])
+
+
+def read_document(file: Path) -> Document:
+    """Read and parse a file. Raises ConfigError."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError([Problem(message="this file does not exist", file=file)]) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError([Problem(message="this is not UTF-8 text", file=file, line=line)]) from error
+    except OSError as error:
+        raise ConfigError([Problem(message=f"cannot be read: {error.strerror}", file=file)]) from error
+    return Document(file, text)
+
+
+def number_hint(value: Any) -> str:
+    """Why a text that looks like a number is none: YAML 1.1 wants a point and a sign, as in ``1.0e-5``."""
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        return f"; YAML reads {value} as text, write it with point and sign: {_with_point(value)}"
+    return ""
+
+
+def _with_point(text: str) -> str:
+    digits, exponent = re.split("[eE]", text)
+    sign = "" if exponent[0] in "+-" else "+"
+    return f"{digits if '.' in digits else digits + '.0'}e{sign}{exponent}"

@@ -1,0 +1,324 @@
+"""Reading a configuration: from a file, from the canonical form, and again before an experiment is made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from nnimgr.config.document import Document, KeyPath, number_hint, read_document
+from nnimgr.config.model import SHARED_FIELDS, AlgorithmConfig, ExperimentConfig
+from nnimgr.config.problems import ConfigError, Problem, nearest
+from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
+from nnimgr.home import Home
+
+__all__ = ["Loaded", "build_canonical", "check_config", "load_config"]
+
+_LATER_PLATFORMS = (
+    *("remote", "kubeflow", "frameworkcontroller", "openpai", "pai", "aml", "dlc", "adl", "hybrid"),
+)
+_NOT_SET = "_none_"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration without faults, and what its author should hear about it all the same."""
+
+    config: ExperimentConfig
+    warnings: tuple[Problem, ...]
+
+
+class _Shared(BaseModel):
+    """The fields that a training service takes from the top level unless it names them itself."""
+
+    model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel)
+
+    trial_command: str | None = None
+    trial_code_directory: Path | None = None
+    trial_gpu_number: int | None = None
+    nni_manager_ip: str | None = None
+    debug: bool | None = None
+
+
+class _Written(ExperimentConfig):
+    """The fields as a user may write them."""
+
+    advisor: AlgorithmConfig | None = None
+
+
+def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loaded:
+    """Read ``file`` and the search space it names. Raises ConfigError with every fault found."""
+    file = Path(os.path.abspath(file))
+    document = read_document(file)
+    reading = Reading(document=document, base=file.parent, environ=environ)
+    if not isinstance(document.value, Mapping):
+        reading.fault((), "the file must hold a mapping of fields to values")
+        raise ConfigError(reading.problems)
+    _refuse_first_format(reading, document.value)
+    fields = shape(reading, _without_service(document.value), _Written) or {}
+    space = _SearchSpace.find(reading, fields)
+    fields.setdefault("trialCodeDirectory", file.parent)
+    fields.setdefault("experimentWorkingDirectory", Home.find(environ).path)
+    config = _build(reading, fields, _service_of(reading, document.value))
+    if config is not None:
+        _check_directories(reading, config)
+        _check_algorithms(reading, config)
+        space.check(reading, custom=config.tuner.class_name is not None)
+    elif space.document is not None or "searchSpace" in fields:
+        space.check(reading, custom=False)
+    if reading.problems or config is None:
+        raise ConfigError(reading.problems)
+    return Loaded(config, tuple(reading.warnings))
+
+
+def build_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
+    """The configuration of a canonical form: its structure is checked, what it points at is not."""
+    reading = Reading()
+    fields = shape(reading, _without_service(raw), _Written) or {}
+    if "searchSpace" not in fields:
+        reading.fault(("searchSpace",), "required, but not given")
+    config = _build(reading, fields, _service_of(reading, raw))
+    if reading.problems or config is None:
+        raise ConfigError(reading.problems)
+    return config
+
+
+def check_config(config: ExperimentConfig) -> tuple[Problem, ...]:
+    """Look at what a configuration points at: directories, algorithms, search space.
+
+    Returns warnings; raises ConfigError. ``load_config`` has done this for a file already.
+    """
+    reading = Reading()
+    _check_directories(reading, config)
+    _check_algorithms(reading, config)
+    space = _SearchSpace(value=config.search_space)
+    space.check(reading, custom=config.tuner.class_name is not None)
+    if reading.problems:
+        raise ConfigError(reading.problems)
+    return tuple(reading.warnings)
+
+
+def _refuse_first_format(reading: Reading, raw: Mapping[str, Any]) -> None:
+    for key in raw:
+        if match_key(str(key)) == "trainingserviceplatform":
+            reading.fault(
+                (str(key),),
+                "this file is in NNI's first format; only the second one (trainingService: {platform: ...}) "
+                "can be read, the first will follow in a later version",
+            )
+            raise ConfigError(reading.problems)
+
+
+def _without_service(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if match_key(str(key)) != "trainingservice"}
+
+
+def _build(
+    reading: Reading, fields: dict[str, Any], service: tuple[BaseModel, dict[str, Any]] | None
+) -> ExperimentConfig | None:
+    if fields.get("useAnnotation") is True:
+        reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
+        del fields["useAnnotation"]
+    _fold_algorithms(reading, fields)
+    for role in ("tuner", "assessor"):
+        arguments = (fields.get(role) or {}).get("classArgs")
+        if arguments is not None:
+            fields[role]["classArgs"] = check_references(reading, arguments, (role, "classArgs"))
+    overrides = {} if service is None else service[1]
+    if "trialCommand" in overrides:
+        fields.setdefault("trialCommand", overrides["trialCommand"])
+    values = {
+        **fields,
+        "searchSpace": fields.get("searchSpace", {}),
+        "trainingService": _Shared() if service is None else service[0],
+        "trainingServiceOverrides": {k: v for k, v in overrides.items() if fields.get(k) != v},
+    }
+    config = validate(reading, ExperimentConfig, values)
+    if service is None or config is None:
+        return None
+    _check_local(reading, config)
+    return config  # type: ignore[no-any-return]
+
+
+def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
+    """Move ``advisor`` into ``tuner``, and drop what is named ``_none_``."""
+    for role in ("tuner", "assessor", "advisor"):
+        if isinstance(fields.get(role), dict) and fields[role].get("name") == _NOT_SET:
+            del fields[role]
+    advisor = fields.pop("advisor", None)
+    if advisor is None:
+        return
+    if "tuner" in fields:
+        reading.fault(("advisor",), "give either an advisor or a tuner, not both")
+        return
+    reading.note_spelling(("tuner",), str(reading.written(("advisor",))[-1]))
+    fields["tuner"] = advisor
+
+
+def _service_of(reading: Reading, raw: Mapping[str, Any]) -> tuple[BaseModel, dict[str, Any]] | None:
+    """The training service's configuration, and what it says itself of the shared fields."""
+    from training_services import registry
+
+    at = "trainingService"
+    written = next((key for key in raw if match_key(str(key)) == "trainingservice"), None)
+    platforms = registry.platforms()
+    if written is None or raw[written] is None:
+        reading.fault((at,), "required, but not given", valid=[f"{{platform: {name}}}" for name in platforms])
+        return None
+    reading.note_spelling((at,), written)
+    service = raw[written]
+    if isinstance(service, list):
+        reading.fault((at,), "several training services at once (hybrid) cannot be used", valid=platforms)
+        return None
+    if not isinstance(service, Mapping):
+        reading.fault((at,), "must be a mapping with a platform", valid=platforms)
+        return None
+    named = [(key, value) for key, value in service.items() if match_key(str(key)) == "platform"]
+    if not named or named[0][1] is None:
+        reading.fault((at, "platform"), "required, but not given", valid=platforms)
+        return None
+    key, platform = named[0]
+    reading.note_spelling((at, "platform"), str(key))
+    if platform not in platforms:
+        _refuse_platform(reading, platform, platforms)
+        return None
+    kind = registry.config_class(platform)
+    own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
+    shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
+    shared = shape(reading, _only(service, lambda key: key in shared_keys), _Shared, (at,)) or {}
+    values = shape(reading, _only(service, lambda key: key not in shared_keys), kind, (at,)) or {}
+    if "platform" not in own:
+        values.pop("platform", None)
+    before = len(reading.problems)
+    validate(reading, _Shared, shared, (at,))
+    built = validate(reading, kind, values, (at,))
+    if platform == "local":
+        shared.pop("nniManagerIp", None)  # NNI: nothing to dial back from
+    return (built, shared) if built is not None and len(reading.problems) == before else None
+
+
+def _only(raw: Mapping[str, Any], wanted: Callable[[str], bool]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if wanted(match_key(str(key)))}
+
+
+def _refuse_platform(reading: Reading, platform: Any, platforms: list[str]) -> None:
+    path: KeyPath = ("trainingService", "platform")
+    if platform in _LATER_PLATFORMS:
+        reading.fault(path, f"NNI's platform {platform!r} cannot be used in this version", valid=platforms)
+        return
+    likely = nearest(platform, platforms) if isinstance(platform, str) else None
+    reading.fault(path, f"unknown platform {platform!r}", valid=platforms, nearest=likely)
+
+
+def _check_local(reading: Reading, config: ExperimentConfig) -> None:
+    """NNI's rules for ``local`` that concern the top level too."""
+    if config.shared_storage is not None:
+        reading.warn(("sharedStorage",), f"not used by the platform {config.platform}")
+    if config.platform != "local":
+        return
+    gpus = config.job_gpu_number
+    if gpus and getattr(config.training_service, "use_active_gpu", None) is None:
+        reading.fault(
+            ("trainingService", "useActiveGpu"), "must be true or false when trialGpuNumber is above 0"
+        )
+    if getattr(config.training_service, "max_trial_number_per_gpu", 1) != 1 and gpus is None:
+        reading.fault(("trainingService", "maxTrialNumberPerGpu"), "needs trialGpuNumber")
+
+
+def _check_directories(reading: Reading, config: ExperimentConfig) -> None:
+    places: list[tuple[KeyPath, Path | None]] = [
+        (("trialCodeDirectory",), config.trial_code_directory),
+        (("tuner", "codeDirectory"), config.tuner.code_directory),
+        (("assessor", "codeDirectory"), config.assessor.code_directory if config.assessor else None),
+    ]
+    if config.job_directory != config.trial_code_directory:
+        places.append((("trainingService", "trialCodeDirectory"), config.job_directory))
+    for path, directory in places:
+        if directory is not None and not directory.is_dir():
+            what = "is not a directory" if directory.exists() else "does not exist"
+            reading.fault(path, f"the directory {directory} {what}")
+
+
+def _check_algorithms(reading: Reading, config: ExperimentConfig) -> None:
+    """Names and arguments of the algorithms, as far as that is known without running user code."""
+    from nnimgr.dispatcher import registry
+
+    for role, algorithm in (("tuner", config.tuner), ("assessor", config.assessor)):
+        if algorithm is None or algorithm.name is None:
+            continue
+        try:
+            registry.check(role, algorithm.name, algorithm.class_args or {})
+        except ValueError as error:
+            reading.fault((role,), str(error))
+
+
+@dataclass(slots=True)
+class _SearchSpace:
+    """The search space, and the file that its problems are to point into."""
+
+    value: Any = None
+    document: Document | None = None
+
+    @classmethod
+    def find(cls, reading: Reading, fields: dict[str, Any]) -> _SearchSpace:
+        """Put the one search space that is given into ``fields``; a file wins over an inline one."""
+        file = fields.get("searchSpaceFile")
+        if file is None:
+            if "searchSpace" not in fields and not fields.get("useAnnotation"):
+                reading.fault(("searchSpace",), "give either searchSpace or searchSpaceFile")
+            return cls(value=fields.get("searchSpace"))
+        if "searchSpace" in fields:
+            reading.warn(("searchSpace",), "not used, since searchSpaceFile is given too")
+        if not isinstance(file, Path):
+            return cls()  # not even text: noted when the fields are validated
+        if not file.is_file():
+            reading.fault(("searchSpaceFile",), f"the file {file} does not exist")
+            return cls()
+        try:
+            document = read_document(file)
+        except ConfigError as error:
+            reading.problems.extend(error.problems)
+            return cls()
+        inner = Reading(document=document)
+        if isinstance(document.value, Mapping):
+            fields["searchSpace"] = plain(inner, document.value, ())
+        else:
+            inner.fault((), "the search space must be a mapping of names to parameters")
+        reading.problems.extend(inner.problems)
+        reading.warnings.extend(inner.warnings)
+        return cls(value=fields.get("searchSpace"), document=document)
+
+    def check(self, reading: Reading, *, custom: bool) -> None:
+        """Note what is wrong with it. A user's own tuner may read a space in its own way: only a warning."""
+        from nnimgr.search_space import SearchSpaceError, validate
+
+        if not isinstance(self.value, Mapping):
+            return
+        try:
+            validate(self.value)
+        except SearchSpaceError as error:
+            path: KeyPath = tuple(error.path)
+            message = str(error) + _first_hint(self.value, path)
+            if self.document is not None:
+                problem = self.document.problem(path, message)
+            else:
+                problem = reading.problem(("searchSpace", *path), message)
+            (reading.warnings if custom else reading.problems).append(problem)
+
+
+def _first_hint(space: Any, path: KeyPath) -> str:
+    """Whether a text that looks like a number is what went wrong at ``path``."""
+    value = space
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return ""
+    inner = value.get("_value", []) if isinstance(value, Mapping) else value
+    candidates = inner if isinstance(inner, list) else [inner]
+    return next((hint for item in candidates if (hint := number_hint(item))), "")

@@ -1,0 +1,215 @@
+"""The experiment's configuration as the rest of the service sees it: NNI's second format, checked.
+
+``nnimgr.config.load`` makes one from a file; ``ExperimentConfig.from_canonical`` makes the same one from the
+plain form that is stored and sent over REST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainValidator,
+    SecretStr,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from nnimgr.config.units import parse_duration, parse_gpu_indices
+from nnimgr.core.facts import Limits
+
+__all__ = ["SHARED_FIELDS", "AlgorithmConfig", "ExperimentConfig", "LogLevel", "plain_model"]
+
+
+class LogLevel(StrEnum):
+    FATAL = "fatal"
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    DEBUG = "debug"
+    TRACE = "trace"
+
+
+def _duration(value: Any) -> str | int:
+    parse_duration(value)
+    return value  # type: ignore[no-any-return]
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value  # NNI takes true where it wants a number
+
+
+_Whole = Annotated[int, BeforeValidator(_whole)]
+_Positive = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
+_Natural = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
+_Duration = Annotated[str | int, PlainValidator(_duration)]  # kept as the user wrote it
+_Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class AlgorithmConfig(_Model):
+    """A tuner, assessor or advisor: a built-in one by ``name``, or a class of the user's."""
+
+    name: str | None = None
+    class_name: str | None = None
+    code_directory: Path | None = None
+    class_args: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> AlgorithmConfig:
+        if (self.name is None) == (self.class_name is None):
+            raise ValueError("give either 'name' (a built-in algorithm) or 'className' (a class of your own)")
+        if self.name is not None and self.code_directory is not None:
+            raise ValueError("'codeDirectory' goes with 'className', not with 'name'")
+        if self.class_name is not None:
+            parts = self.class_name.split(".")
+            if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+                raise ValueError(f"className {self.class_name!r} is not of the form 'module.Class'")
+        return self
+
+    @property
+    def title(self) -> str:
+        return self.name or self.class_name or ""
+
+
+class ExperimentConfig(_Model):
+    """One experiment. Fields set to None are not set; durations stay as the user wrote them."""
+
+    experiment_name: str | None = None
+    experiment_type: Literal["hpo"] = "hpo"
+    search_space_file: Path | None = None
+    search_space: dict[str, Any]
+    trial_command: str = Field(min_length=1)
+    trial_code_directory: Path
+    trial_concurrency: _Positive
+    trial_gpu_number: _Natural | None = None
+    max_experiment_duration: _Duration | None = None
+    max_trial_number: _Positive | None = None
+    max_trial_duration: _Duration | None = None
+    nni_manager_ip: str | None = None
+    use_annotation: Literal[False] = False
+    debug: bool = False
+    log_level: Annotated[LogLevel, Field(strict=False)] = Field(
+        default_factory=lambda found: LogLevel.DEBUG if found.get("debug") else LogLevel.INFO
+    )
+    experiment_working_directory: Path
+    tuner_gpu_indices: _Gpus | None = None
+    tuner: AlgorithmConfig
+    assessor: AlgorithmConfig | None = None
+    training_service: InstanceOf[BaseModel]
+    training_service_overrides: dict[str, Any] = Field(default_factory=dict, exclude=True)
+    shared_storage: dict[str, Any] | None = None
+    suggestions_ahead: _Natural | None = None
+    silent_after: _Duration | None = None
+    slot_held_for: _Duration | None = None
+    multi_phase: bool = False
+
+    @classmethod
+    def from_canonical(cls, plain: Mapping[str, Any]) -> ExperimentConfig:
+        """The configuration that ``canonical`` gave. Raises ConfigError; looks at no file."""
+        from nnimgr.config.load import build_canonical  # that module builds on this one
+
+        return build_canonical(plain)
+
+    def canonical(self) -> dict[str, Any]:
+        """NNI's canonical form: camelCase, nothing that is None, paths as text, no secrets."""
+        plain = plain_model(self)
+        del plain["trainingServiceOverrides"]
+        shared = {key: plain[key] for key in SHARED_FIELDS if key in plain}
+        if self.platform == "local":
+            shared.pop("nniManagerIp", None)
+        service = {"platform": self.platform, **shared, **_plain(self.training_service_overrides)}
+        plain["trainingService"] = {**service, **plain["trainingService"]}
+        return plain
+
+    def limits(self) -> Limits:
+        """The numbers that the core steers by."""
+        return Limits(
+            trial_concurrency=self.trial_concurrency,
+            max_trial_number=self.max_trial_number,
+            max_experiment_duration=_timedelta(self.max_experiment_duration),
+            max_trial_duration=_timedelta(self.max_trial_duration),
+            suggestions_ahead=self.suggestions_ahead,
+            multi_phase=self.multi_phase,
+        )
+
+    @property
+    def platform(self) -> str:
+        return str(getattr(self.training_service, "platform", ""))
+
+    @property
+    def silence(self) -> timedelta | None:
+        return _timedelta(self.silent_after)
+
+    @property
+    def slot_hold(self) -> timedelta | None:
+        return _timedelta(self.slot_held_for)
+
+    @property
+    def job_command(self) -> str:
+        """The trial command that the training service runs: its own if it names one."""
+        return str(self.training_service_overrides.get("trialCommand", self.trial_command))
+
+    @property
+    def job_directory(self) -> Path:
+        """The directory of the trial code that the training service uses: its own if it names one."""
+        return Path(self.training_service_overrides.get("trialCodeDirectory", self.trial_code_directory))
+
+    @property
+    def job_gpu_number(self) -> int | None:
+        """The GPUs per trial that the training service grants: its own number if it names one."""
+        number = self.training_service_overrides.get("trialGpuNumber", self.trial_gpu_number)
+        return None if number is None else int(number)
+
+
+# What a training service takes from the top level unless it says otherwise.
+SHARED_FIELDS: Mapping[str, str] = {
+    to_camel(name): name
+    for name in ("trial_command", "trial_code_directory", "trial_gpu_number", "nni_manager_ip", "debug")
+}
+
+
+def plain_model(model: BaseModel) -> dict[str, Any]:
+    """A model as plain JSON values under its aliases, without what is None (free values are kept whole)."""
+    found = {}
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        if value is not None:
+            found[field.alias or to_camel(name)] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return plain_model(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, timedelta):
+        return int(value.total_seconds())
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _timedelta(value: str | int | None) -> timedelta | None:
+    return None if value is None else parse_duration(value)

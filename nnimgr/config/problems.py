@@ -1,0 +1,69 @@
+"""What is wrong with a configuration: one ``Problem`` per fault, all of them in one ``ConfigError``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ConfigError", "Problem", "dotted", "nearest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One fault and where it is. Lines and columns count from 1; ``field`` is a path like ``tuner.name``."""
+
+    message: str
+    field: str = ""
+    file: Path | None = None
+    line: int | None = None
+    column: int | None = None
+    valid: tuple[str, ...] = ()
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        text = ": ".join(part for part in (place, self.field, self.message) if part)
+        if self.nearest is not None:
+            text += f"; did you mean '{self.nearest}'?"
+        if self.valid:
+            text += f" (valid: {', '.join(self.valid)})"
+        return text
+
+    def plain(self) -> dict[str, Any]:
+        """The problem as a JSON object, without what is not known."""
+        found = {
+            "message": self.message,
+            "field": self.field or None,
+            "file": None if self.file is None else str(self.file),
+            "line": self.line,
+            "column": self.column,
+            "valid": list(self.valid) or None,
+            "nearest": self.nearest,
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; ``problems`` has at least one entry."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` was probably meant to be."""
+    by_lower = {known_word.lower(): known_word for known_word in known}
+    close = difflib.get_close_matches(word.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """``("tuner", "classArgs", "ids", 0)`` as ``tuner.classArgs.ids[0]``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
