@@ -58,10 +58,10 @@ class Document:
     def _place(self, path: KeyPath) -> tuple[int | None, int | None]:
         if self._places is None:
             self._places = self._json_places()
-        for length in range(len(path), -1, -1):
+        for length in range(len(path), 0, -1):
             if path[:length] in self._places:
                 return self._places[path[:length]]
-        return None, None
+        return (None, None) if path else self._places.get((), (None, None))
 
     def _parse(self) -> Any:
         if self._text.lstrip()[:1] in ("{", "["):

@@ -53,26 +53,27 @@ class _Written(ExperimentConfig):
 
 def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loaded:
     """Read ``file`` and the search space it names. Raises ConfigError with every fault found."""
-    file = Path(os.path.abspath(file))
     document = read_document(file)
-    reading = Reading(document=document, base=file.parent, environ=environ)
+    base = Path(os.path.abspath(file)).parent
+    reading = Reading(document=document, base=base, environ=environ)
     if not isinstance(document.value, Mapping):
         reading.fault((), "the file must hold a mapping of fields to values")
         raise ConfigError(reading.problems)
     _refuse_first_format(reading, document.value)
     fields = shape(reading, _without_service(document.value), _Written) or {}
+    _fold_algorithms(reading, fields)
     space = _SearchSpace.find(reading, fields)
-    fields.setdefault("trialCodeDirectory", file.parent)
+    fields.setdefault("trialCodeDirectory", base)
     fields.setdefault("experimentWorkingDirectory", Home.find(environ).path)
-    config = _build(reading, fields, _service_of(reading, document.value))
-    if config is not None:
-        _check_directories(reading, config)
-        _check_algorithms(reading, config)
-        space.check(reading, custom=config.tuner.class_name is not None)
-    elif space.document is not None or "searchSpace" in fields:
-        space.check(reading, custom=False)
+    service = _service_of(reading, document.value)
+    config = _build(reading, fields, service)
+    _check_directories(reading, fields, {} if service is None else service[1])
+    _check_algorithms(reading, fields)
+    space.check(reading, custom="className" in (fields.get("tuner") or {}))
     if reading.problems or config is None:
-        raise ConfigError(reading.problems)
+        raise ConfigError(
+            sorted(reading.problems, key=lambda problem: (str(problem.file), problem.line or 0))
+        )
     return Loaded(config, tuple(reading.warnings))
 
 
@@ -80,6 +81,7 @@ def build_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
     """The configuration of a canonical form: its structure is checked, what it points at is not."""
     reading = Reading()
     fields = shape(reading, _without_service(raw), _Written) or {}
+    _fold_algorithms(reading, fields)
     if "searchSpace" not in fields:
         reading.fault(("searchSpace",), "required, but not given")
     config = _build(reading, fields, _service_of(reading, raw))
@@ -94,8 +96,12 @@ def check_config(config: ExperimentConfig) -> tuple[Problem, ...]:
     Returns warnings; raises ConfigError. ``load_config`` has done this for a file already.
     """
     reading = Reading()
-    _check_directories(reading, config)
-    _check_algorithms(reading, config)
+    fields = config.field_values()
+    for role in ("tuner", "assessor"):
+        algorithm: AlgorithmConfig | None = fields[role]
+        fields[role] = {} if algorithm is None else algorithm.model_dump(by_alias=True, exclude_unset=True)
+    _check_directories(reading, fields, config.training_service_overrides)
+    _check_algorithms(reading, fields)
     space = _SearchSpace(value=config.search_space)
     space.check(reading, custom=config.tuner.class_name is not None)
     if reading.problems:
@@ -124,7 +130,6 @@ def _build(
     if fields.get("useAnnotation") is True:
         reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
         del fields["useAnnotation"]
-    _fold_algorithms(reading, fields)
     for role in ("tuner", "assessor"):
         arguments = (fields.get(role) or {}).get("classArgs")
         if arguments is not None:
@@ -230,29 +235,30 @@ def _check_local(reading: Reading, config: ExperimentConfig) -> None:
         reading.fault(("trainingService", "maxTrialNumberPerGpu"), "needs trialGpuNumber")
 
 
-def _check_directories(reading: Reading, config: ExperimentConfig) -> None:
-    places: list[tuple[KeyPath, Path | None]] = [
-        (("trialCodeDirectory",), config.trial_code_directory),
-        (("tuner", "codeDirectory"), config.tuner.code_directory),
-        (("assessor", "codeDirectory"), config.assessor.code_directory if config.assessor else None),
+def _check_directories(reading: Reading, fields: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    places: list[tuple[KeyPath, Any]] = [
+        (("trialCodeDirectory",), fields.get("trialCodeDirectory")),
+        (("tuner", "codeDirectory"), (fields.get("tuner") or {}).get("codeDirectory")),
+        (("assessor", "codeDirectory"), (fields.get("assessor") or {}).get("codeDirectory")),
+        (("trainingService", "trialCodeDirectory"), overrides.get("trialCodeDirectory")),
     ]
-    if config.job_directory != config.trial_code_directory:
-        places.append((("trainingService", "trialCodeDirectory"), config.job_directory))
     for path, directory in places:
-        if directory is not None and not directory.is_dir():
+        if isinstance(directory, Path) and not directory.is_dir():
             what = "is not a directory" if directory.exists() else "does not exist"
             reading.fault(path, f"the directory {directory} {what}")
 
 
-def _check_algorithms(reading: Reading, config: ExperimentConfig) -> None:
+def _check_algorithms(reading: Reading, fields: Mapping[str, Any]) -> None:
     """Names and arguments of the algorithms, as far as that is known without running user code."""
     from nnimgr.dispatcher import registry
 
-    for role, algorithm in (("tuner", config.tuner), ("assessor", config.assessor)):
-        if algorithm is None or algorithm.name is None:
+    for role in ("tuner", "assessor"):
+        algorithm = fields.get(role) or {}
+        name, arguments = algorithm.get("name"), algorithm.get("classArgs") or {}
+        if not isinstance(name, str) or not isinstance(arguments, dict):
             continue
         try:
-            registry.check(role, algorithm.name, algorithm.class_args or {})
+            registry.check(role, name, arguments)
         except ValueError as error:
             reading.fault((role,), str(error))
 

@@ -136,6 +136,10 @@ class ExperimentConfig(_Model):
         plain["trainingService"] = {**service, **plain["trainingService"]}
         return plain
 
+    def field_values(self) -> dict[str, Any]:
+        """The fields as they are, under their names in a file."""
+        return {to_camel(name): getattr(self, name) for name in type(self).model_fields}
+
     def limits(self) -> Limits:
         """The numbers that the core steers by."""
         return Limits(

@@ -101,6 +101,8 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
             where: KeyPath = (*path, *fault["loc"])
             if any(known.field == dotted(where) for known in reading.problems):
                 continue  # what it was shaped from is at fault already
+            if fault["type"] == "missing" and any(known.nearest == where[-1] for known in reading.problems):
+                continue  # its misspelling is at fault already
             message, details = _sentence(fault)
             reading.fault(where, message, **details)
         return None

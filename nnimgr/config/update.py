@@ -37,10 +37,8 @@ def apply_update(
         raise _refuse(name, "cannot be empty")
     if name == "searchSpace":
         value = _checked_space(config, value)
-    values = {known: getattr(config, known) for known in type(config).model_fields}
-    attribute = next(key for key, info in type(config).model_fields.items() if info.alias == name)
     reading = Reading()
-    changed = validate(reading, ExperimentConfig, {**values, attribute: value})
+    changed = validate(reading, ExperimentConfig, {**config.field_values(), name: value})
     if reading.problems:
         raise ConfigError(reading.problems)
     if name == "maxExperimentDuration" and value is not None and parse_duration(value) < elapsed:
