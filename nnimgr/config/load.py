@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from nnimgr.config.document import Document, KeyPath, number_hint, read_document
+from nnimgr.config.document import Document, KeyPath, find_path, read_document
 from nnimgr.config.model import SHARED_FIELDS, AlgorithmConfig, ExperimentConfig
 from nnimgr.config.problems import ConfigError, Problem, nearest
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
@@ -301,30 +301,18 @@ class _SearchSpace:
 
     def check(self, reading: Reading, *, custom: bool) -> None:
         """Note what is wrong with it. A user's own tuner may read a space in its own way: only a warning."""
-        from nnimgr.search_space import SearchSpaceError, validate
+        from nnimgr.search_space import SearchSpaceError, parse
 
         if not isinstance(self.value, Mapping):
             return
         try:
-            validate(self.value)
+            parse(self.value)
         except SearchSpaceError as error:
-            path: KeyPath = tuple(error.path)
-            message = str(error) + _first_hint(self.value, path)
+            path = find_path(self.value, error.path)
             if self.document is not None:
-                problem = self.document.problem(path, message)
+                problem = self.document.problem(path, error.message, field=error.path)
             else:
-                problem = reading.problem(("searchSpace", *path), message)
+                problem = reading.problem(
+                    ("searchSpace", *path), error.message, field=f"searchSpace.{error.path}"
+                )
             (reading.warnings if custom else reading.problems).append(problem)
-
-
-def _first_hint(space: Any, path: KeyPath) -> str:
-    """Whether a text that looks like a number is what went wrong at ``path``."""
-    value = space
-    for part in path:
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            return ""
-    inner = value.get("_value", []) if isinstance(value, Mapping) else value
-    candidates = inner if isinstance(inner, list) else [inner]
-    return next((hint for item in candidates if (hint := number_hint(item))), "")

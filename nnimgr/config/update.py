@@ -47,22 +47,20 @@ def apply_update(
 
 
 def _checked_space(config: ExperimentConfig, value: Any) -> dict[str, Any]:
-    from nnimgr.search_space import SearchSpaceError
-    from nnimgr.search_space import validate as validate_space
+    from nnimgr.search_space import SearchSpaceError, parse
 
     if not isinstance(value, Mapping):
         raise _refuse("searchSpace", "must be a mapping of names to parameters")
     reading = Reading()
-    space = plain(reading, value, ("searchSpace",))
+    space: dict[str, Any] = plain(reading, value, ("searchSpace",))
     if reading.problems:
         raise ConfigError(reading.problems)
-    if config.tuner.class_name is None:
+    if config.tuner.class_name is None:  # a user's own tuner may read a space in its own way
         try:
-            validate_space(space)
+            parse(space)
         except SearchSpaceError as error:
-            field = ".".join(str(part) for part in ("searchSpace", *error.path))
-            raise _refuse(field, str(error)) from error
-    return dict(space)
+            raise _refuse(f"searchSpace.{error.path}", error.message) from error
+    return space
 
 
 def _refuse(field: str, message: str, **details: Any) -> ConfigError:
