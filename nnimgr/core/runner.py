@@ -1,0 +1,475 @@
+"""ExperimentRunner: the only writer of an experiment's truth, and the only async orchestration of it.
+
+Mailbox -> (fold -> plan, until nothing follows) -> one commit -> act and answer. An action never raises into
+the loop; a failed commit ends the runner, and NNIManager starts another from the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from nnimgr.core import facts as f
+from nnimgr.core.fold import admits, apply
+from nnimgr.core.plan import AskTuner, CancelJob, Command, SubmitJob, plan
+from nnimgr.core.search import Builder, Item, Notice, Search
+from nnimgr.core.state import ExperimentState, TrialState
+from nnimgr.store.writer import ExperimentWriter
+from training_services.base import (
+    JobRejected,
+    KnownKeeper,
+    KnownKeepers,
+    ServiceUnavailable,
+    TrainingService,
+    TrialJobSpec,
+)
+
+logger = logging.getLogger(__name__)
+
+METRICS_WAIT_S = 0.01  # a turn of metrics alone may wait so long, so that no verdict queues behind its commit
+METRICS_AT_ONCE = 5_000  # unless so many have come
+MAILBOX_SIZE = 50_000
+SERVICE_RETRY_S = (1.0, 30.0)  # first and longest wait before a service is opened again
+TURNS_WITHOUT_END = 10_000
+
+LIVE = frozenset({f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING})
+
+
+class RequestRefused(Exception):
+    """What was asked for is not possible now; the message is one sentence for the user."""
+
+
+class UnknownTrial(RequestRefused):
+    """There is no live trial with this id."""
+
+
+class RunnerClosed(RequestRefused):
+    """The experiment's runner has ended."""
+
+    def __init__(self) -> None:
+        super().__init__("the experiment is being closed; try again")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """Facts that a user asks for, built against the state of the turn that takes them."""
+
+    build: Builder
+    answer: asyncio.Future[Sequence[f.Fact]]
+
+
+class Mailbox:
+    """What waits for the next turn. Bounded for those who await ``room``; nothing is ever dropped."""
+
+    def __init__(self) -> None:
+        self._items: deque[Item | _Request] = deque()
+        self._filled = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def put(self, item: Item | _Request) -> None:
+        self._items.append(item)
+        self._filled.set()
+        if type(item) is not f.MetricReported or len(self._items) >= METRICS_AT_ONCE:
+            self._urgent.set()
+        if len(self._items) >= MAILBOX_SIZE:
+            self._room.clear()
+
+    async def room(self) -> None:
+        await self._room.wait()
+
+    async def take(self, until_s: float | None) -> list[Item | _Request]:
+        """Everything there is, once there is something or ``until_s`` seconds have passed."""
+        await _wait(self._filled, until_s)
+        if self._items and not self._urgent.is_set():
+            await _wait(self._urgent, METRICS_WAIT_S)
+        items = list(self._items)
+        self._items.clear()
+        self._filled.clear()
+        self._urgent.clear()
+        self._room.set()
+        return items
+
+    def wake(self) -> None:
+        self._filled.set()
+        self._urgent.set()
+
+    def metrics(self) -> Iterator[f.MetricReported]:
+        return (item for item in self._items if type(item) is f.MetricReported)
+
+
+async def _wait(event: asyncio.Event, seconds: float | None) -> None:
+    if event.is_set():
+        return
+    if seconds is None:
+        await event.wait()
+        return
+    timer = asyncio.get_running_loop().call_later(max(0.0, seconds), event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One pass of the loop: what was taken, what followed, and whom to answer."""
+
+    at: datetime
+    recorded: list[f.Recorded] = field(default_factory=list)
+    answers: list[tuple[asyncio.Future[Sequence[f.Fact]], Sequence[f.Fact]]] = field(default_factory=list)
+    ask: int = 0
+
+
+class ExperimentRunner:
+    """Runs one experiment until ``close``. ``opening`` are the facts of the first turn."""
+
+    def __init__(
+        self,
+        *,
+        state: ExperimentState,
+        writer: ExperimentWriter,
+        make_service: Callable[[ExperimentState], TrainingService],
+        make_search: Callable[[ExperimentState, ExperimentRunner], Search],
+        clock: Callable[[], datetime],
+        on_commit: Callable[[ExperimentState, Sequence[f.Recorded]], None],
+        opening: Sequence[f.Fact],
+    ) -> None:
+        self.state = state
+        self.last_number = state.number
+        self.service: TrainingService | None = None
+        self.service_notice: str | None = None
+        self.search: Search | None = None
+        self._writer = writer
+        self._make_service, self._make_search = make_service, make_search
+        self._clock, self._on_commit = clock, on_commit
+        self._mailbox = Mailbox()
+        self._door: dict[str, int] = {}  # job -> position of the next frame that is news
+        self._turn = _Turn(at=clock())
+        self._wake_at: datetime | None = None
+        self._closing = False
+        self._tick = asyncio.get_running_loop().create_future()
+        self._first_commit = asyncio.get_running_loop().create_future()
+        self._group: asyncio.TaskGroup | None = None
+        self._pump: asyncio.Task[None] | None = None
+        for fact in opening:
+            self._mailbox.put(fact)
+
+    # ---- asked from outside -------------------------------------------------------------------------------
+
+    def post(self, item: Item) -> None:
+        """Put a fact, or a builder of facts, into the mailbox."""
+        self._mailbox.put(item)
+
+    async def request(self, build: Builder) -> Sequence[f.Fact]:
+        """Facts that a user wants, once they are committed.
+
+        ``build`` sees the state of the turn that takes it and may raise RequestRefused.
+        """
+        if self._closing:
+            raise RunnerClosed
+        answer: asyncio.Future[Sequence[f.Fact]] = asyncio.get_running_loop().create_future()
+        self._mailbox.put(_Request(build, answer))
+        return await answer
+
+    async def committed_after(self, number: int) -> int:
+        """Wait until a fact with a higher number is committed; the highest number then."""
+        while self.last_number <= number:
+            await asyncio.shield(self._tick)
+        return self.last_number
+
+    async def opened(self) -> None:
+        """Wait until the first turn is committed."""
+        await asyncio.shield(self._first_commit)
+
+    @property
+    def notices(self) -> Mapping[str, Notice]:
+        """What is so at present and is not stored: long calls, a service that cannot be opened."""
+        found = dict(self.search.notices) if self.search is not None else {}
+        if self.service_notice is not None:
+            found["service"] = Notice(sentence=self.service_notice)
+        return found
+
+    @property
+    def outstanding(self) -> int:
+        """Suggestions that the tuner has been asked for and has not given."""
+        return self.search.outstanding if self.search is not None else 0
+
+    def pending_metrics(self) -> Iterator[f.MetricReported]:
+        """The metrics that have arrived and are not committed yet, in order."""
+        for recorded in self._turn.recorded:
+            if type(recorded.fact) is f.MetricReported:
+                yield recorded.fact
+        yield from self._mailbox.metrics()
+
+    def close(self) -> None:
+        """End after the present turn; trials run on (see ``run``)."""
+        self._closing = True
+        self._mailbox.wake()
+
+    # ---- the loop -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Take turns until closed; then leave a snapshot. Raises StoreError (inside a group)."""
+        intact = False
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                while not self._closing:
+                    await self._take_turn()
+                    await self._keep_open()
+                if self._pump is not None:
+                    self._pump.cancel()
+            intact = True
+        finally:
+            await self._let_go(intact)
+
+    async def _take_turn(self) -> None:
+        items = await self._mailbox.take(self._seconds_to_wake())
+        turn = self._turn = _Turn(at=self._clock())
+        state = self.state
+        for item in items:
+            self._fold_item(turn, item)
+        for _ in range(TURNS_WITHOUT_END):
+            ahead = self.search.ahead(state.limits) if self.search is not None else 0
+            todo = plan(state, turn.at, ahead=ahead)
+            fresh = [*todo.facts, *self._queue(todo.commands, turn)]
+            if not fresh:
+                break
+            for fact in fresh:
+                self._fold(turn, fact)
+        else:
+            raise RuntimeError(f"experiment {state.id}: the plan does not come to an end: {todo}")
+        self._wake_at = todo.wake_at
+        await self._commit(turn)
+        if turn.ask and self.search is not None:
+            self.search.ask(turn.ask, state)
+
+    def _seconds_to_wake(self) -> float | None:
+        return None if self._wake_at is None else (self._wake_at - self._clock()).total_seconds()
+
+    def _fold_item(self, turn: _Turn, item: Item | _Request) -> None:
+        if isinstance(item, _Request):
+            try:
+                facts = item.build(self.state)
+            except RequestRefused as refusal:
+                if not item.answer.done():
+                    item.answer.set_exception(refusal)
+                return
+            turn.answers.append((item.answer, facts))
+        elif callable(item):
+            facts = item(self.state)
+        else:
+            facts = (item,)
+        for fact in facts:
+            if admits(self.state, fact):
+                self._fold(turn, fact)
+
+    def _fold(self, turn: _Turn, fact: f.Fact) -> None:
+        recorded = f.Recorded(self.state.number + 1, turn.at, fact)
+        apply(self.state, recorded)
+        turn.recorded.append(recorded)
+
+    def _queue(self, commands: Sequence[Command], turn: _Turn) -> list[f.Fact]:
+        """Hand the commands to the service; the facts to commit with this turn."""
+        turn.ask = 0
+        facts: list[f.Fact] = []
+        service = self.service
+        for command in commands:
+            match command:
+                case AskTuner():
+                    turn.ask = command.count
+                case SubmitJob() if service is not None:
+                    facts += self._submit(service, self.state.trials[command.trial_id], command.job_id, turn)
+                case CancelJob() if service is not None:
+                    order = service.cancel_trial_job(command.job_id, grace=command.grace)
+                    if order is not None:
+                        facts.append(order)
+        return facts
+
+    def _submit(
+        self, service: TrainingService, trial: TrialState, job_id: str, turn: _Turn
+    ) -> Sequence[f.Fact]:
+        try:
+            answer = service.submit_trial_job(job_spec(trial, job_id))
+        except JobRejected as error:
+            reason = str(error)
+            return (
+                f.JobWaiting(job_id=job_id, reason=reason),
+                f.JobEnded(
+                    job_id=job_id,
+                    reason=f.EndReason.NEVER_STARTED,
+                    exit_code=None,
+                    signal=None,
+                    metrics=0,
+                    acked_cmd=0,
+                    ended_at=turn.at,
+                    message=reason,
+                ),
+            )
+        return () if answer is None else (answer,)
+
+    async def _commit(self, turn: _Turn) -> None:
+        state = self.state
+        if turn.recorded:
+            touched = state.take_touched()
+            await self._writer.append(state, turn.recorded, touched)
+            self.last_number = state.number
+            if self.service is not None:
+                self.service.committed([r.fact for r in turn.recorded if isinstance(r.fact, f.JobEvent)])
+            if self.search is not None:
+                self.search.committed(turn.recorded, touched, state)
+            for job_id in touched.jobs:
+                if job_id not in state.jobs or state.jobs[job_id].closed:
+                    self._door.pop(job_id, None)
+            self._on_commit(state, turn.recorded)
+            tick, self._tick = self._tick, asyncio.get_running_loop().create_future()
+            tick.set_result(None)
+            if not self._first_commit.done():
+                self._first_commit.set_result(None)
+        for answer, facts in turn.answers:
+            if not answer.done():
+                answer.set_result(facts)
+        turn.recorded = []
+
+    # ---- service and search -------------------------------------------------------------------------------
+
+    async def _keep_open(self) -> None:
+        """Have a service and children exactly while the experiment needs them."""
+        state = self.state
+        live = state.status in LIVE and not self._closing
+        needs_service = (live or bool(state.jobs)) and not (state.detached and state.stop_requested)
+        if live and self.search is None:
+            self.search = self._make_search(state, self)
+            self._spawn(self.search.open(state), "search")
+        elif not live and self.search is not None:
+            search, self.search = self.search, None
+            await search.close()
+        if needs_service and self._pump is None:
+            self._pump = self._spawn(self._serve(), "service")
+        elif not needs_service and self._pump is not None:
+            self._pump.cancel()
+            self._pump = None
+            service, self.service = self.service, None
+            if service is not None:
+                await service.close(detach=state.detached)
+
+    def _spawn(self, work: object, name: str) -> asyncio.Task[None]:
+        assert self._group is not None
+        return self._group.create_task(work, name=f"{self.state.id}:{name}")  # type: ignore[arg-type]
+
+    async def _serve(self) -> None:
+        """Open the service, submit again what the state holds, and bring its events."""
+        delay, longest = SERVICE_RETRY_S
+        while True:
+            service = self._make_service(self.state)
+            try:
+                await service.open(self._known_keepers())
+                break
+            except ServiceUnavailable as error:
+                self.service_notice = str(error)
+                logger.warning("experiment %s: %s", self.state.id, error)
+                await asyncio.sleep(delay)  # back-off
+                delay = min(2 * delay, longest)
+        self.service_notice = None
+        self.post(lambda state: self._adopt(service, state))
+        async for events in service.events():
+            await self._mailbox.room()
+            for event in events:
+                self._arrived(event)
+            if self.search is not None:
+                self.search.flush()
+
+    def _adopt(self, service: TrainingService, state: ExperimentState) -> Sequence[f.Fact]:
+        """Between two turns: from here on the service has every job that the state has."""
+        facts: list[f.Fact] = []
+        for job in state.jobs.values():
+            trial = state.trials.get(job.trial_id)
+            if job.closed or trial is None:
+                continue
+            answer = service.submit_trial_job(job_spec(trial, job.id, state=state))
+            if answer is not None:
+                facts.append(answer)
+            self._door[job.id] = job.recorded
+        self.service = service
+        return facts
+
+    def _arrived(self, event: f.JobEvent) -> None:
+        """An event at the mailbox's door: doubled frames are dropped, the assessor is fed."""
+        if isinstance(event, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
+            if event.position != self._door.get(event.job_id, 0):
+                return
+            self._door[event.job_id] = event.position + 1
+            if self.search is not None and self.search.judges and type(event) is f.MetricReported:
+                self.search.judge(event)
+        self._mailbox.put(event)
+
+    def _known_keepers(self) -> KnownKeepers:
+        state = self.state
+        last: dict[str, int] = {}
+        for job in state.jobs.values():
+            if job.placed is not None:
+                keeper_id = job.placed.place.keeper_id
+                last[keeper_id] = max(last.get(keeper_id, 0), job.last_cmd)
+        return KnownKeepers(
+            db_id=self._writer.db_id,
+            m_epoch=self._writer.m_epoch,
+            keepers=tuple(
+                KnownKeeper(
+                    keeper_id=keeper_id,
+                    token_sha256=keeper.token_sha256,
+                    instance=keeper.instance,
+                    boot_id=keeper.boot_id,
+                    last_cmd=last.get(keeper_id, 0),
+                )
+                for keeper_id, keeper in state.keepers.items()
+            ),
+        )
+
+    async def _let_go(self, intact: bool) -> None:
+        """The runner ends: trials and keepers run on, children end, the database is closed."""
+        for item in await self._mailbox.take(0):
+            if isinstance(item, _Request) and not item.answer.done():
+                item.answer.set_exception(RunnerClosed())
+        for answer, _ in self._turn.answers:
+            if not answer.done():
+                answer.set_exception(RunnerClosed())
+        if not self._first_commit.done():
+            self._first_commit.cancel()
+        self._tick.cancel()
+        if self.search is not None:
+            await self.search.close()
+        if self.service is not None:
+            await self.service.close(detach=True)
+        await self._writer.close(self.state if intact else None)
+
+
+def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = None) -> TrialJobSpec:
+    """The job as a service wants it; with ``state``, what is committed about it already."""
+    job = state.jobs[job_id] if state is not None else None
+    return TrialJobSpec(
+        id=job_id,
+        trial_id=trial.id,
+        attempt=trial.attempt,
+        sequence=trial.sequence,
+        parameter_text=parameter_record(trial),
+        place=job.placed if job else None,
+        stop=job.stop if job else None,
+        updates=tuple(job.updates) if job else (),
+        recorded=job.recorded if job else 0,
+        started=job is not None and job.started_at is not None,
+    )
+
+
+def parameter_record(trial: TrialState) -> str:
+    """The text of ``parameter.cfg``, in NNI's form."""
+    parameter_id = "null" if trial.parameter_id is None else str(trial.parameter_id)
+    return (
+        f'{{"parameter_id": {parameter_id}, "parameter_source": "{trial.source}", '
+        f'"parameters": {trial.parameters}, "parameter_index": 0}}'
+    )

@@ -1,0 +1,324 @@
+"""The experiment's tuner and assessor as the runner sees them: children, fed and asked, made anew at a crash.
+
+A child holds nothing that must survive. It is built from the log up to a fact number, then fed what is
+committed after it; the assessor is fed on arrival instead, because its opinion is no act (its verdict is a
+fact that lies behind the metric in the mailbox).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from nnimgr.core import facts as f
+from nnimgr.core.state import ExperimentState, Touched, trial_id_of, trial_of_job
+from nnimgr.dispatcher import messages as m
+
+logger = logging.getLogger(__name__)
+
+SLOW_ANSWER_S = 0.02  # a tuner slower than this is asked ahead
+RESTART_DELAY_S = 0.1  # doubled with each crash in a row
+
+Builder = Callable[[ExperimentState], Sequence[f.Fact]]
+Item = f.Fact | Builder
+
+
+class Child(Protocol):
+    """A dispatcher child (``nnimgr.dispatcher.process.DispatcherChild``); keeps lines sent before it runs."""
+
+    async def start(self) -> None: ...
+    def send(self, message: m.ToChild) -> bool: ...
+    async def close(self) -> None: ...
+
+
+Spawn = Callable[[m.Start, Callable[[m.FromChild], None], Callable[[str], None]], Child]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that is so at present and is not stored: one sentence, and a stack where there is one."""
+
+    sentence: str
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class _Member:
+    """One role and the child that plays it now."""
+
+    start: m.Start
+    child: Child | None = None
+    generation: int = 0
+    reported: bool = False  # the child has said itself why it dies
+    learns: bool = True
+
+
+@dataclass(slots=True)
+class _Asking:
+    """Suggestions that were asked for and have not come."""
+
+    ids: dict[int, None] = field(default_factory=dict)
+    since: float | None = None
+    last_answer_s: float = 0.0
+    freed: int = 0  # slots that fell free during the answer under way
+    last_freed: int = 0
+
+
+class Search:
+    """Tuner and assessor of one experiment.
+
+    ``post`` puts facts (or builders of facts) into the runner's mailbox; ``pending_metrics`` lists the
+    metrics that have arrived and are not committed yet, for an assessor that is made anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        tuner: m.Start,
+        assessor: m.Start | None,
+        spawn: Spawn,
+        post: Callable[[Item], None],
+        pending_metrics: Callable[[], Iterable[f.MetricReported]],
+    ) -> None:
+        self._members = {"tuner": _Member(tuner)}
+        if assessor is not None:
+            self._members["assessor"] = _Member(assessor)
+        self._spawn, self._post, self._pending_metrics = spawn, post, pending_metrics
+        self._asking = _Asking()
+        self._fed_to = 0
+        self._judging: list[tuple[str, int, int, int, str]] = []
+        self._restarts: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.notices: dict[str, Notice] = {}
+
+    @property
+    def judges(self) -> bool:
+        return "assessor" in self._members
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._asking.ids)
+
+    async def open(self, state: ExperimentState) -> None:
+        """Start the children, built from everything committed so far."""
+        self._fed_to = state.number
+        await asyncio.gather(*(self._begin(role) for role in self._members))
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in self._restarts:
+            task.cancel()
+        children = [member.child for member in self._members.values() if member.child is not None]
+        for member in self._members.values():
+            member.child = None
+        await asyncio.gather(*(child.close() for child in children))
+
+    def ahead(self, limits: f.Limits) -> int:
+        """How many suggestions to hold ready beyond the free slots."""
+        if limits.suggestions_ahead is not None:
+            return limits.suggestions_ahead
+        if not self._members["tuner"].learns:
+            return limits.trial_concurrency
+        if self._asking.last_answer_s <= SLOW_ANSWER_S:
+            return 0
+        return min(self._asking.last_freed, limits.trial_concurrency)
+
+    # ---- to the children ----------------------------------------------------------------------------------
+
+    def ask(self, count: int, state: ExperimentState) -> None:
+        """See to it that ``count`` suggestions are on their way in all."""
+        tuner, asking = self._members["tuner"], self._asking
+        missing = count - len(asking.ids)
+        if missing <= 0 or tuner.child is None:
+            return
+        first = max(state.next_parameter_id, max(asking.ids, default=-1) + 1)
+        ids = tuple(range(first, first + missing))
+        asking.ids.update(dict.fromkeys(ids))
+        if asking.since is None:
+            asking.since, asking.freed = time.monotonic(), 0
+        tuner.child.send(m.Ask(parameter_ids=ids, fed_to=self._fed_to))
+
+    def judge(self, metric: f.MetricReported) -> None:
+        """Feed a metric that has just arrived to the assessor; it leaves with the next ``flush``."""
+        if metric.type == "PERIODICAL":
+            trial_id, attempt = trial_of_job(metric.job_id)
+            self._judging.append((trial_id, attempt, metric.position, metric.sequence, metric.text))
+
+    def flush(self) -> None:
+        if not self._judging:
+            return
+        items, self._judging = tuple(self._judging), []
+        child = self._members["assessor"].child
+        if child is not None:
+            child.send(m.Metrics(items=items))
+
+    def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
+        """Feed what is durable now, and make anew the children whose death is."""
+        for number, _, fact in turn:
+            match fact:
+                case f.TrialEnded():
+                    self._trial_ended(number, fact, touched)
+                case f.DataImported():
+                    self._tell("tuner", m.Imported(number=number, records=fact.records))
+                case f.ConfigChanged(search_space=space) if space is not None:
+                    for member in self._members.values():
+                        member.start = replace(member.start, search_space=space)
+                    self._tell("tuner", m.SpaceChanged(number=number, search_space=space))
+                case f.JobEnded() | f.JobLost():
+                    self._asking.freed += 1
+                case f.AlgorithmFailed():
+                    self._failed(fact, state)
+        self._fed_to = state.number
+
+    def _trial_ended(self, number: int, fact: f.TrialEnded, touched: Touched) -> None:
+        trial = touched.trials[fact.trial_id]
+        customised = trial.source is f.SuggestionSource.CUSTOMIZED
+        message = m.TrialFinished(
+            number=number,
+            trial_id=trial.id,
+            parameter_id=None if customised else trial.parameter_id,
+            parameters=trial.parameters,
+            text=trial.final_text,
+            success=fact.status is f.TrialStatus.SUCCEEDED,
+        )
+        for role in self._members:
+            self._tell(role, message)
+
+    def _tell(self, role: str, message: m.ToChild) -> None:
+        child = self._members[role].child
+        if child is not None:
+            child.send(message)
+
+    # ---- from the children --------------------------------------------------------------------------------
+
+    def _received(self, role: str, generation: int, message: m.FromChild) -> None:
+        member = self._members[role]
+        if generation != member.generation or self._closed:
+            return
+        match message:
+            case m.Suggestion():
+                self._suggested(message)
+            case m.Answered():
+                self._answered(message)
+            case m.Judged():
+                self._post(
+                    f.Verdict(trial_id=message.trial_id, attempt=message.attempt, position=message.position)
+                )
+            case m.Failed():
+                member.reported = message.fatal or message.hopeless
+                self._post(
+                    f.AlgorithmFailed(
+                        role=role,
+                        call=message.call,
+                        sentence=message.sentence,
+                        traceback=message.traceback,
+                        fatal=message.fatal,
+                        hopeless=message.hopeless,
+                        trial_id=message.trial_id,
+                    )
+                )
+            case m.Noted():
+                self._post(f.TrialNoted(trial_id=message.trial_id, note=message.note))
+            case m.Busy():
+                sentence = f"the {role}'s {message.call} has been running for {message.seconds:.0f} s"
+                self.notices[role] = Notice(sentence=sentence, detail=message.stack)
+            case m.Idle():
+                self.notices.pop(role, None)
+            case m.Ready():
+                member.learns = message.learns
+                if message.note:
+                    self.notices[f"{role} rebuilt"] = Notice(sentence=message.note)
+                self._post(_nothing)
+
+    def _suggested(self, message: m.Suggestion) -> None:
+        if message.parameter_id not in self._asking.ids:
+            logger.warning("suggestion %d was not asked for", message.parameter_id)
+            return
+        del self._asking.ids[message.parameter_id]
+
+        def build(state: ExperimentState) -> Sequence[f.Fact]:
+            return (
+                f.Suggested(
+                    trial_id=trial_id_of(state.id, state.next_sequence),
+                    sequence=state.next_sequence,
+                    source=f.SuggestionSource.ALGORITHM,
+                    parameter_id=message.parameter_id,
+                    parameters=message.parameters,
+                    fed_to=message.fed_to,
+                    tuner_state=message.state,
+                ),
+            )
+
+        self._post(build)
+
+    def _answered(self, message: m.Answered) -> None:
+        asking = self._asking
+        if asking.since is not None:
+            now = time.monotonic()
+            asking.last_answer_s, asking.since = now - asking.since, None
+            asking.last_freed, asking.freed = asking.freed, 0
+        if message.exhausted:
+            for parameter_id in message.missing:
+                asking.ids.pop(parameter_id, None)
+            self._post(f.TunerExhausted())
+
+    # ---- life and death -----------------------------------------------------------------------------------
+
+    async def _begin(self, role: str) -> None:
+        member = self._members[role]
+        member.generation += 1
+        member.reported = False
+        generation = member.generation
+        member.child = self._spawn(
+            replace(member.start, rebuild_to=self._fed_to),
+            lambda message: self._received(role, generation, message),
+            lambda sentence: self._exited(role, generation, sentence),
+        )
+        if role == "assessor":
+            self._judging = []
+            for metric in self._pending_metrics():
+                self.judge(metric)
+            self.flush()
+        await member.child.start()
+
+    def _exited(self, role: str, generation: int, sentence: str) -> None:
+        member = self._members[role]
+        if generation != member.generation or self._closed:
+            return
+        member.child = None
+        self.notices.pop(role, None)
+        if role == "tuner":
+            self._asking = _Asking(last_answer_s=self._asking.last_answer_s)
+        if member.reported:
+            self._post(_nothing)
+        else:
+            self._post(f.AlgorithmFailed(role=role, call="process", sentence=sentence, fatal=True))
+
+    def _failed(self, fact: f.AlgorithmFailed, state: ExperimentState) -> None:
+        if not fact.fatal or state.failed is not None or self._closed:
+            return
+        delay = RESTART_DELAY_S * 2 ** (state.crashes.get(fact.role, 1) - 1)
+        task = asyncio.get_running_loop().create_task(
+            self._restart(fact.role, delay), name=f"{state.id}:restart-{fact.role}"
+        )
+        self._restarts.add(task)
+        task.add_done_callback(self._restarts.discard)
+
+    async def _restart(self, role: str, delay: float) -> None:
+        await asyncio.sleep(delay)  # back-off
+        old = self._members[role].child
+        if old is not None:
+            self._members[role].generation += 1
+            self._members[role].child = None
+            await old.close()
+        await self._begin(role)
+        self._post(_nothing)
+
+
+def _nothing(state: ExperimentState) -> Sequence[f.Fact]:
+    """Makes the runner plan again."""
+    return ()
