@@ -1,0 +1,137 @@
+"""The ASGI application of the server: the keepers' door, then authentication, then FastAPI.
+
+Keepers have credentials of their own and call often, so their door stands before everything else. The table
+``_STATUS`` is the only place that knows which failure is which HTTP status.
+"""
+
+from __future__ import annotations
+
+import http
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send
+from nnimgr.api.auth import AllowedHosts, Authentication, FailureThrottle
+from nnimgr.api.dependencies import ApiParts, NotFound
+from nnimgr.api.limits import BodyLimit
+from nnimgr.api.models import ErrorAnswer, ErrorBody
+from nnimgr.api.pages import Page
+from nnimgr.api.routes import events, experiments, server, trials
+from nnimgr.config import ConfigError
+from nnimgr.core.manager import UnknownExperiment
+from nnimgr.core.runner import RequestRefused, UnknownTrial
+from nnimgr.home import HomeError
+from nnimgr.store.writer import StoreError
+
+__all__ = ["create_app"]
+
+KEEPERS = "/keepers/v1/"
+
+_STATUS: dict[type[Exception], int] = {
+    server.LoginRefused: 401,
+    NotFound: 404,
+    UnknownExperiment: 404,
+    UnknownTrial: 404,
+    RequestRefused: 409,
+    StoreError: 503,
+    HomeError: 503,
+}
+
+_ABOUT = (
+    "Manage hyper-parameter experiments. Every route needs the server's token, as a bearer token or as the "
+    "password of HTTP basic authentication."
+)
+
+
+def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) -> ASGIApp:
+    """The whole application. ``keeper_door`` gets every request below ``/keepers/v1/`` as it is."""
+    guarded = Authentication(
+        BodyLimit(api(parts)),
+        credentials=parts.credentials,
+        hosts=hosts,
+        throttle=FailureThrottle(),
+        login_page=Page("login"),
+    )
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        at_door = scope["type"] == "http" and scope["path"].startswith(KEEPERS)
+        await (keeper_door if at_door else guarded)(scope, receive, send)
+
+    return application
+
+
+def api(parts: ApiParts) -> FastAPI:
+    """The routes behind the authentication."""
+    app = FastAPI(
+        title="nnimgr",
+        version=parts.version,
+        description=_ABOUT,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.parts = parts
+    for module in (experiments, trials, events, server):
+        app.include_router(module.router)
+    front = Page("docs")
+
+    @app.get("/", include_in_schema=False)
+    async def front_page() -> Response:
+        return Response(
+            front.body, media_type="text/html", headers={"content-security-policy": front.policy}
+        )
+
+    for kind in _STATUS:
+        app.add_exception_handler(kind, _failed)
+    app.add_exception_handler(ConfigError, _bad_config)
+    app.add_exception_handler(RequestValidationError, _bad_request)
+    app.add_exception_handler(HTTPException, _http_failed)
+    app.add_exception_handler(Exception, _crashed)
+    return app
+
+
+async def _failed(request: Request, failure: Exception) -> Response:
+    status = next(code for kind, code in _STATUS.items() if isinstance(failure, kind))
+    return _error(status, str(failure))
+
+
+async def _bad_config(request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, ConfigError)
+    problems = [problem.plain() for problem in failure.problems]
+    return _error(400, "The configuration cannot be used.", problems=problems)
+
+
+async def _bad_request(request: Request, failure: Exception) -> Response:
+    """What was sent is not repeated: it may hold secrets."""
+    assert isinstance(failure, RequestValidationError)
+    problems = [
+        {"field": ".".join(str(part) for part in fault["loc"]), "message": str(fault["msg"])}
+        for fault in failure.errors()
+    ]
+    return _error(422, "The request is not as this route wants it.", problems=problems)
+
+
+async def _http_failed(request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, HTTPException)
+    sentence = failure.detail
+    if failure.status_code == 404:
+        sentence = f"There is no {request.url.path} here."
+    elif failure.status_code == 405:
+        sentence = f"{request.url.path} does not take {request.method}."
+    return _error(failure.status_code, sentence, headers=failure.headers)
+
+
+async def _crashed(request: Request, failure: Exception) -> Response:
+    """Starlette raises the failure again after this, and uvicorn logs its traceback."""
+    return _error(500, f"The server failed with {type(failure).__name__}; its log says more.")
+
+
+def _error(status: int, sentence: str, *, problems: Any = None, headers: Any = None) -> Response:
+    answer = ErrorAnswer(
+        error=ErrorBody(message=sentence or http.HTTPStatus(status).phrase, problems=problems)
+    )
+    return JSONResponse(answer.model_dump(exclude_none=True), status_code=status, headers=headers)

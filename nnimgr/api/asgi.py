@@ -1,0 +1,39 @@
+"""The few ASGI types and plain answers that the layers in front of FastAPI share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+
+__all__ = ["ASGIApp", "Message", "Receive", "Scope", "Send", "answer", "header", "refuse"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_Headers = Sequence[tuple[bytes, bytes]]
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """The header of this lower-case name; several of them joined as HTTP says. None if there is none."""
+    values = [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+    return ", ".join(values) if values else None
+
+
+async def answer(
+    send: Send, status: int, *, body: bytes, content_type: bytes, headers: _Headers = ()
+) -> None:
+    """Send one complete response."""
+    length = str(len(body)).encode()
+    fields = [(b"content-type", content_type), (b"content-length", length), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse(send: Send, status: int, *, sentence: str, headers: _Headers = ()) -> None:
+    """Send an error in the API's own form."""
+    body = json.dumps({"error": {"message": sentence}}).encode()
+    await answer(send, status, body=body, content_type=b"application/json", headers=headers)

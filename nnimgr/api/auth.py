@@ -1,0 +1,291 @@
+"""Who may use the server: a pure ASGI layer in front of every route but the keepers' own door.
+
+A request passes with the token (as bearer, or as the password of HTTP basic authentication) or with a session
+cookie. Before that its Host and Origin are checked, which stops other web pages and rebound names, whatever
+credential the browser would add for them. It also puts the security headers on every response.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import socket
+import time
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from http.cookies import CookieError, SimpleCookie
+
+from nnimgr.api.asgi import ASGIApp, Message, Receive, Scope, Send, header, refuse
+from nnimgr.api.pages import Page
+from nnimgr.api.sessions import SESSION_LIFE, Sessions
+
+__all__ = ["AllowedHosts", "Authentication", "Credentials", "FailureThrottle", "LOGIN_PAGE", "LOGIN_ROUTE"]
+
+LOGIN_PAGE = "/login"
+LOGIN_ROUTE = "/api/v1/login"
+REQUEST_HEADER = b"x-nnimgr-request"
+
+_OPEN_ROUTES = frozenset({("GET", LOGIN_PAGE), ("POST", LOGIN_ROUTE)})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_HOW = (
+    "This server needs its token: send it as 'Authorization: Bearer TOKEN' or as the password of HTTP basic "
+    "authentication, or open the address that nnictl prints."
+)
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
+)
+
+
+class Identity(Enum):
+    """How a request has shown that it may."""
+
+    TOKEN = auto()
+    BASIC = auto()
+    SESSION = auto()
+
+
+class Credentials:
+    """What a request may show: the token (kept as a sum only) or a session of ``sessions``."""
+
+    def __init__(self, token: str, *, sessions: Sessions, port: int, secure: bool = False) -> None:
+        self._token = _sum(token)
+        self.sessions = sessions
+        self.cookie_name = f"nnimgr-{port}"  # cookies know no ports: two servers of a host must not clash
+        self._secure = secure
+
+    def identify(self, scope: Scope) -> Identity | None:
+        given = header(scope, b"authorization")
+        if given is not None:
+            scheme, _, value = given.partition(" ")
+            if scheme.lower() == "bearer" and self._is_token(value.strip()):
+                return Identity.TOKEN
+            if scheme.lower() == "basic" and self._is_token(_basic_password(value.strip())):
+                return Identity.BASIC
+        session = self.session_of(scope)
+        if session is not None and self.sessions.knows(session):
+            return Identity.SESSION
+        return None
+
+    def session_of(self, scope: Scope) -> str | None:
+        """The value of our cookie, whether good or not."""
+        for key, value in scope["headers"]:
+            if key == b"cookie":
+                try:
+                    morsel = SimpleCookie(value.decode("latin-1")).get(self.cookie_name)
+                except CookieError:
+                    continue
+                if morsel is not None:
+                    return morsel.value
+        return None
+
+    def set_cookie(self, session: str) -> str:
+        """The Set-Cookie header of a session; of an ended one for an empty string."""
+        age = int(SESSION_LIFE.total_seconds()) if session else 0
+        secure = "; Secure" if self._secure else ""
+        return f"{self.cookie_name}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(_sum(given), self._token)
+
+
+class AllowedHosts:
+    """The names under which the server may be addressed; anything else may be a rebound name."""
+
+    def __init__(self, bound: str, *, extra: Iterable[str] = ()) -> None:
+        self._names = {"localhost", "127.0.0.1", "::1", bound.lower(), *(name.lower() for name in extra)}
+        self._any_address = bound in ("", "0.0.0.0", "::")  # an address literal cannot be rebound
+        if self._any_address:
+            self._names.add(socket.gethostname().lower())
+
+    def allow(self, host: str) -> bool:
+        """Whether this Host header (with or without a port) names us."""
+        name = _host_name(host)
+        return name in self._names or (self._any_address and _is_address(name))
+
+
+class FailureThrottle:
+    """Counts failed attempts per client; a client with too many has to wait.
+
+    Right credentials are never refused, so nobody can lock the user out.
+    """
+
+    def __init__(
+        self,
+        *,
+        allowed: int = 20,
+        refill_s: float = 3.0,
+        clock: Callable[[], float] = time.monotonic,
+        most_clients: int = 1024,
+    ) -> None:
+        self._allowed = allowed
+        self._refill_s = refill_s
+        self._clock = clock
+        self._most_clients = most_clients
+        self._spent: dict[str, tuple[float, float]] = {}  # client -> failures still counted, as of when
+
+    def wait_s(self, client: str) -> int:
+        """Seconds until the next attempt is allowed; 0: now."""
+        over = self._failures(client) - self._allowed + 1
+        return max(0, int(over * self._refill_s + 0.999))
+
+    def failed(self, client: str) -> None:
+        failures = self._failures(client)
+        self._spent.pop(client, None)
+        while len(self._spent) >= self._most_clients:
+            del self._spent[next(iter(self._spent))]
+        self._spent[client] = (min(failures + 1, 2 * self._allowed), self._clock())
+
+    def _failures(self, client: str) -> float:
+        failures, at = self._spent.get(client, (0.0, 0.0))
+        return max(0.0, failures - (self._clock() - at) / self._refill_s)
+
+
+class Authentication:
+    """ASGI layer: passes what may pass on to ``app``, answers everything else itself."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        credentials: Credentials,
+        hosts: AllowedHosts,
+        throttle: FailureThrottle,
+        login_page: Page,
+    ) -> None:
+        self._app = app
+        self._credentials = credentials
+        self._hosts = hosts
+        self._throttle = throttle
+        self._login_page = login_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._request(scope, receive, _with_headers(send))
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        foreign = self._foreign(scope)
+        if foreign is not None:
+            await refuse(send, 403, sentence=foreign)
+            return
+        client = scope["client"][0] if scope.get("client") else ""
+        if (scope["method"], scope["path"]) in _OPEN_ROUTES:
+            await self._open_route(scope, receive, send, client=client)
+            return
+        identity = self._credentials.identify(scope)
+        if identity is None:
+            await self._unknown(scope, send, client=client)
+        elif identity is Identity.SESSION and (forged := _forged(scope)):
+            await refuse(send, 403, sentence=forged)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _open_route(self, scope: Scope, receive: Receive, send: Send, *, client: str) -> None:
+        if scope["path"] == LOGIN_PAGE:
+            await self._login_page.send(send, 200)
+            return
+        if await self._throttled(send, client):
+            return
+
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 401:
+                self._throttle.failed(client)
+            await send(message)
+
+        await self._app(scope, receive, counting)
+
+    async def _unknown(self, scope: Scope, send: Send, *, client: str) -> None:
+        if await self._throttled(send, client):
+            return
+        if header(scope, b"authorization") or self._credentials.session_of(scope):
+            self._throttle.failed(client)
+        mode = header(scope, b"sec-fetch-mode")
+        challenges = [(b"www-authenticate", b'Bearer realm="nnimgr"')]
+        if mode in (None, "navigate"):  # a script's request would make the browser open a dialog
+            challenges.append((b"www-authenticate", b'Basic realm="nnimgr", charset="UTF-8"'))
+        if scope["method"] == "GET" and "text/html" in (header(scope, b"accept") or ""):
+            await self._login_page.send(send, 401, headers=challenges)
+        else:
+            await refuse(send, 401, sentence=_HOW, headers=challenges)
+
+    async def _throttled(self, send: Send, client: str) -> bool:
+        seconds = self._throttle.wait_s(client)
+        if seconds:
+            sentence = f"Too many failed attempts: try again in {seconds} s."
+            await refuse(send, 429, sentence=sentence, headers=[(b"retry-after", str(seconds).encode())])
+        return bool(seconds)
+
+    def _foreign(self, scope: Scope) -> str | None:
+        """Why this request may come from another site, as one sentence; None if it does not."""
+        host = header(scope, b"host") or ""
+        if not self._hosts.allow(host):
+            return f"This server does not answer under the name {_host_name(host)!r}."
+        origin = header(scope, b"origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            return "The request comes from another web page."
+        site = header(scope, b"sec-fetch-site")
+        if site in ("cross-site", "same-site") and header(scope, b"sec-fetch-mode") != "navigate":
+            return "The request comes from another web page."
+        return None
+
+
+def _forged(scope: Scope) -> str | None:
+    """Why a request with a cookie may not be one of our own pages', as one sentence."""
+    if scope["method"] in _SAFE_METHODS:
+        return None
+    if header(scope, REQUEST_HEADER) is None:
+        return "A change made with the session cookie needs the header X-Nnimgr-Request."
+    kind = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        return "A change made with the session cookie needs the content type application/json."
+    return None
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            fields = list(message.get("headers", ()))
+            present = {name.lower() for name, _ in fields}
+            fields += [(name, value) for name, value in _HEADERS if name not in present]
+            message = {**message, "headers": fields}
+        await send(message)
+
+    return sending
+
+
+def _sum(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _basic_password(value: str) -> str:
+    try:
+        text = base64.b64decode(value, validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return ""
+    return text.partition(":")[2]
+
+
+def _host_name(host: str) -> str:
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host if host.count(":") > 1 else host.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""From the records of the core and the rows of the store to what the API shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from nnimgr.api import models
+from nnimgr.core.facts import MetricReported, Recorded
+from nnimgr.core.state import trial_of_job
+from nnimgr.store.reader import JobRow, MetricRow, TrialRow
+
+__all__ = ["event_of", "job_of", "metric_of", "plain_json", "trial_fields"]
+
+_HIDDEN = frozenset({"token_sha256", "tuner_state"})  # of no use to a client, one secret-like, one large
+_JSON_TEXTS = frozenset({"parameters", "records"})
+
+
+def plain_json(text: str) -> Any:
+    """The value of a JSON text; numbers that are not finite become null."""
+    return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+
+
+def trial_fields(row: TrialRow) -> dict[str, Any]:
+    """The fields of a ``models.Trial``."""
+    fields = {name: getattr(row, name) for name in models.Trial.model_fields if name != "id"}
+    return fields | {"id": row.trial_id, "parameters": plain_json(row.parameters)}
+
+
+def job_of(row: JobRow) -> models.Job:
+    fields = {name: getattr(row, name) for name in models.Job.model_fields if name != "id"}
+    return models.Job(**fields | {"id": row.job_id, "gpus": row.gpus or []})
+
+
+def metric_of(row: MetricRow) -> models.Metric:
+    return models.Metric(**{name: getattr(row, name) for name in models.Metric.model_fields})
+
+
+def event_of(recorded: Recorded) -> dict[str, Any]:
+    """A fact as JSON: its fields in camelCase, its number, instant and trial."""
+    fact = recorded.fact
+    event: dict[str, Any] = {"number": recorded.number, "at": recorded.at.isoformat()}
+    job_id = getattr(fact, "job_id", None)
+    if job_id is not None:
+        event["trialId"], event["attempt"] = trial_of_job(job_id)
+    if isinstance(fact, MetricReported):  # by hand: it comes in the largest numbers
+        event.update(
+            jobId=fact.job_id,
+            position=fact.position,
+            type=fact.type,
+            sequence=fact.sequence,
+            value=fact.value,
+            text=fact.text,
+        )
+        return event
+    event.update(_fields(fact))
+    return event
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {key: _plain(getattr(record, name), name) for name, key in _names(type(record))}
+
+
+@cache
+def _names(kind: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((f.name, to_camel(f.name)) for f in dataclasses.fields(kind) if f.name not in _HIDDEN)
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    if isinstance(value, str):
+        if name in _JSON_TEXTS:
+            return plain_json(value)
+        return value.value if isinstance(value, Enum) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if dataclasses.is_dataclass(value):
+        return _fields(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None

@@ -1,0 +1,52 @@
+"""The server itself: its profile, and signing a browser in and out."""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import APIRouter, Request, Response
+
+from nnimgr.api import models
+from nnimgr.api.auth import LOGIN_PAGE, LOGIN_ROUTE
+from nnimgr.api.dependencies import Parts, refusals
+
+router = APIRouter(tags=["server"])
+
+
+class LoginRefused(Exception):
+    """The code is not good."""
+
+
+@router.get("/api/v1/server")
+async def show_server(parts: Parts) -> models.ServerProfile:
+    """Which server this is."""
+    return models.ServerProfile(
+        version=parts.version, pid=os.getpid(), port=parts.port, started_at=parts.started_at
+    )
+
+
+@router.post("/api/v1/server/login-code")
+async def make_login_code(parts: Parts) -> models.LoginAddress:
+    """An address that signs a browser in, once, within twelve hours."""
+    code = parts.credentials.sessions.new_code()
+    return models.LoginAddress(url=f"{parts.url}{LOGIN_PAGE}#code={code}")
+
+
+@router.post(LOGIN_ROUTE, responses=refusals(401, 422))
+async def log_in(parts: Parts, wanted: models.Login, response: Response) -> models.Done:
+    """Exchange a code for the session cookie."""
+    session = parts.credentials.sessions.exchange(wanted.code)
+    if session is None:
+        raise LoginRefused("This address was used already or has expired: ask nnictl for a new one.")
+    response.headers["set-cookie"] = parts.credentials.set_cookie(session)
+    return models.Done()
+
+
+@router.post("/api/v1/logout")
+async def log_out(parts: Parts, request: Request, response: Response) -> models.Done:
+    """End the session of the cookie."""
+    session = parts.credentials.session_of(request.scope)
+    if session is not None:
+        parts.credentials.sessions.end(session)
+    response.headers["set-cookie"] = parts.credentials.set_cookie("")
+    return models.Done()

@@ -1,0 +1,184 @@
+"""Trials of an experiment: list, show, add, stop; their metrics and their output."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response, StreamingResponse
+
+from nnimgr.api import models
+from nnimgr.api.convert import job_of, metric_of, trial_fields
+from nnimgr.api.dependencies import (
+    ExperimentId,
+    Live,
+    NotFound,
+    Parts,
+    Reader,
+    TrialId,
+    refusals,
+    reply,
+)
+from nnimgr.api.logs import LogName, log_stream
+from nnimgr.api.streams import until
+from nnimgr.core.facts import TrialStatus
+from nnimgr.store.reader import ExperimentReader, TrialRow
+
+router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
+
+
+class TrialSort(StrEnum):
+    SEQUENCE = "sequence"
+    VALUE = "value"
+    STATUS = "status"
+    CREATED = "created"
+    STARTED = "started"
+    ENDED = "ended"
+    DURATION = "duration"
+    INTERMEDIATES = "intermediates"
+
+
+class Order(StrEnum):
+    ASCENDING = "asc"
+    DESCENDING = "desc"
+
+
+class MetricType(StrEnum):
+    PERIODICAL = "PERIODICAL"
+    FINAL = "FINAL"
+
+
+After = Annotated[int, Query(ge=0, lt=2**63, description="a fact number: only what is newer")]
+MetricLimit = Annotated[int, Query(ge=1, le=10_000)]
+
+
+@router.get("/trials", response_model=models.Trials, responses=refusals(404, 422))
+async def list_trials(
+    reader: Reader,
+    offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    status: Annotated[list[TrialStatus] | None, Query(description="may be repeated")] = None,
+    sort: TrialSort = TrialSort.SEQUENCE,
+    order: Order = Order.ASCENDING,
+    search: Annotated[
+        str, Query(max_length=200, description="part of an id or of the parameters, or a sequence number")
+    ] = "",
+) -> Response:
+    """A page of the trials."""
+
+    def build() -> models.Trials:
+        total, rows = reader.trials(
+            offset=offset,
+            limit=limit,
+            statuses=status or (),
+            sort=sort.value,
+            descending=order is Order.DESCENDING,
+            search=search,
+        )
+        return models.Trials(total=total, trials=[models.Trial(**trial_fields(row)) for row in rows])
+
+    return await reply(build)
+
+
+@router.get("/trials/{trialId}", response_model=models.TrialDetail, responses=refusals(404))
+async def show_trial(reader: Reader, trial_id: TrialId) -> Response:
+    """A trial with all of its attempts."""
+
+    def build() -> models.TrialDetail:
+        row = _trial(reader, trial_id)
+        return models.TrialDetail(**trial_fields(row), jobs=[job_of(job) for job in reader.jobs(trial_id)])
+
+    return await reply(build)
+
+
+@router.post("/trials", status_code=201, responses=refusals(404, 409, 422))
+async def add_trial(runner: Live, wanted: models.AddTrial) -> models.CreatedTrial:
+    """Try this parameter set (a customised trial)."""
+    suggested = await runner.add_trial(wanted.parameters)
+    return models.CreatedTrial(id=suggested.trial_id, sequence=suggested.sequence)
+
+
+@router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
+async def stop_trial(runner: Live, trial_id: TrialId) -> models.Done:
+    """Stop a trial. The answer comes when the wish is durable; the trial ends soon after."""
+    await runner.stop_trial(trial_id)
+    return models.Done()
+
+
+@router.get("/metrics", response_model=models.Metrics, responses=refusals(404, 422))
+async def list_metrics(
+    reader: Reader,
+    trial_id: Annotated[str | None, Query(alias="trialId", max_length=16)] = None,
+    type: MetricType | None = None,
+    after: After = 0,
+    limit: MetricLimit = 1000,
+) -> Response:
+    """A page of the metrics, in the order in which they were recorded."""
+    return await reply(lambda: _metrics(reader, trial_id, type, after=after, limit=limit))
+
+
+@router.get("/trials/{trialId}/metrics", response_model=models.Metrics, responses=refusals(404, 422))
+async def list_trial_metrics(
+    reader: Reader,
+    trial_id: TrialId,
+    type: MetricType | None = None,
+    after: After = 0,
+    limit: MetricLimit = 1000,
+) -> Response:
+    """A page of a trial's metrics, those of all its attempts."""
+
+    def build() -> models.Metrics:
+        _trial(reader, trial_id)
+        return _metrics(reader, trial_id, type, after=after, limit=limit)
+
+    return await reply(build)
+
+
+@router.get(
+    "/trials/{trialId}/logs/{name}",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/plain": {}}}} | refusals(404, 422),
+)
+async def read_log(
+    parts: Parts,
+    experiment_id: ExperimentId,
+    reader: Reader,
+    trial_id: TrialId,
+    name: LogName,
+    follow: Annotated[bool, Query(description="go on until the attempt has ended")] = False,
+    tail: Annotated[int | None, Query(ge=0, le=100_000, description="only so many last lines")] = None,
+    attempt: Annotated[int | None, Query(ge=1, lt=2**31, description="the latest if not given")] = None,
+) -> StreamingResponse:
+    """What the trial wrote: its standard output, its standard error, or the log of its own."""
+    jobs = await asyncio.to_thread(lambda: (_trial(reader, trial_id), reader.jobs(trial_id))[1])
+    found = [job for job in jobs if attempt in (None, job.attempt)]
+    if not found:
+        raise NotFound(f"Trial {trial_id} has no attempt {attempt}." if jobs else f"Trial {trial_id} waits.")
+    job_id = found[-1].job_id
+    read_log = parts.manager.log_reader(experiment_id)
+    try:
+        chunks = await log_stream(
+            lambda following: read_log(job_id, name.value, follow=following), follow=follow, tail=tail
+        )
+    except FileNotFoundError:
+        raise NotFound(f"Trial {trial_id} has written no {name}.") from None
+    return StreamingResponse(until(parts.closing, chunks), media_type="text/plain; charset=utf-8")
+
+
+def _trial(reader: ExperimentReader, trial_id: str) -> TrialRow:
+    row = reader.trial(trial_id)
+    if row is None:
+        raise NotFound(f"There is no trial {trial_id}.")
+    return row
+
+
+def _metrics(
+    reader: ExperimentReader, trial_id: str | None, kind: MetricType | None, *, after: int, limit: int
+) -> models.Metrics:
+    rows = reader.metrics(
+        trial_id=trial_id, kind=None if kind is None else kind.value, after=after, limit=limit
+    )
+    following = rows[-1].number if len(rows) == limit else None
+    return models.Metrics(metrics=[metric_of(row) for row in rows], next_after=following)
