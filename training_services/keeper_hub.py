@@ -1,0 +1,209 @@
+"""Where keepers' calls meet the services: who may call, and when each call is answered.
+
+The protocol itself is ``keeper_link`` (pure). A ``KeeperDesk`` serves one keeper of one experiment: it hands
+requests to the link and events to the service, and holds calls until there is something to say. The hub is
+the server's table of desks. Nothing here is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from training_services.base import JobEvent
+from training_services.keeper_link import Backlog, KeeperLink, Key, Refused
+from training_services.keeper_request import Request, WireError, read_request
+from trial_keeper.wire import WAIT_S
+
+__all__ = ["Answer", "Call", "KeeperDesk", "KeeperHub", "token_digest"]
+
+logger = logging.getLogger(__name__)
+
+MAX_BACKLOG = 20_000  # uncommitted frames of an experiment above which reports wait for their commit
+
+
+def token_digest(token: str) -> str:
+    """The SHA-256 (hex) under which a keeper's token is known."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer: its status and its JSON body."""
+
+    status: HTTPStatus
+    body: dict[str, Any]
+
+
+def _refusal(status: HTTPStatus, sentence: str, **more: str) -> Answer:
+    return Answer(status, {"error": sentence, **more})
+
+
+_CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open here at present.")
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a keeper that is held: what it waits for, and its answer to be."""
+
+    request: Request
+    needs: set[Key]
+    answer: asyncio.Future[Answer]
+    timer: asyncio.TimerHandle | None = None
+    due: bool = False  # to be answered, whether there is something to say or not
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class KeeperDesk:
+    """The door of one keeper.
+
+    ``deliver`` takes the events of each request, in order, and the desk, which has called it.
+    """
+
+    link: KeeperLink
+    backlog: Backlog
+    token_sha256: str | None
+    deliver: Callable[[KeeperDesk, list[JobEvent]], None]
+    open: bool = False  # the jobs of before have all been submitted again: reports can be judged
+    heard_at: float | None = None  # on the loop's clock
+    _calls: list[Call] = field(default_factory=list)
+
+    def admits(self, token: str) -> bool:
+        """Whether it is this keeper's token."""
+        return self.token_sha256 is not None and hmac.compare_digest(token_digest(token), self.token_sha256)
+
+    def receive(self, body: bytes) -> Answer | Call:
+        """Take one call: its answer, or the call to wait for (``release`` it if the caller has gone)."""
+        if not self.open:
+            return _CLOSED
+        loop = asyncio.get_running_loop()
+        self.heard_at = loop.time()
+        try:
+            request = read_request(body)
+            status = self.link.status
+            events, needs = self.link.receive(request)
+        except WireError as error:
+            logger.warning("keeper %s sends what is no sync: %s", self.link.keeper_id, error)
+            return _refusal(HTTPStatus.BAD_REQUEST, f"This is no sync: {error}.")
+        except Refused as refused:
+            logger.warning("keeper %s was refused: %s", self.link.keeper_id, refused)
+            return _refusal(HTTPStatus.CONFLICT, str(refused), reason=refused.reason)
+        if self.link.status not in (None, status):
+            logger.warning("keeper %s: %s", self.link.keeper_id, self.link.status)
+        self.deliver(self, events)
+        call = Call(request, needs, loop.create_future())
+        if request.wait and not request.news:
+            call.due = self._overtaken(request) or self.link.has_word(request, arrived=True)
+        if self._is_answerable(call):
+            return self._answer(call)
+        self._calls.append(call)
+        call.timer = loop.call_later(WAIT_S, self._expire, call)
+        return call
+
+    def settle(self, key: Key) -> None:
+        """This fact is durable: no call waits for it any more."""
+        for call in self._calls:
+            call.needs.discard(key)
+
+    def flush(self) -> None:
+        """Answer every call that can be answered now; reports first, so that commands leave once."""
+        for call in sorted(self._calls, key=lambda call: call.request.wait):
+            if self._is_answerable(call):
+                self._finish(call, self._answer(call))
+
+    def close(self) -> None:
+        """Answer every call that is held; later ones are turned away."""
+        self.open = False
+        for call in list(self._calls):
+            self._finish(call, _CLOSED)
+
+    def release(self, call: Call) -> None:
+        """The caller has gone."""
+        if call in self._calls:
+            self._drop(call)
+            call.answer.cancel()
+
+    def _is_answerable(self, call: Call) -> bool:
+        if call.needs:
+            return False
+        if call.due:
+            return True
+        if call.request.news:
+            return self.backlog.frames <= MAX_BACKLOG
+        return not call.request.wait or self.link.has_word(call.request, arrived=False)
+
+    def _overtaken(self, request: Request) -> bool:
+        """Only the newest waiting call waits: answer the older ones; True if this is one of them."""
+        number = request.k_epoch, request.sync_no
+        overtaken = False
+        for call in [call for call in self._calls if not call.request.news]:
+            if (call.request.k_epoch, call.request.sync_no) < number:
+                self._finish(call, self._answer(call))
+            else:
+                overtaken = True
+        return overtaken
+
+    def _expire(self, call: Call) -> None:
+        self._finish(call, self._answer(call))
+
+    def _answer(self, call: Call) -> Answer:
+        return Answer(HTTPStatus.OK, self.link.answer(call.request))
+
+    def _finish(self, call: Call, answer: Answer) -> None:
+        self._drop(call)
+        if not call.answer.done():
+            call.answer.set_result(answer)
+
+    def _drop(self, call: Call) -> None:
+        self._calls.remove(call)
+        if call.timer is not None:
+            call.timer.cancel()
+
+
+class KeeperHub:
+    """The server's keepers: (experiment, keeper) -> desk."""
+
+    def __init__(self) -> None:
+        self._desks: dict[tuple[str, str], KeeperDesk] = {}
+
+    def add(self, experiment_id: str, desk: KeeperDesk) -> None:
+        """Serve this keeper. It takes the place of a desk of the same name."""
+        key = experiment_id, desk.link.keeper_id
+        if (old := self._desks.get(key)) is not None:
+            old.close()
+        self._desks[key] = desk
+
+    def remove(self, experiment_id: str, desk: KeeperDesk) -> None:
+        """Serve it no more: held calls are answered, later ones get 404."""
+        desk.close()
+        key = experiment_id, desk.link.keeper_id
+        if self._desks.get(key) is desk:
+            del self._desks[key]
+
+    def find(self, experiment_id: str, keeper_id: str, *, token: str) -> KeeperDesk | Answer:
+        """The desk that a caller may speak to, or why there is none."""
+        desk = self._desks.get((experiment_id, keeper_id))
+        if desk is None:
+            return _refusal(HTTPStatus.NOT_FOUND, "No such experiment or keeper is open here.")
+        if desk.token_sha256 is None:
+            return _CLOSED
+        if not desk.admits(token):
+            return _refusal(HTTPStatus.UNAUTHORIZED, "This is not the token of this keeper.")
+        return desk
+
+    def close(self) -> None:
+        """Answer all calls that are held: the server stops."""
+        for desk in self._desks.values():
+            desk.close()
+        self._desks.clear()
+
+
+def encode_answer(answer: Answer) -> bytes:
+    return json.dumps(answer.body, separators=(",", ":")).encode("ascii")

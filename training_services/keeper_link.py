@@ -1,0 +1,482 @@
+"""The server's side of ``sync`` with one keeper of one experiment, as a pure state machine.
+
+Inputs: a request, an order of the service (start, update, stop), facts that were committed. Outputs: job
+events for the core, and the answer. No clock, no I/O, no asyncio: ``keeper_hub`` drives it in the server, and
+a simulator drives it through faults. It persists nothing: what the keeper still has to be told is a function
+of the jobs that the core submits, so a new link is built from them after every restart.
+
+Rules kept here (the reasons are in docs/architecture.md): no command leaves before its fact is committed;
+commands are numbered without a gap and repeated until they have arrived; frames are counted by position;
+metrics precede the end; the first end wins; what is unknown here is killed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from training_services.base import (
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobNoted,
+    JobPlaced,
+    JobStarted,
+    KeeperAcknowledged,
+    KeeperBound,
+    KnownKeeper,
+    Place,
+    StopOrdered,
+    TrialJobDetail,
+    TrialJobSpec,
+    UpdateOrdered,
+)
+from training_services.frames import read_frames
+from training_services.keeper_request import Attempt, Final, Request
+
+__all__ = ["Backlog", "Key", "KeeperLink", "Received", "Refused", "StartOrder"]
+
+MAX_COMMANDS = 500  # in one answer; the keeper calls again at once for more
+MAX_UNTOLD = 2000  # committed frames after which an answer is due to say so
+
+StartOrder = Mapping[str, Any]  # the ``start`` of trial_keeper.wire without its boot_id
+Key = tuple[str, ...]  # a fact whose commit a call waits for
+
+
+class Refused(Exception):
+    """The keeper belongs to another server, database or directory; ``reason`` is the wire's word for it."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+class Received(NamedTuple):
+    """What a request has brought: events in order, and the facts to commit before it is answered."""
+
+    events: list[JobEvent]
+    needs: set[Key]
+
+
+@dataclass(slots=True)
+class Backlog:
+    """Frames handed to the core and not committed yet, of all keepers of one experiment."""
+
+    frames: int = 0
+
+
+class _End(Enum):
+    """How far the end of a job has come."""
+
+    NONE = auto()
+    TOLD = auto()  # its event is on the way to the core
+    COMMITTED = auto()
+
+
+@dataclass(slots=True)
+class _Job:
+    trial_id: str
+    place: Place
+    start_cmd: int
+    last_cmd: int
+    received: int = 0  # frames handed to the core
+    committed: int = 0  # frames
+    started: bool = False  # told to the core
+    start_committed: bool = False
+    stopped: bool = False  # a stop was ordered
+    lost: bool = False  # it ends without an end of its own: its commands become nop
+    end: _End = _End.NONE
+    notes: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Command:
+    kind: str
+    job_id: str
+    body: Mapping[str, Any]
+    committed: bool
+    withdrawn: bool = False
+
+
+class KeeperLink:
+    """One keeper of one experiment, during one start of the experiment's runner."""
+
+    def __init__(self, known: KnownKeeper, *, db_id: str, m_epoch: int, backlog: Backlog) -> None:
+        self.keeper_id = known.keeper_id
+        self.instance = known.instance
+        self.boot_id = known.boot_id
+        self.status: str | None = None  # the keeper's sentence on itself
+        self.leaving = False  # answers tell the keeper to exit
+        self.ready = False  # it has spoken to this runner: jobs may be placed on it
+        self.untold = 0  # frames committed since an answer carried acknowledgements
+        self._db_id = db_id
+        self._m_epoch = m_epoch
+        self._backlog = backlog
+        self._jobs: dict[str, _Job] = {}
+        self._commands: dict[int, _Command] = {}
+        self._last_cmd = known.last_cmd  # the highest number given
+        self._committed_cmd = known.last_cmd  # all up to it may leave
+        self._acked_cmd = 0
+        self._seen_cmd = 0
+        self._sent_cmd = 0
+        self._k_epoch = -1
+        self._reported = -1  # sync_no of the last request with news
+        self._waited = -1  # sync_no of the last one without
+        self._binding: Key | None = None  # KeeperBound is on its way
+        self._retired: set[str] = set()  # instances that were replaced
+        self._fresh: set[str] = set()  # jobs with frames committed and not told
+
+    # ---- orders of the service ----------------------------------------------------------------------------
+
+    def adopt(self, job: TrialJobSpec, start: StartOrder) -> None:
+        """Take a job whose place is committed, after a restart of the runner."""
+        placed = job.place
+        if placed is None:
+            raise ValueError(f"job {job.id} has no place")
+        self._jobs[job.id] = _Job(
+            trial_id=job.trial_id,
+            place=placed.place,
+            start_cmd=placed.cmd_seq,
+            last_cmd=placed.cmd_seq,
+            received=job.recorded,
+            committed=job.recorded,
+            started=job.started,
+            start_committed=job.started,
+            stopped=job.stop is not None,
+        )
+        self._put(placed.cmd_seq, "start", job.id, {**start, "boot_id": placed.place.boot_id}, committed=True)
+        for order, parameter in job.updates:
+            body = {"index": order.index, "parameter": parameter}
+            self._put(order.cmd_seq, "update", job.id, body, committed=True)
+        if job.stop is not None and job.stop.cmd_seq is not None:
+            body = {"grace": job.stop.grace.total_seconds()}
+            self._put(job.stop.cmd_seq, "stop", job.id, body, committed=True)
+        self._committed_cmd = max(self._committed_cmd, self._last_cmd)
+
+    def order_start(
+        self, job_id: str, trial_id: str, *, gpus: tuple[int, ...], start: StartOrder
+    ) -> JobPlaced:
+        """Give the job a place here. Only when ``ready``."""
+        if not self.ready or self.instance is None or self.boot_id is None:
+            raise ValueError(f"keeper {self.keeper_id} has not spoken to this runner yet")
+        place = Place(keeper_id=self.keeper_id, instance=self.instance, boot_id=self.boot_id, gpus=gpus)
+        seq = self._last_cmd + 1
+        self._jobs[job_id] = _Job(trial_id=trial_id, place=place, start_cmd=seq, last_cmd=seq)
+        self._put(seq, "start", job_id, {**start, "boot_id": self.boot_id})
+        return JobPlaced(job_id=job_id, place=place, cmd_seq=seq)
+
+    def order_update(self, job_id: str, *, index: int, parameter: str) -> UpdateOrdered | None:
+        job = self._jobs.get(job_id)
+        if job is None or job.end is not _End.NONE:
+            return None
+        seq = self._last_cmd + 1
+        self._put(seq, "update", job_id, {"index": index, "parameter": parameter})
+        return UpdateOrdered(job_id=job_id, index=index, cmd_seq=seq)
+
+    def order_stop(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+        """Stop the job; a start whose place is not committed yet is withdrawn and nothing has to be sent."""
+        job = self._jobs.get(job_id)
+        if job is None or job.stopped or job.end is not _End.NONE:
+            return None
+        job.stopped = True
+        start = self._commands.get(job.start_cmd)
+        if start is not None and not start.committed:
+            start.withdrawn = job.lost = True
+            job.end = _End.COMMITTED
+            return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
+        seq = self._last_cmd + 1
+        self._put(seq, "stop", job_id, {"grace": grace.total_seconds()})
+        return StopOrdered(job_id=job_id, cmd_seq=seq, grace=grace)
+
+    def _put(
+        self, seq: int, kind: str, job_id: str, body: Mapping[str, Any], *, committed: bool = False
+    ) -> None:
+        self._commands[seq] = _Command(kind=kind, job_id=job_id, body=body, committed=committed)
+        self._last_cmd = max(self._last_cmd, seq)
+        job = self._jobs[job_id]
+        job.last_cmd = max(job.last_cmd, seq)
+
+    # ---- facts that were committed ------------------------------------------------------------------------
+
+    def command_committed(self, seq: int) -> None:
+        """The start, update or stop of this number may leave."""
+        command = self._commands.get(seq)
+        if command is None:
+            return
+        command.committed = True
+        reach = at = self._committed_cmd
+        while (following := self._commands.get(at + 1)) is not None:
+            at += 1
+            if following.committed:
+                reach = at
+            elif not following.withdrawn:
+                break
+        self._committed_cmd = reach
+
+    def frames_committed(self, job_id: str, count: int) -> None:
+        """The job's first ``count`` frames are durable."""
+        job = self._jobs.get(job_id)
+        if job is None or count <= job.committed:
+            return
+        fresh = min(count, job.received) - job.committed
+        job.committed += fresh
+        self.untold += fresh
+        self._backlog.frames -= fresh
+        self._fresh.add(job_id)
+
+    def start_was_committed(self, job_id: str) -> None:
+        if (job := self._jobs.get(job_id)) is not None:
+            job.start_committed = True
+
+    def end_committed(self, job_id: str, *, lost: bool) -> list[JobEvent]:
+        """JobEnded or JobLost of the job is durable (the core may have decided a loss by itself)."""
+        job = self._jobs.get(job_id)
+        if job is None or job.end is _End.COMMITTED:
+            return []
+        told = job.end is _End.TOLD
+        job.end = _End.COMMITTED
+        job.lost = job.lost or lost
+        self._backlog.frames -= job.received - job.committed
+        self._fresh.discard(job_id)
+        return [] if told else self._acknowledged(job)
+
+    def bound_committed(self, instance: str, boot_id: str) -> None:
+        if self._binding == ("bound", instance, boot_id):
+            self._binding = None
+
+    def forget_ended(self, job_id: str) -> bool:
+        """Let go of a job whose end is committed and whose commands are all applied."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return True
+        if job.end is not _End.COMMITTED or (
+            job.last_cmd > self._acked_cmd and job.place.instance == self.instance
+        ):
+            return False
+        del self._jobs[job_id]
+        return True
+
+    # ---- requests -----------------------------------------------------------------------------------------
+
+    def receive(self, request: Request) -> Received:
+        """Apply a request; doubled and overtaken ones change nothing. Raises Refused."""
+        self._refuse(request)
+        events: list[JobEvent] = []
+        needs: set[Key] = set()
+        if request.instance == self.instance and request.k_epoch < self._k_epoch:
+            return Received(events, needs)
+        self._bind(request, events)
+        if self._binding is not None:
+            needs.add(self._binding)
+        self._take_acknowledgement(request, events)
+        if self._is_newest(request):
+            self.status = request.status
+            for job_id, attempt in request.attempts.items():
+                job = self._jobs.get(job_id)
+                if job is not None and job.end is _End.NONE:
+                    self._report(job_id, job, attempt, events)
+            if request.all:
+                self._take_inventory(request, events)
+        self._await_commits(request, needs)
+        return Received(events, needs)
+
+    def _refuse(self, request: Request) -> None:
+        if request.db_id_seen not in (None, self._db_id):
+            raise Refused("database", "This keeper has obeyed another database of the experiment.")
+        if request.m_epoch_seen > self._m_epoch:
+            raise Refused("fenced", "This keeper has obeyed a later start of the experiment's runner.")
+        if request.instance in self._retired:
+            raise Refused("instance", "The directory of this keeper was replaced by another one.")
+
+    def _bind(self, request: Request, events: list[JobEvent]) -> None:
+        same = request.instance == self.instance
+        if not same and self.instance is not None:
+            self._retired.add(self.instance)
+            self._last_cmd = self._committed_cmd = self._acked_cmd = 0
+            self._commands.clear()
+            self._k_epoch = -1
+            self.ready = False
+        if request.k_epoch > self._k_epoch:
+            self._k_epoch = request.k_epoch
+            self._reported = self._waited = -1
+            self._seen_cmd = self._sent_cmd = 0
+        if not self.ready:
+            for job_id, job in self._jobs.items():
+                if job.place.instance != request.instance and job.end is _End.NONE:
+                    self._lose(job_id, job, "its keeper's directory was made anew", events)
+        if not same or request.boot_id != self.boot_id:
+            self.instance, self.boot_id = request.instance, request.boot_id
+            self._binding = ("bound", self.instance, self.boot_id)
+            events.append(KeeperBound(keeper_id=self.keeper_id, instance=self.instance, boot_id=self.boot_id))
+
+    def _is_newest(self, request: Request) -> bool:
+        """Calls with news overtake only one another: the waiting call has a connection of its own."""
+        if request.news:
+            newest = request.sync_no > self._reported
+            self._reported = max(self._reported, request.sync_no)
+        else:
+            newest = request.sync_no > self._waited
+            self._waited = max(self._waited, request.sync_no)
+        return newest
+
+    def _take_acknowledgement(self, request: Request, events: list[JobEvent]) -> None:
+        acked = request.acked_cmd
+        awaited = False
+        if not self.ready:
+            self.ready = True
+            awaited = self._last_cmd > 0  # ended jobs may wait for it that were not submitted again
+            self._last_cmd = max(self._last_cmd, request.seen_cmd)
+            self._committed_cmd = max(self._committed_cmd, request.seen_cmd)
+            self._acked_cmd = acked
+            for seq in [seq for seq in self._commands if seq <= acked]:
+                del self._commands[seq]
+        self._seen_cmd = max(self._seen_cmd, min(request.seen_cmd, self._last_cmd))
+        for seq in range(self._acked_cmd + 1, min(acked, self._last_cmd) + 1):
+            self._acked_cmd = seq
+            command = self._commands.pop(seq, None)
+            job = None if command is None else self._jobs.get(command.job_id)
+            awaited = awaited or job is None or (job.end is not _End.NONE and job.last_cmd == seq)
+        if awaited:
+            events.append(KeeperAcknowledged(keeper_id=self.keeper_id, acked_cmd=self._acked_cmd))
+
+    def _report(self, job_id: str, job: _Job, attempt: Attempt, events: list[JobEvent]) -> None:
+        started = attempt.started
+        if started is not None and not job.started:
+            job.started = True
+            events.append(JobStarted(job_id=job_id, started_at=started.at, pid=started.pid))
+        fresh = attempt.payloads[job.received - attempt.first :] if attempt.first <= job.received else []
+        if fresh:
+            events += read_frames(job_id, job.trial_id, position=job.received, payloads=fresh)
+            job.received += len(fresh)
+            self._backlog.frames += len(fresh)
+        if attempt.note is not None and attempt.note not in job.notes:
+            job.notes.add(attempt.note)
+            events.append(JobNoted(job_id=job_id, note=attempt.note))
+        if attempt.final is not None and attempt.reach <= job.received:
+            self._seal(job_id, job, attempt.final, events)
+
+    def _seal(self, job_id: str, job: _Job, final: Final, events: list[JobEvent]) -> None:
+        missing = job.received - final.frames
+        if missing > 0:
+            note = f"{missing} metrics were lost on the host's disk; they are recorded here."
+            events.append(JobNoted(job_id=job_id, note=note))
+        if final.reason is None:
+            self._lose(job_id, job, final.message or "its host was restarted while it ran", events)
+            return
+        job.end = _End.TOLD
+        events.append(
+            JobEnded(
+                job_id=job_id,
+                reason=final.reason,
+                exit_code=final.code,
+                signal=final.signal,
+                metrics=final.frames,
+                acked_cmd=self._acked_cmd,
+                ended_at=final.at,
+                message=final.message,
+            )
+        )
+
+    def _lose(self, job_id: str, job: _Job, reason: str, events: list[JobEvent]) -> None:
+        job.end, job.lost = _End.TOLD, True
+        events.append(JobLost(job_id=job_id, reason=reason))
+        events += self._acknowledged(job)
+
+    def _acknowledged(self, job: _Job) -> list[JobEvent]:
+        """What tells the core that a lost job has no command under way, if so."""
+        if job.place.instance != self.instance or job.last_cmd > self._acked_cmd:
+            return []
+        return [KeeperAcknowledged(keeper_id=self.keeper_id, acked_cmd=self._acked_cmd)]
+
+    def _take_inventory(self, request: Request, events: list[JobEvent]) -> None:
+        for job_id, job in self._jobs.items():
+            if (
+                job.end is _End.NONE
+                and job_id not in request.attempts
+                and job.start_cmd <= request.acked_cmd
+                and job.place.instance == self.instance
+            ):
+                self._lose(job_id, job, "its keeper does not know it any more", events)
+
+    def _await_commits(self, request: Request, needs: set[Key]) -> None:
+        for job_id, attempt in request.attempts.items():
+            job = self._jobs.get(job_id)
+            if job is None or job.end is _End.COMMITTED:
+                continue
+            if attempt.started is not None and job.started and not job.start_committed:
+                needs.add(("started", job_id))
+            if attempt.final is not None and job.end is _End.TOLD:
+                needs.add(("ended", job_id))
+
+    # ---- answers ------------------------------------------------------------------------------------------
+
+    def has_word(self, request: Request, *, arrived: bool) -> bool:
+        """Whether a waiting call should be answered. ``arrived``: it has just come in."""
+        told = self._seen_cmd if arrived else max(self._seen_cmd, self._sent_cmd)
+        return (
+            self.leaving
+            or self._committed_cmd > told
+            or self.untold >= MAX_UNTOLD
+            or request.m_epoch_seen != self._m_epoch
+            or request.db_id_seen is None
+        )
+
+    def answer(self, request: Request) -> dict[str, Any]:
+        """The answer to a request from the present state, as ``trial_keeper.wire`` describes it."""
+        acks = {job_id: self._jobs[job_id].committed for job_id in self._fresh}
+        rewind: dict[str, int] = {}
+        done: list[str] = []
+        kill: list[str] = []
+        for job_id, attempt in request.attempts.items():
+            job = self._jobs.get(job_id)
+            if job is None or job.end is _End.COMMITTED:
+                (kill if attempt.final is None else done).append(job_id)
+                continue
+            acks[job_id] = job.committed
+            if attempt.reach > job.received and job.end is _End.NONE:
+                rewind[job_id] = job.received
+        self._fresh.clear()
+        self.untold = 0
+        return {
+            "db_id": self._db_id,
+            "m_epoch": self._m_epoch,
+            "instance": self.instance,
+            "acks": acks,
+            "rewind": rewind,
+            "done": done,
+            "kill": kill,
+            "cmds": self._outgoing(),
+            "leave": self.leaving,
+            "lease_s": None,
+        }
+
+    def _outgoing(self) -> list[Sequence[Any]]:
+        """The committed commands that have not arrived, in order. A number nobody uses any more is a nop."""
+        commands: list[Sequence[Any]] = []
+        for seq in range(self._seen_cmd + 1, min(self._committed_cmd, self._seen_cmd + MAX_COMMANDS) + 1):
+            command = self._commands.get(seq)
+            job = None if command is None else self._jobs.get(command.job_id)
+            if command is None or job is None or job.lost:
+                commands.append((seq, "nop", command.job_id if command else "", {}))
+            else:
+                commands.append((seq, command.kind, command.job_id, command.body))
+            self._sent_cmd = max(self._sent_cmd, seq)
+        return commands
+
+    # ---- questions ----------------------------------------------------------------------------------------
+
+    def is_open(self, job_id: str) -> bool:
+        """Whether the job is here and has not ended."""
+        job = self._jobs.get(job_id)
+        return job is not None and job.end is _End.NONE
+
+    def jobs(self) -> list[TrialJobDetail]:
+        return [
+            TrialJobDetail(
+                job_id=job_id, place=job.place, started=job.started, ended=job.end is not _End.NONE
+            )
+            for job_id, job in self._jobs.items()
+        ]

@@ -1,0 +1,139 @@
+"""What a keeper says, as typed records: a body of ``trial_keeper.wire`` parsed once, whole, at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from training_services.base import EndReason
+from trial_keeper import wire
+from trial_keeper.wire import WireError
+
+__all__ = ["Attempt", "Final", "Request", "Started", "WireError", "read_request"]
+
+
+class Started(NamedTuple):
+    at: datetime
+    pid: int | None
+
+
+class Final(NamedTuple):
+    """``reason`` None: the host was lost."""
+
+    reason: EndReason | None
+    code: int | None
+    signal: int | None
+    frames: int
+    at: datetime
+    message: str | None
+
+
+class Attempt(NamedTuple):
+    first: int  # position of the first payload
+    payloads: list[bytes]
+    started: Started | None
+    note: str | None
+    final: Final | None
+
+    @property
+    def reach(self) -> int:
+        """The number of frames that the keeper believes the server to have after this report."""
+        return max(self.first + len(self.payloads), self.final.frames if self.final else 0)
+
+
+class Request(NamedTuple):
+    instance: str
+    k_epoch: int
+    sync_no: int
+    boot_id: str
+    db_id_seen: str | None
+    m_epoch_seen: int
+    acked_cmd: int
+    seen_cmd: int
+    all: bool
+    wait: bool
+    status: str | None
+    attempts: Mapping[str, Attempt]
+
+    @property
+    def news(self) -> bool:
+        """Whether it says anything beside the numbers of commands."""
+        return bool(self.attempts) or self.all
+
+
+def read_request(body: bytes) -> Request:
+    """Parse a body. Raises WireError, whatever is wrong with it."""
+    header, payloads = wire.decode_request(body)
+    try:
+        return Request(
+            instance=_text(header["instance"]),
+            k_epoch=_natural(header["k_epoch"]),
+            sync_no=_natural(header["sync_no"]),
+            boot_id=_text(header["boot_id"]),
+            db_id_seen=_optional_text(header.get("db_id_seen")),
+            m_epoch_seen=_natural(header["m_epoch_seen"]),
+            acked_cmd=_natural(header["acked_cmd"]),
+            seen_cmd=max(_natural(header["seen_cmd"]), header["acked_cmd"]),
+            all=bool(header.get("all")),
+            wait=bool(header.get("wait")),
+            status=_optional_text(header.get("status")),
+            attempts={
+                job_id: _attempt(attempt, payloads[job_id]) for job_id, attempt in header["attempts"].items()
+            },
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
+        raise WireError(f"bad header: {error!r}") from error
+
+
+def _attempt(raw: Any, payloads: list[bytes]) -> Attempt:
+    started, final = raw.get("started"), raw.get("final")
+    return Attempt(
+        first=_natural(raw["from"]),
+        payloads=payloads,
+        started=None if started is None else Started(_instant(started["at"]), _optional_int(started["pid"])),
+        note=_optional_text(raw.get("note")),
+        final=None if final is None else _final(final),
+    )
+
+
+def _final(raw: Any) -> Final:
+    reason = raw["reason"]
+    return Final(
+        reason=None if reason == wire.HOST_LOST else EndReason(reason),
+        code=_optional_int(raw["code"]),
+        signal=_optional_int(raw["signal"]),
+        frames=_natural(raw["n"]),
+        at=_instant(raw["at"]),
+        message=_optional_text(raw.get("message")),
+    )
+
+
+def _instant(value: Any) -> datetime:
+    return datetime.fromtimestamp(value, UTC)
+
+
+def _natural(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is not a whole number from 0 up")
+    return value
+
+
+def _optional_int(value: Any) -> int | None:
+    if value is not None and type(value) is not int:
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str or not value or len(value) > 256:
+        raise ValueError(f"{value!r} is not an identity")
+    return value
+
+
+def _optional_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if type(value) is not str:
+        raise ValueError(f"{value!r} is not text")
+    return value.encode(errors="replace").decode()
