@@ -1,0 +1,164 @@
+"""The REST API seen from a command: one connection per call, JSON in and out, errors as sentences."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from nnimgr.cli.terminal import CliError
+
+__all__ = ["ApiError", "Client", "Event", "ServerGone"]
+
+_CALL_TIMEOUT_S = 20.0
+_STREAM_TIMEOUT_S = 60.0  # the server sends a sign of life every 15 s
+
+
+class ApiError(CliError):
+    """The server refuses; ``status`` is the HTTP code."""
+
+    def __init__(self, status: int, message: str, problems: list[dict[str, Any]]) -> None:
+        lines = [_problem_line(problem) for problem in problems] or [message]
+        super().__init__(*lines, problems=problems)
+        self.status = status
+
+
+class ServerGone(CliError):
+    """The server cannot be reached (any more)."""
+
+
+class Event:
+    """One server-sent event."""
+
+    __slots__ = ("fields", "kind", "number")
+
+    def __init__(self, kind: str, number: int | None, fields: dict[str, Any]) -> None:
+        self.kind = kind
+        self.number = number
+        self.fields = fields
+
+
+class Client:
+    """Calls to one server."""
+
+    def __init__(self, url: str, *, token: str) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self._host = parts.hostname or "127.0.0.1"
+        self.port = parts.port or 80
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+
+    def get(self, *path: str, **query: Any) -> Any:
+        return self.call("GET", *path, **query)
+
+    def post(self, *path: str, body: Any = None, timeout_s: float = _CALL_TIMEOUT_S) -> Any:
+        return self.call("POST", *path, body=body, timeout_s=timeout_s)
+
+    def call(
+        self, method: str, *path: str, body: Any = None, timeout_s: float = _CALL_TIMEOUT_S, **query: Any
+    ) -> Any:
+        """The JSON answer. Raises ApiError, ServerGone."""
+        with closing(self._connection(timeout_s)) as connection:
+            response = self._send(connection, method, path, query=query, body=body)
+            try:
+                text = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                raise self._gone(error) from error
+        if response.status >= 300:
+            raise _refusal(response.status, text)
+        return json.loads(text) if text else None
+
+    def events(self, *path: str, after: int) -> Iterator[Event | None]:
+        """Server-sent events after a cursor until the server ends the stream; None is a sign of life.
+
+        Raises ApiError, ServerGone (also when the connection breaks).
+        """
+        kind, number, data = "", None, ""
+        for line in self._lines(path, headers={"Last-Event-ID": str(after)}, query={}):
+            name, _, value = line.rstrip("\r\n").partition(":")
+            value = value.removeprefix(" ")
+            if name == "event":
+                kind = value
+            elif name == "id":
+                number = int(value)
+            elif name == "data":
+                data += value
+            elif name == "" and data:
+                yield Event(kind, number, json.loads(data))
+                kind, number, data = "", None, ""
+            elif name == "":
+                yield None
+
+    def stream(self, *path: str, **query: Any) -> Iterator[bytes]:
+        """The bytes of a text as they come, without a limit of time. Raises ApiError, ServerGone."""
+        with closing(self._connection(None)) as connection:
+            response = self._send(connection, "GET", path, query=query, body=None)
+            if response.status >= 300:
+                raise _refusal(response.status, response.read())
+            try:
+                while chunk := response.read1(65536):
+                    yield chunk
+            except (OSError, http.client.HTTPException) as error:
+                raise self._gone(error) from error
+
+    def _lines(
+        self, path: tuple[str, ...], *, headers: Mapping[str, str], query: Mapping[str, Any]
+    ) -> Iterator[str]:
+        with closing(self._connection(_STREAM_TIMEOUT_S)) as connection:
+            response = self._send(connection, "GET", path, query=query, body=None, headers=headers)
+            if response.status >= 300:
+                raise _refusal(response.status, response.read())
+            try:
+                while line := response.readline():
+                    yield line.decode("utf-8")
+            except (OSError, http.client.HTTPException) as error:
+                raise self._gone(error) from error
+
+    def _connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self._host, self.port, timeout=timeout_s)
+
+    def _send(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: tuple[str, ...],
+        *,
+        query: Mapping[str, Any],
+        body: Any,
+        headers: Mapping[str, str] | None = None,
+    ) -> http.client.HTTPResponse:
+        target = "/api/v1/" + "/".join(quote(part, safe="") for part in path)
+        if query:
+            target += "?" + urlencode(query, doseq=True)
+        sent = {**self._headers, **(headers or {})}
+        text = None
+        if body is not None:
+            text = json.dumps(body, allow_nan=False).encode()
+            sent["Content-Type"] = "application/json"
+        try:
+            connection.request(method, target, body=text, headers=sent)
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise self._gone(error) from error
+
+    def _gone(self, error: Exception) -> ServerGone:
+        reason = str(error) or type(error).__name__
+        return ServerGone(f"The server at {self.url} does not answer: {reason}.")
+
+
+def _refusal(status: int, text: bytes) -> ApiError:
+    try:
+        error = json.loads(text)["error"]
+        return ApiError(status, str(error["message"]), list(error.get("problems") or ()))
+    except (ValueError, KeyError, TypeError):
+        shown = text[:200].decode("utf-8", "replace").strip()
+        return ApiError(status, f"The server answered {status}: {shown or 'nothing more'}.", [])
+
+
+def _problem_line(problem: Mapping[str, Any]) -> str:
+    places = [str(problem[key]) for key in ("file", "line", "column") if problem.get(key) is not None]
+    parts = [":".join(places), str(problem.get("field") or ""), str(problem.get("message") or "")]
+    return ": ".join(part for part in parts if part)

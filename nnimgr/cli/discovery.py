@@ -1,0 +1,146 @@
+"""Finding the server of a port, or starting one.
+
+Whether a server runs is told by the lock that it holds (``nnimgr.home``). One that is started here outlives
+this command: it has a session of its own, and says through a pipe that it is ready.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from nnimgr.cli.terminal import CliError
+from nnimgr.home import Home, HomeError
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from nnimgr.cli.client import Client
+
+__all__ = ["DEFAULT_PORT", "ServerStart", "connect"]
+
+DEFAULT_PORT = 8080
+_READY_S = 60.0
+_LOG_LINES = 20
+
+
+class ServerStart:
+    """The server of a port, started if it does not run. A context in which nobody else starts one.
+
+    Entering does not wait for the server, ``client`` does; a server that was started in vain is ended when
+    the block is left by an exception.
+    """
+
+    def __init__(self, home: Home, port: int) -> None:
+        self._home = home
+        self._port = port
+        self._stack = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ready = -1
+        self._log_from = 0
+
+    def __enter__(self) -> ServerStart:
+        with self._stack:
+            self._stack.enter_context(self._home.starting_server(self._port))
+            if self._home.server_running(self._port) is None:
+                self._start()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._stack:
+            if self._process is not None and kind is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.send_signal(signal.SIGTERM)
+                self._process.wait()
+
+    def client(self) -> Client:
+        """Calls to the server, which is ready to answer them. Raises CliError."""
+        from nnimgr.cli.client import Client
+
+        if self._process is not None:
+            self._await_ready(self._process)
+            self._process.returncode = 0  # it lives on without us: nothing to wait for
+            self._process = None
+        server = self._home.server_running(self._port)
+        if server is None:
+            raise CliError(f"The server on port {self._port} has ended at once.", plain=self._log_tail())
+        return Client(server.url, token=self._home.token())
+
+    def _start(self) -> None:
+        import subprocess
+
+        _check_free(self._port)
+        self._ready, told = os.pipe()
+        self._stack.callback(os.close, self._ready)
+        log = os.open(self._home.server_log_path(self._port), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self._log_from = os.fstat(log).st_size
+            command = [sys.executable, "-P", "-m", "nnimgr.server.main", "serve"]
+            options = ["--port", str(self._port), "--until-idle", "--ready-fd", str(told)]
+            self._process = subprocess.Popen(
+                command + options,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._home.path,
+                pass_fds=(told,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(told)
+            os.close(log)
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        readable, _, _ = select.select([self._ready], [], [], _READY_S)
+        if readable and os.read(self._ready, 1):
+            return
+        if not readable:
+            raise CliError(
+                f"The server on port {self._port} was not ready within {_READY_S:.0f} s.",
+                plain=self._log_tail(),
+            )
+        process.wait()
+        _check_free(self._port)
+        raise CliError(f"The server on port {self._port} did not start.", plain=self._log_tail())
+
+    def _log_tail(self) -> str:
+        path = self._home.server_log_path(self._port)
+        with open(path, "rb") as file:
+            file.seek(self._log_from)
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        return "\n".join([*lines[-_LOG_LINES:], f"(from {path})"])
+
+
+def connect(home: Home, port: int) -> Client:
+    """Calls to the server of a port, which is started if need be. Raises CliError."""
+    from nnimgr.cli.client import Client
+
+    try:
+        server = home.server_running(port)
+        if server is not None:
+            return Client(server.url, token=home.token())
+        with ServerStart(home, port) as start:
+            return start.client()
+    except HomeError as error:
+        raise CliError(str(error)) from error
+
+
+def _check_free(port: int) -> None:
+    """Raise NNI's sentence if something that is no server of ours listens on the port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise CliError(
+                f"Port {port} is not idle ({error.strerror}); choose another with --port."
+            ) from error

@@ -1,0 +1,77 @@
+"""Which experiment a command is about: NNI's rules for an id that may be left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from nnimgr.cli.client import ApiError, Client
+from nnimgr.cli.discovery import DEFAULT_PORT, connect
+from nnimgr.cli.terminal import CliError, Terminal, shown_time
+from nnimgr.home import Home, HomeError
+from nnimgr.index import Index, IndexEntry
+
+__all__ = ["LINE", "client_of", "entries_of", "experiment_line", "select"]
+
+LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
+
+
+def entries_of(home: Home) -> dict[str, IndexEntry]:
+    """The index, with what a dead manager of NNI itself left behind shown as stopped."""
+    try:
+        entries = Index(home).entries()
+    except HomeError as error:
+        raise CliError(str(error)) from error
+    return {key: _refreshed(entry) for key, entry in entries.items()}
+
+
+def select(home: Home, experiment_id: str | None, terminal: Terminal) -> IndexEntry:
+    """The experiment that is meant: the one named, else the only one that has not been stopped."""
+    entries = entries_of(home)
+    if experiment_id is not None:
+        if experiment_id not in entries:
+            raise CliError("Id not correct.")
+        return entries[experiment_id]
+    running = [entry for entry in entries.values() if entry.status != "STOPPED"]
+    if len(running) == 1:
+        return running[0]
+    if not running:
+        raise CliError("There is no experiment running.", "Please set correct experiment id.")
+    lines = [experiment_line(entry) for entry in running]
+    raise CliError("There are multiple experiments, please set the experiment id...", plain="\n".join(lines))
+
+
+def experiment_line(entry: IndexEntry) -> str:
+    return LINE % (
+        entry.id,
+        entry.name or "N/A",
+        entry.status,
+        "N/A" if entry.port is None or entry.status == "STOPPED" else entry.port,
+        entry.platform,
+        shown_time(entry.started_at),
+        shown_time(entry.ended_at),
+    )
+
+
+def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Client:
+    """Calls to the server that has, or will have, the experiment."""
+    return connect(home, port or entry.port or DEFAULT_PORT)
+
+
+def _refreshed(entry: IndexEntry) -> IndexEntry:
+    import dataclasses
+
+    ours = (entry.directory / "db" / "nnimgr.sqlite").exists()
+    if ours or entry.pid is None or entry.status == "STOPPED" or _alive(entry.pid):
+        return entry
+    return dataclasses.replace(entry, status="STOPPED", port=None)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
