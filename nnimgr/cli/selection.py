@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
-from nnimgr.cli.client import ApiError, Client
+from nnimgr.cli.client import Client
 from nnimgr.cli.discovery import DEFAULT_PORT, connect
 from nnimgr.cli.terminal import CliError, Terminal, shown_time
 from nnimgr.home import Home, HomeError

@@ -16,7 +16,7 @@ import yaml
 
 from nnimgr.config.problems import ConfigError, Problem, dotted
 
-__all__ = ["Document", "KeyPath", "find_path", "number_hint", "read_document"]
+__all__ = ["Document", "KeyPath", "number_hint", "read_document"]
 
 KeyPath = tuple[str | int, ...]
 
@@ -197,24 +197,6 @@ def read_document(file: Path) -> Document:
     except OSError as error:
         raise ConfigError([Problem(message=f"cannot be read: {error.strerror}", file=file)]) from error
     return Document(file, text)
-
-
-def find_path(value: Any, text: str) -> KeyPath:
-    """The path in ``value`` that is written ``text`` (as by ``dotted``), as far as it exists."""
-    path: KeyPath = ()
-    while True:
-        entries: list[tuple[str | int, Any]] = []
-        if isinstance(value, dict):
-            entries = [(str(key), item) for key, item in value.items()]
-        elif isinstance(value, list):
-            entries = list(enumerate(value))
-        for key, item in entries:
-            written = dotted((*path, key))
-            if text == written or text.startswith((written + ".", written + "[")):
-                path, value = (*path, key), item
-                break
-        else:
-            return path
 
 
 def number_hint(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from nnimgr.config.document import Document, KeyPath, find_path, read_document
+from nnimgr.config.document import Document, KeyPath, read_document
 from nnimgr.config.model import SHARED_FIELDS, AlgorithmConfig, ExperimentConfig
 from nnimgr.config.problems import ConfigError, Problem, nearest
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
@@ -78,12 +78,13 @@ def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loade
 
 
 def build_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
-    """The configuration of a canonical form: its structure is checked, what it points at is not."""
+    """The configuration of a canonical form: its structure is checked, what it points at is not.
+
+    A search space that is kept elsewhere may be missing.
+    """
     reading = Reading()
     fields = shape(reading, _without_service(raw), _Written) or {}
     _fold_algorithms(reading, fields)
-    if "searchSpace" not in fields:
-        reading.fault(("searchSpace",), "required, but not given")
     config = _build(reading, fields, _service_of(reading, raw))
     if reading.problems or config is None:
         raise ConfigError(reading.problems)
@@ -301,18 +302,16 @@ class _SearchSpace:
 
     def check(self, reading: Reading, *, custom: bool) -> None:
         """Note what is wrong with it. A user's own tuner may read a space in its own way: only a warning."""
-        from nnimgr.search_space import SearchSpaceError, parse
+        from nnimgr.search_space import SearchSpaceError
+        from nnimgr.search_space import validate as validate_space
 
         if not isinstance(self.value, Mapping):
             return
         try:
-            parse(self.value)
+            validate_space(self.value)
         except SearchSpaceError as error:
-            path = find_path(self.value, error.path)
             if self.document is not None:
-                problem = self.document.problem(path, error.message, field=error.path)
+                problem = self.document.problem(error.path, str(error))
             else:
-                problem = reading.problem(
-                    ("searchSpace", *path), error.message, field=f"searchSpace.{error.path}"
-                )
+                problem = reading.problem(("searchSpace", *error.path), str(error))
             (reading.warnings if custom else reading.problems).append(problem)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from nnimgr.config.model import ExperimentConfig
-from nnimgr.config.problems import ConfigError, Problem, nearest
+from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
 from nnimgr.config.shape import Reading, match_key, plain, validate
 from nnimgr.config.units import parse_duration
 
@@ -47,7 +47,8 @@ def apply_update(
 
 
 def _checked_space(config: ExperimentConfig, value: Any) -> dict[str, Any]:
-    from nnimgr.search_space import SearchSpaceError, parse
+    from nnimgr.search_space import SearchSpaceError
+    from nnimgr.search_space import validate as validate_space
 
     if not isinstance(value, Mapping):
         raise _refuse("searchSpace", "must be a mapping of names to parameters")
@@ -57,9 +58,9 @@ def _checked_space(config: ExperimentConfig, value: Any) -> dict[str, Any]:
         raise ConfigError(reading.problems)
     if config.tuner.class_name is None:  # a user's own tuner may read a space in its own way
         try:
-            parse(space)
+            validate_space(space)
         except SearchSpaceError as error:
-            raise _refuse(f"searchSpace.{error.path}", error.message) from error
+            raise _refuse(dotted(("searchSpace", *error.path)), str(error)) from error
     return space
 
 
