@@ -12,10 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from nnimgr.core import facts as f
+from nnimgr.core import requests
 from nnimgr.core.fold import admits, apply
 from nnimgr.core.plan import AskTuner, CancelJob, Command, SubmitJob, plan
+from nnimgr.core.requests import RequestRefused
 from nnimgr.core.search import Builder, Item, Notice, Search
 from nnimgr.core.state import ExperimentState, TrialState
 from nnimgr.store.writer import ExperimentWriter
@@ -37,14 +40,6 @@ SERVICE_RETRY_S = (1.0, 30.0)  # first and longest wait before a service is open
 TURNS_WITHOUT_END = 10_000
 
 LIVE = frozenset({f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING})
-
-
-class RequestRefused(Exception):
-    """What was asked for is not possible now; the message is one sentence for the user."""
-
-
-class UnknownTrial(RequestRefused):
-    """There is no live trial with this id."""
 
 
 class RunnerClosed(RequestRefused):
@@ -177,6 +172,32 @@ class ExperimentRunner:
         self._mailbox.put(_Request(build, answer))
         return await answer
 
+    async def add_trial(self, parameters: Any) -> f.Suggested:
+        """Add a customised trial. Raises RequestRefused, ValueError (not JSON)."""
+        facts = await self.request(requests.add_trial(parameters, outstanding=self.outstanding))
+        (suggested,) = facts
+        assert isinstance(suggested, f.Suggested)
+        return suggested
+
+    async def stop_trial(self, trial_id: str) -> None:
+        """Stop a trial; returns once that is durable. Raises UnknownTrial."""
+        await self.request(requests.stop_trial(trial_id))
+
+    async def change_config(self, changes: Mapping[str, Any]) -> None:
+        """Change top-level fields. Raises ConfigError, RequestRefused."""
+        await self.request(requests.change_config(changes))
+
+    async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Give the tuner results from elsewhere. Raises RequestRefused."""
+        await self.request(requests.import_data(records))
+
+    async def stop(self, *, detach: bool) -> list[str]:
+        """Stop the experiment; returns once it is STOPPED, with the ids of the trials that run on."""
+        await self.request(requests.stop_experiment(detach=detach))
+        while self.state.status not in (f.ExperimentStatus.STOPPED, f.ExperimentStatus.VIEWED):
+            await self.committed_after(self.last_number)
+        return [trial.id for trial in self.state.trials.values() if trial.job_id is not None]
+
     async def committed_after(self, number: int) -> int:
         """Wait until a fact with a higher number is committed; the highest number then."""
         while self.last_number <= number:
@@ -257,7 +278,7 @@ class ExperimentRunner:
         if isinstance(item, _Request):
             try:
                 facts = item.build(self.state)
-            except RequestRefused as refusal:
+            except Exception as refusal:  # whatever a request is refused with goes to who asked
                 if not item.answer.done():
                     item.answer.set_exception(refusal)
                 return

@@ -1,0 +1,113 @@
+"""Puts together what a runner needs from an experiment's configuration: its service, tuner and assessor."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from training_services.keeper_service import ServiceTools
+
+from nnimgr.config import ExperimentConfig, resolve_secrets
+from nnimgr.config.model import AlgorithmConfig
+from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.search import Child, Search
+from nnimgr.core.state import ExperimentState
+from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher.process import DispatcherChild
+from nnimgr.store.writer import database_path
+from training_services import registry
+from training_services.base import ExperimentContext, TrainingService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Whose environment an experiment runs in (``environ.json``). May hold secrets."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    cwd: Path
+    python: str
+
+    @classmethod
+    def read(cls, directory: Path) -> Surroundings:
+        body = json.loads((directory / "environ.json").read_text(encoding="utf-8"))
+        return cls(environ=body["environ"], cwd=Path(body["cwd"]), python=body["python"])
+
+
+class Assembly:
+    """Makes services and searches. ``tools`` is what all experiments of the server share."""
+
+    def __init__(self, tools: ServiceTools) -> None:
+        self._tools = tools
+
+    def service(self, state: ExperimentState, directory: Path) -> TrainingService:
+        config = _config(state)
+        around = Surroundings.read(directory)
+        context = ExperimentContext(
+            experiment_id=state.id,
+            directory=directory,
+            trial_command=config.job_command,
+            trial_code_directory=config.job_directory,
+            trial_gpu_number=config.job_gpu_number,
+            python=around.python,
+            environ=around.environ,
+            log_level=config.log_level.value,
+        )
+        service: TrainingService = registry.service_class(config.platform)(
+            context, config.training_service, self._tools
+        )
+        return service
+
+    def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
+        config = _config(state)
+        around = Surroundings.read(directory)
+        environ = dict(around.environ)
+        gpus = config.tuner_gpu_indices
+        environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else ""
+        environ["NNI_CHECKPOINT_DIRECTORY"] = str(directory / "checkpoint")
+
+        def spawn(
+            start: m.Start,
+            on_message: Callable[[m.FromChild], None],
+            on_exit: Callable[[str], None],
+        ) -> Child:
+            return DispatcherChild(
+                start,
+                python=around.python,
+                environ=environ,
+                cwd=directory / "log",
+                log_path=directory / "log" / "dispatcher.log",
+                on_message=on_message,
+                on_exit=on_exit,
+            )
+
+        def start(role: str, algorithm: AlgorithmConfig) -> m.Start:
+            return m.Start(
+                role=role,
+                name=algorithm.name,
+                class_name=algorithm.class_name,
+                code_directory=str(algorithm.code_directory) if algorithm.code_directory else None,
+                class_args=resolve_secrets(algorithm.class_args or {}, around.environ, around.cwd),
+                search_space=state.search_space,
+                experiment_id=state.id,
+                database=str(database_path(directory)),
+                rebuild_to=0,
+                checkpoint_directory=str(directory / "checkpoint"),
+                seed=zlib.crc32(state.id.encode()),
+            )
+
+        return Search(
+            tuner=start("tuner", config.tuner),
+            assessor=start("assessor", config.assessor) if config.assessor else None,
+            spawn=spawn,
+            post=runner.post,
+            pending_metrics=runner.pending_metrics,
+        )
+
+
+def _config(state: ExperimentState) -> ExperimentConfig:
+    plain: dict[str, Any] = {**state.config, "searchSpace": dict(state.search_space)}
+    return ExperimentConfig.from_canonical(plain)

@@ -1,0 +1,464 @@
+"""NNIManager: the experiments of one server. It creates, resumes, stops and lists; runners do the rest.
+
+An experiment's folder is ``<experimentWorkingDirectory>/<id>``; the index leads to it. A runner that ends
+because its database cannot be written is started anew from it, with back-off; one that ends by a fault of
+ours shows ERROR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nnimgr.config import ExperimentConfig
+from nnimgr.core import facts as f
+from nnimgr.core.assembly import Assembly
+from nnimgr.core.requests import RequestRefused
+from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.state import ExperimentState
+from nnimgr.home import Home
+from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
+from nnimgr.store.reader import ExperimentReader
+from nnimgr.store.writer import ExperimentWriter, StoreError, database_path
+
+logger = logging.getLogger(__name__)
+
+RESTART_S = (1.0, 30.0)  # first and longest wait before a runner whose commit failed is started anew
+ENDED = frozenset({"STOPPED", "DONE"})
+
+
+class UnknownExperiment(RequestRefused):
+    """No experiment of this server (or of the index) has this id."""
+
+    def __init__(self, experiment_id: str) -> None:
+        super().__init__(f"there is no experiment {experiment_id}")
+
+
+class ExperimentConflict(RequestRefused):
+    """The id is taken by another experiment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewExperiment:
+    """What ``nnictl create`` sends. ``environ`` holds secrets: it is kept in a file of mode 0600 only."""
+
+    config: Mapping[str, Any]  # canonical
+    search_space: Mapping[str, Any]
+    id: str | None = None
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
+    cwd: str | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentSummary:
+    """One line on an experiment of the index. ``served``: this server has it open."""
+
+    id: str
+    name: str
+    status: str
+    drain: str | None
+    reason: str
+    platform: str
+    port: int | None
+    served: bool
+    created_at: datetime | None
+    ended_at: datetime | None
+    counts: Mapping[str, int]
+    best_trial_id: str | None
+    best_value: float | None
+    active_s: float
+    directory: Path
+
+
+@dataclass(slots=True)
+class _Open:
+    """An experiment that this server holds."""
+
+    directory: Path
+    runner: ExperimentRunner | None = None  # None while it is started anew, or only viewed
+    task: asyncio.Task[None] | None = None
+    trouble: str | None = None  # why there is no runner
+    status: str = ""
+
+
+class NNIManager:
+    """Owns the runners. ``assembly`` makes what they need; ``port`` is this server's."""
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        port: int,
+        assembly: Assembly,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.home, self.port = home, port
+        self._index = Index(home)
+        self._assembly, self._clock = assembly, clock
+        self._open: dict[str, _Open] = {}
+        self._readers: dict[str, ExperimentReader] = {}
+        self._entries: dict[str, IndexEntry] = {}
+        self._changed = asyncio.Event()
+        self._index_writes: dict[str, dict[str, Any]] = {}
+        self._indexing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> NNIManager:
+        """Reopen every experiment of the index that names this port and was neither stopped nor done."""
+        self._entries = await asyncio.to_thread(self._index.entries)
+        for entry in self._entries.values():
+            if (
+                entry.port != self.port
+                or entry.status in ENDED
+                or not database_path(entry.directory).exists()
+            ):
+                continue
+            try:
+                await self._start(entry.id, entry.directory)
+            except (StoreError, RequestRefused) as error:
+                logger.error("experiment %s was not reopened: %s", entry.id, error)
+                self._open[entry.id] = _Open(entry.directory, trouble=str(error), status=entry.status)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Let go of all experiments; their trials run on and are adopted by the next server."""
+        tasks = []
+        for opened in self._open.values():
+            if opened.runner is not None:
+                opened.runner.close()
+            elif opened.task is not None:
+                opened.task.cancel()
+            if opened.task is not None:
+                tasks.append(opened.task)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._indexing is not None:
+            await self._indexing
+        for reader in self._readers.values():
+            reader.close()
+
+    # ---- looking ------------------------------------------------------------------------------------------
+
+    def get(self, experiment_id: str) -> ExperimentRunner:
+        """The runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
+        opened = self._open.get(experiment_id)
+        if opened is None:
+            if experiment_id in self._entries:
+                raise RequestRefused(
+                    f"experiment {experiment_id} is not open on this server: resume it first"
+                )
+            raise UnknownExperiment(experiment_id)
+        if opened.runner is None:
+            raise RequestRefused(f"experiment {experiment_id} is not running: {opened.trouble}")
+        return opened.runner
+
+    def find(self, experiment_id: str) -> ExperimentRunner | None:
+        """The runner of an experiment if this server has one."""
+        opened = self._open.get(experiment_id)
+        return opened.runner if opened is not None else None
+
+    def trouble(self, experiment_id: str) -> str | None:
+        """Why an experiment of this server has no runner at present."""
+        opened = self._open.get(experiment_id)
+        return opened.trouble if opened is not None else None
+
+    def reader(self, experiment_id: str) -> ExperimentReader:
+        """Queries of an experiment of the index, running or not. Raises UnknownExperiment."""
+        reader = self._readers.get(experiment_id)
+        if reader is None:
+            reader = self._readers[experiment_id] = ExperimentReader(self.directory(experiment_id))
+        return reader
+
+    def directory(self, experiment_id: str) -> Path:
+        entry = self._entries.get(experiment_id)
+        if entry is None:
+            raise UnknownExperiment(experiment_id)
+        return entry.directory
+
+    def summaries(self) -> list[ExperimentSummary]:
+        """All experiments of the index, oldest first."""
+        return [self.summary(experiment_id) for experiment_id in self._entries]
+
+    def summary(self, experiment_id: str) -> ExperimentSummary:
+        """Raises UnknownExperiment."""
+        entry = self._entries.get(experiment_id)
+        if entry is None:
+            raise UnknownExperiment(experiment_id)
+        runner = self.find(experiment_id)
+        state = runner.state if runner is not None else None
+        best = state.best if state is not None else None
+        return ExperimentSummary(
+            id=entry.id,
+            name=entry.name,
+            status=state.status if state is not None else entry.status,
+            drain=state.drain if state is not None else None,
+            reason=state.reason if state is not None else self.trouble(experiment_id) or "",
+            platform=entry.platform,
+            port=entry.port,
+            served=experiment_id in self._open,
+            created_at=state.created_at if state is not None else entry.started_at,
+            ended_at=state.ended_at if state is not None else entry.ended_at,
+            counts=dict(state.counts) if state is not None else {},
+            best_trial_id=best.trial_id if best else None,
+            best_value=best.value if best else None,
+            active_s=state.active_for(self._clock()).total_seconds() if state is not None else 0.0,
+            directory=entry.directory,
+        )
+
+    @property
+    def idle(self) -> bool:
+        """Whether no experiment but stopped ones is left."""
+        return all(opened.status == "STOPPED" for opened in self._open.values())
+
+    async def wait_idle(self) -> None:
+        """Return once an experiment has been served and none but stopped ones is left."""
+        while not self._open or not self.idle:
+            self._changed.clear()
+            await self._changed.wait()
+
+    # ---- acting -------------------------------------------------------------------------------------------
+
+    async def create(self, new: NewExperiment) -> tuple[str, bool]:
+        """Start an experiment; its id, and whether it is new. The same id and config again is no second one.
+
+        Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
+        """
+        config = ExperimentConfig.from_canonical({**new.config, "searchSpace": dict(new.search_space)})
+        canonical = config.canonical()
+        space = canonical.pop("searchSpace")
+        if new.id is not None:
+            check_experiment_id(new.id)
+            if await self._is_same(new.id, canonical, space):
+                return new.id, False
+        self._entries = await asyncio.to_thread(self._index.entries)
+        experiment_id = new.id or new_experiment_id(self._entries.keys())
+        directory = config.experiment_working_directory / experiment_id
+        if database_path(directory).exists():
+            raise ExperimentConflict(f"there is another experiment {experiment_id} in {directory.parent}")
+        created = f.ExperimentCreated(
+            experiment_id=experiment_id, config=canonical, search_space=space, limits=config.limits()
+        )
+        entry = IndexEntry(
+            id=experiment_id,
+            port=self.port,
+            started_at=self._clock(),
+            ended_at=None,
+            status="INITIALIZED",
+            platform=config.platform,
+            name=config.experiment_name or "",
+            log_dir=str(config.experiment_working_directory),
+            pid=os.getpid(),
+        )
+        await asyncio.to_thread(self._make_directory, directory, new)
+        # The index first: a server that is killed between the two finds an entry without a database, which it
+        # leaves alone, and the client may ask again under the same id.
+        await asyncio.to_thread(self._index.put, entry)
+        self._entries[experiment_id] = entry
+        try:
+            await self._start(experiment_id, directory, created)
+        except Exception:
+            self._open.pop(experiment_id, None)
+            del self._entries[experiment_id]
+            await asyncio.to_thread(self._index.remove, experiment_id)
+            await asyncio.to_thread(shutil.rmtree, directory, True)
+            raise
+        return experiment_id, True
+
+    async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
+        """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
+        self._entries = await asyncio.to_thread(self._index.entries) | self._entries
+        directory = self.directory(experiment_id)
+        opened = self._open.get(experiment_id)
+        if opened is not None and opened.runner is not None:
+            if opened.status not in (*ENDED, "ERROR"):
+                raise RequestRefused(f"experiment {experiment_id} is running already")
+            await opened.runner.request(
+                lambda state: (f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True),)
+            )
+            return
+        if not database_path(directory).exists():
+            raise RequestRefused(f"experiment {experiment_id} has no database in {directory}")
+        if new is not None and new.environ is not None:
+            await asyncio.to_thread(_write_environ, directory, new)
+        await self._start(experiment_id, directory, resumed=True)
+        self._note_index(experiment_id, port=self.port, pid=os.getpid(), ended_at=None)
+
+    async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
+        """Stop an experiment; returns once nothing of it runs (or, detached, with the trials that run on)."""
+        return await self.get(experiment_id).stop(detach=detach)
+
+    # ---- runners ------------------------------------------------------------------------------------------
+
+    async def _is_same(self, experiment_id: str, config: Mapping[str, Any], space: Mapping[str, Any]) -> bool:
+        if experiment_id not in self._entries:
+            return False
+        try:
+            first = (await asyncio.to_thread(self.reader(experiment_id).facts, limit=1))[0].fact
+        except (FileNotFoundError, IndexError):
+            return False
+        if (
+            not isinstance(first, f.ExperimentCreated)
+            or first.config != config
+            or first.search_space != space
+        ):
+            raise ExperimentConflict(f"experiment {experiment_id} exists with another configuration")
+        return True
+
+    def _make_directory(self, directory: Path, new: NewExperiment) -> None:
+        (directory / "log").mkdir(parents=True, exist_ok=True)
+        (directory / "trials").mkdir(exist_ok=True)
+        (directory / "checkpoint").mkdir(exist_ok=True)
+        _write_environ(directory, new)
+        latest = directory.parent / "_latest"
+        with contextlib.suppress(OSError):
+            fresh = directory.parent / f"_latest.{directory.name}"
+            fresh.symlink_to(directory.name)
+            fresh.replace(latest)
+
+    async def _start(
+        self,
+        experiment_id: str,
+        directory: Path,
+        created: f.ExperimentCreated | None = None,
+        *,
+        resumed: bool = False,
+    ) -> None:
+        """Open the database, run a runner on it, and return once its first turn is committed."""
+        opened = self._open.get(experiment_id) or _Open(directory)
+        runner = await self._make_runner(directory, created, resumed=resumed)
+        opened.runner, opened.trouble, opened.status = runner, None, str(runner.state.status)
+        opened.task = asyncio.get_running_loop().create_task(
+            self._supervise(experiment_id, opened, runner), name=f"{experiment_id}:runner"
+        )
+        self._open[experiment_id] = opened
+        try:
+            await runner.opened()
+        except asyncio.CancelledError:
+            if opened.trouble is None:
+                raise
+            raise StoreError(opened.trouble) from None
+        status = nni_status(runner.state.status, runner.state.drain)
+        if self._entries[experiment_id].status != status:
+            self._note_index(experiment_id, status=status, ended_at=runner.state.ended_at)
+
+    async def _make_runner(
+        self, directory: Path, created: f.ExperimentCreated | None = None, *, resumed: bool = False
+    ) -> ExperimentRunner:
+        writer = ExperimentWriter(directory)
+        try:
+            state = await writer.open()
+            opening: list[f.Fact] = [created] if created is not None else []
+            opening.append(f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=resumed))
+            return ExperimentRunner(
+                state=state,
+                writer=writer,
+                make_service=lambda state: self._assembly.service(state, directory),
+                make_search=lambda state, runner: self._assembly.search(state, directory, runner),
+                clock=self._clock,
+                on_commit=self._committed,
+                opening=opening,
+            )
+        except BaseException:
+            await writer.close()
+            raise
+
+    async def _supervise(self, experiment_id: str, opened: _Open, runner: ExperimentRunner) -> None:
+        """Keep the experiment running: a failed commit is tried again from the database."""
+        delay, longest = RESTART_S
+        while True:
+            try:
+                await runner.run()
+                return
+            except* StoreError as group:
+                opened.trouble = str(_first(group))
+                logger.error("experiment %s: %s", experiment_id, opened.trouble)
+            except* Exception as group:
+                error = _first(group)
+                opened.trouble = f"a fault of nnimgr ended it: {type(error).__name__}: {error}"
+                opened.status = "ERROR"
+                logger.exception("experiment %s: its runner has failed", experiment_id)
+            opened.runner = None
+            self._changed.set()
+            if opened.status == "ERROR":
+                return
+            while opened.runner is None:
+                await asyncio.sleep(delay)  # back-off
+                delay = min(2 * delay, longest)
+                try:
+                    runner = await self._make_runner(opened.directory)
+                    opened.runner, opened.trouble = runner, None
+                except StoreError as error:
+                    opened.trouble = str(error)
+
+    def _committed(self, state: ExperimentState, turn: Sequence[f.Recorded]) -> None:
+        opened = self._open.get(state.id)
+        if opened is None or opened.status == state.status:
+            return
+        opened.status = str(state.status)
+        self._changed.set()
+        self._note_index(state.id, status=nni_status(state.status, state.drain), ended_at=state.ended_at)
+
+    # ---- the index ----------------------------------------------------------------------------------------
+
+    def _note_index(self, experiment_id: str, **changes: Any) -> None:
+        """Have the index changed, in a thread and one write after the other."""
+        self._index_writes.setdefault(experiment_id, {}).update(changes)
+        if self._indexing is None or self._indexing.done():
+            self._indexing = asyncio.get_running_loop().create_task(self._write_index(), name="index")
+
+    async def _write_index(self) -> None:
+        while self._index_writes:
+            experiment_id, changes = self._index_writes.popitem()
+            try:
+                await asyncio.to_thread(self._index.update, experiment_id, **changes)
+                fresh = await asyncio.to_thread(self._index.get, experiment_id)
+            except (OSError, KeyError, ValueError) as error:
+                logger.error("the index was not brought up to date for %s: %s", experiment_id, error)
+                continue
+            if fresh is not None:
+                self._entries[experiment_id] = fresh
+
+
+def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
+    """The status under NNI's name."""
+    if status is not f.ExperimentStatus.DRAINING or drain is None:
+        return str(status)
+    return {
+        f.DrainReason.BUDGET: "NO_MORE_TRIAL",
+        f.DrainReason.TUNER: "TUNER_NO_MORE_TRIAL",
+        f.DrainReason.USER: "STOPPING",
+    }[drain]
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    """The first exception of a group that is none itself."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _write_environ(directory: Path, new: NewExperiment) -> None:
+    """Keep whose environment the experiment runs in: 0600, never in the database."""
+    path = directory / "environ.json"
+    body = {
+        "environ": dict(os.environ if new.environ is None else new.environ),
+        "cwd": new.cwd or os.getcwd(),
+        "python": new.python or sys.executable,
+    }
+    fresh = path.with_suffix(".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump(body, file)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,111 @@
+"""What a user may ask of a running experiment, as builders of facts: each sees the state of its turn.
+
+Raises RequestRefused with a sentence when what is asked for is not possible then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnimgr.config import ExperimentConfig, apply_update
+from nnimgr.core import facts as f
+from nnimgr.core.search import Builder
+from nnimgr.core.state import ExperimentState, trial_id_of
+
+
+class RequestRefused(Exception):
+    """What was asked for is not possible now; the message is one sentence for the user."""
+
+
+class UnknownTrial(RequestRefused):
+    """There is no live trial with this id."""
+
+
+def add_trial(parameters: Any, *, outstanding: int) -> Builder:
+    """A customised trial. ``outstanding``: suggestions on their way, which have their claim on the budget."""
+    text = json.dumps(parameters, ensure_ascii=False, allow_nan=False)
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        _check_open(state)
+        if state.budget is not None and state.budget <= outstanding:
+            raise RequestRefused(
+                f"maxTrialNumber ({state.limits.max_trial_number}) is reached: raise it to add a trial"
+            )
+        return (
+            f.Suggested(
+                trial_id=trial_id_of(state.id, state.next_sequence),
+                sequence=state.next_sequence,
+                source=f.SuggestionSource.CUSTOMIZED,
+                parameter_id=None,
+                parameters=text,
+            ),
+        )
+
+    return build
+
+
+def stop_trial(trial_id: str, *, kind: f.StopKind = f.StopKind.USER) -> Builder:
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        if trial_id not in state.trials:
+            raise UnknownTrial(f"trial {trial_id} is not alive")
+        return (f.StopRequested(trial_id=trial_id, kind=kind),)
+
+    return build
+
+
+def change_config(changes: Mapping[str, Any]) -> Builder:
+    """New values of canonical top-level fields; None lifts a limit. ConfigError passes through."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        if state.status is f.ExperimentStatus.VIEWED:
+            raise RequestRefused("the experiment is only viewed: it cannot be changed")
+        before = ExperimentConfig.from_canonical({**state.config, "searchSpace": dict(state.search_space)})
+        elapsed = state.active_for(state.last_at) if state.last_at else state.active
+        after = before
+        for name, value in changes.items():
+            after = apply_update(after, name, value=value, elapsed=elapsed)
+        old, new = before.canonical(), after.canonical()
+        space = new.pop("searchSpace")
+        changed = {key: new.get(key) for key in (*new, *old) if new.get(key) != old.get(key)}
+        changed.pop("searchSpace", None)
+        return (
+            f.ConfigChanged(
+                changes=changed,
+                limits=after.limits(),
+                search_space=space if space != old["searchSpace"] else None,
+            ),
+        )
+
+    return build
+
+
+def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
+    """Results from elsewhere for the tuner: a list of {"parameter": {...}, "value": number or mapping}."""
+    for number, record in enumerate(records):
+        if not isinstance(record, Mapping) or "parameter" not in record or "value" not in record:
+            raise RequestRefused(f"record {number} is not an object with 'parameter' and 'value'")
+    text = json.dumps(list(records), ensure_ascii=False, separators=(",", ":"))
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        _check_open(state)
+        return (f.DataImported(records=text),)
+
+    return build
+
+
+def stop_experiment(*, detach: bool) -> Builder:
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        if state.status in (f.ExperimentStatus.STOPPED, f.ExperimentStatus.VIEWED):
+            return ()
+        return (f.ExperimentStopRequested(detach=detach),)
+
+    return build
+
+
+def _check_open(state: ExperimentState) -> None:
+    if state.status in (f.ExperimentStatus.VIEWED, f.ExperimentStatus.STOPPED, f.ExperimentStatus.ERROR):
+        raise RequestRefused(f"the experiment is {state.status}: resume it first")
+    if state.stop_requested:
+        raise RequestRefused("the experiment is being stopped")
