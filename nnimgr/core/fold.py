@@ -20,6 +20,7 @@ from nnimgr.core.state import (
     TrialState,
     is_condemned,
     is_queued,
+    is_unsettled,
     trial_of_job,
 )
 
@@ -126,7 +127,7 @@ def _reindex(state: ExperimentState, trial: TrialState) -> None:
     for index, member in (
         (state.queued, is_queued(trial)),
         (state.retrying, trial.due_at is not None and is_queued(trial)),
-        (state.unsettled, trial.closed_job is not None),
+        (state.unsettled, is_unsettled(trial)),
         (state.condemned, is_condemned(state, trial)),
         (state.running, trial.running_since is not None),
     ):

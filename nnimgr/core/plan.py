@@ -88,7 +88,11 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
-    """What becomes of a trial whose attempt has closed."""
+    """What becomes of a trial whose attempt has closed, or whose pause is over."""
+    if trial.status is f.TrialStatus.PAUSED:
+        return f.AttemptDue(
+            trial_id=trial.id, attempt=trial.attempt + 1, due_at=now, reason="its pause is over"
+        )
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
     if end is not None and end.reason is f.EndReason.EXITED:

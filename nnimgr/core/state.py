@@ -174,7 +174,7 @@ class ExperimentState:
     # derived
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # wait for a slot, in order
     retrying: dict[str, None] = field(default_factory=dict, compare=False)  # those of them with a due_at
-    unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # attempt closed, undecided
+    unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # see is_unsettled
     condemned: dict[str, None] = field(default_factory=dict, compare=False)  # target set, act due
     running: dict[str, None] = field(default_factory=dict, compare=False)  # RUNNING, oldest first
     superseded: dict[str, None] = field(default_factory=dict, compare=False)  # of an older search space
@@ -210,7 +210,7 @@ class ExperimentState:
         """Make the derived fields anew."""
         self.queued = {t.id: None for t in self.trials.values() if is_queued(t)}
         self.retrying = {t.id: None for t in self.trials.values() if is_queued(t) and t.due_at}
-        self.unsettled = {t.id: None for t in self.trials.values() if t.closed_job}
+        self.unsettled = {t.id: None for t in self.trials.values() if is_unsettled(t)}
         self.condemned = {t.id: None for t in self.trials.values() if is_condemned(self, t)}
         self.running = {
             t.id: None
@@ -225,6 +225,11 @@ class ExperimentState:
 
 def is_queued(trial: TrialState) -> bool:
     return trial.status is TrialStatus.WAITING and trial.job_id is None and trial.closed_job is None
+
+
+def is_unsettled(trial: TrialState) -> bool:
+    """The plan has to decide what becomes of it: its attempt has closed, or its pause is over."""
+    return trial.closed_job is not None or (trial.status is TrialStatus.PAUSED and trial.target is None)
 
 
 def is_condemned(state: ExperimentState, trial: TrialState) -> bool:

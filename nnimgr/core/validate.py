@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnimgr.core.state import ExperimentState, is_condemned, is_queued
+from nnimgr.core.state import ExperimentState, is_condemned, is_queued, is_unsettled
 
 
 def validate(state: ExperimentState) -> None:
@@ -23,7 +23,7 @@ def validate(state: ExperimentState) -> None:
     expected = {
         "queued": {t.id for t in state.trials.values() if is_queued(t)},
         "retrying": {t.id for t in state.trials.values() if is_queued(t) and t.due_at},
-        "unsettled": {t.id for t in state.trials.values() if t.closed_job},
+        "unsettled": {t.id for t in state.trials.values() if is_unsettled(t)},
         "condemned": {t.id for t in state.trials.values() if is_condemned(state, t)},
         "running": {t.id for t in state.trials.values() if t.running_since is not None},
     }
