@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send
+from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send, refuse
 from nnimgr.api.auth import AllowedHosts, Authentication, FailureThrottle
 from nnimgr.api.dependencies import ApiParts, NotFound
 from nnimgr.api.limits import BodyLimit
@@ -23,19 +23,22 @@ from nnimgr.api.pages import Page
 from nnimgr.api.routes import events, experiments, server, trials
 from nnimgr.config import ConfigError
 from nnimgr.core.manager import UnknownExperiment
-from nnimgr.core.runner import RequestRefused, UnknownTrial
+from nnimgr.core.requests import RequestRefused, UnknownTrial
+from nnimgr.core.runner import RunnerClosed
 from nnimgr.home import HomeError
 from nnimgr.store.writer import StoreError
 
 __all__ = ["create_app"]
 
 KEEPERS = "/keepers/v1/"
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _STATUS: dict[type[Exception], int] = {
     server.LoginRefused: 401,
     NotFound: 404,
     UnknownExperiment: 404,
     UnknownTrial: 404,
+    RunnerClosed: 503,
     RequestRefused: 409,
     StoreError: 503,
     HomeError: 503,
@@ -58,8 +61,16 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) ->
     )
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        at_door = scope["type"] == "http" and scope["path"].startswith(KEEPERS)
-        await (keeper_door if at_door else guarded)(scope, receive, send)
+        http = scope["type"] == "http"
+        if http and parts.life.closing.is_set():
+            await refuse(send, 503, sentence="The server is leaving.", headers=[(b"connection", b"close")])
+        elif http and scope["path"].startswith(KEEPERS):
+            await keeper_door(scope, receive, send)
+        elif http and scope["method"] not in _SAFE_METHODS:
+            with parts.life.change():
+                await guarded(scope, receive, send)
+        else:
+            await guarded(scope, receive, send)
 
     return application
 
@@ -81,9 +92,7 @@ def api(parts: ApiParts) -> FastAPI:
 
     @app.get("/", include_in_schema=False)
     async def front_page() -> Response:
-        return Response(
-            front.body, media_type="text/html", headers={"content-security-policy": front.policy}
-        )
+        return Response(front.body, media_type="text/html", headers={"content-security-policy": front.policy})
 
     for kind in _STATUS:
         app.add_exception_handler(kind, _failed)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from pydantic.alias_generators import to_camel
 
@@ -66,12 +66,14 @@ def event_of(recorded: Recorded) -> dict[str, Any]:
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    return {key: _plain(getattr(record, name), name) for name, key in _names(type(record))}
+    return {key: _plain(getattr(record, name), name) for name, key in _names(cast(Hashable, type(record)))}
 
 
 @cache
-def _names(kind: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((f.name, to_camel(f.name)) for f in dataclasses.fields(kind) if f.name not in _HIDDEN)
+def _names(kind: Hashable) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (f.name, to_camel(f.name)) for f in dataclasses.fields(cast(Any, kind)) if f.name not in _HIDDEN
+    )
 
 
 def _plain(value: Any, name: str = "") -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,12 +13,28 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from nnimgr.api.auth import Credentials
+from nnimgr.api.life import ServerLife
+from nnimgr.api.logs import file_chunks
 from nnimgr.api.models import ErrorAnswer
-from nnimgr.core.manager import NNIManager, UnknownExperiment
+from nnimgr.core.manager import NNIManager
 from nnimgr.core.runner import ExperimentRunner
-from nnimgr.store.reader import ExperimentReader
+from nnimgr.store.reader import ExperimentReader, JobRow
 
-__all__ = ["ApiParts", "ExperimentId", "Live", "NotFound", "Parts", "Reader", "TrialId", "refusals", "reply"]
+__all__ = [
+    "ApiParts",
+    "ExperimentId",
+    "Live",
+    "NotFound",
+    "Parts",
+    "Reader",
+    "TrialId",
+    "streams",
+    "refusals",
+    "reply",
+]
+
+
+Responses = dict[int | str, dict[str, Any]]
 
 
 class NotFound(Exception):
@@ -27,7 +43,7 @@ class NotFound(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiParts:
-    """What the routes stand on. ``url`` is the server's own address; ``closing`` ends all streams."""
+    """What the routes stand on. ``url`` is the server's own address."""
 
     manager: NNIManager
     credentials: Credentials
@@ -35,14 +51,19 @@ class ApiParts:
     port: int
     version: str
     started_at: datetime
-    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    life: ServerLife = field(default_factory=ServerLife)
 
-    def live(self, experiment_id: str) -> ExperimentRunner | None:
-        """The experiment's runner, if it has one."""
-        try:
-            return self.manager.get(experiment_id)
-        except UnknownExperiment:
-            return None
+    def read_log(self, job: JobRow, name: str, *, experiment_id: str, follow: bool) -> AsyncIterator[bytes]:
+        """A file of a job: from its service while there is one, else from the experiment's folder.
+
+        Raises FileNotFoundError, at the latest with the first chunk.
+        """
+        runner = self.manager.find(experiment_id)
+        if runner is not None and runner.service is not None:
+            return runner.service.read_log(job.job_id, name, follow=follow)
+        attempt = [f"attempt-{job.attempt}"] if job.attempt > 1 else []
+        parts = ["trials", job.trial_id, *attempt, name]
+        return file_chunks(self.manager.directory(experiment_id), parts=parts)
 
 
 async def _parts(request: Request) -> ApiParts:
@@ -76,6 +97,11 @@ async def reply(build: Callable[[], BaseModel]) -> Response:
     return Response(await asyncio.to_thread(text), media_type="application/json")
 
 
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def refusals(*statuses: int) -> Responses:
     """The error answers of a route, for its description."""
     return {status: {"model": ErrorAnswer} for status in statuses}
+
+
+def streams(media_type: str) -> Responses:
+    """The description of a route that answers with a stream of this kind."""
+    return {200: {"content": {media_type: {}}}}

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from nnimgr.core.facts import DrainReason, ExperimentStatus, SuggestionSource, TrialStatus
+from nnimgr.index import check_experiment_id
 
 _MOST_DEPTH = 64
 _MOST_KEYS = 10_000
@@ -66,16 +67,19 @@ class CreateExperiment(_Request):
 
     config: JsonObject = Field(description="the configuration, canonical (camelCase) NNI v2")
     search_space: JsonObject = Field(description="the search space, as in NNI's search_space.json")
-    id: str | None = Field(None, description="an id of the client's own: sending it twice makes one experiment")
+    id: Annotated[str, AfterValidator(check_experiment_id)] | None = Field(
+        None, description="an id of your own: sent twice it makes one experiment"
+    )
     environ: dict[str, str] | None = Field(None, description="variables for its tuner and local trials")
     cwd: str | None = Field(None, description="absolute; what relative paths of the configuration refer to")
     python: str | None = Field(None, description="absolute path of the interpreter of its tuner and assessor")
 
 
 class ResumeExperiment(_Request):
-    """All optional: without them the experiment goes on with what it had."""
+    """Without ``environ`` the experiment goes on with the surroundings it had."""
 
     environ: dict[str, str] | None = None
+    cwd: str | None = None
     python: str | None = None
 
 
@@ -147,15 +151,24 @@ class BestTrial(_Model):
     parameters: dict[str, Any]
 
 
-class ExperimentSummary(_Model):
+class _AnyExperiment(_Model):
     id: str
     name: str
-    status: ExperimentStatus
     drain: DrainReason | None = Field(description="why a DRAINING experiment starts no new trials")
     reason: str = Field(description="one sentence on the status")
     platform: str
+    port: int | None = Field(description="of the server that holds or held it")
+    served: bool = Field(description="this server has it open")
     created_at: AwareDatetime | None
     ended_at: AwareDatetime | None
+    duration_s: float = Field(description="how long it has been running, pauses left out")
+    counts: dict[TrialStatus, int]
+
+
+class ExperimentSummary(_AnyExperiment):
+    status: str = Field(description="of experiments that are not open here: as the index has it")
+    best_trial_id: str | None
+    best_value: float | None
 
 
 class ExperimentError(_Model):
@@ -178,17 +191,25 @@ class LimitsModel(_Model):
     max_trial_duration_s: float | None
 
 
-class Experiment(ExperimentSummary):
+class Notice(_Model):
+    """Something that is so at present and is not stored, such as a call that takes long."""
+
+    about: str
+    sentence: str
+    detail: str = Field(description="a stack, where there is one")
+
+
+class Experiment(_AnyExperiment):
     """An experiment's profile."""
 
-    duration_s: float = Field(description="how long it has been running, pauses left out")
-    counts: dict[TrialStatus, int]
+    status: ExperimentStatus
     best_trial: BestTrial | None
     optimize_mode: str = Field(description="maximize or minimize: what best means")
     limits: LimitsModel
     config: dict[str, Any]
     search_space: dict[str, Any]
-    port: int
+    notices: list[Notice]
+    directory: str = Field(description="its folder on the server's machine")
     errors: list[ExperimentError] = Field(description="the latest ones, newest first")
     last_number: int = Field(description="of its last fact: a cursor for the event stream")
 

@@ -48,7 +48,7 @@ class Sessions:
         return code
 
     def exchange(self, code: str) -> str | None:
-        """The cookie value of a new session for an unused code; None if the code is not (or no longer) good."""
+        """The cookie value of a new session for an unused code; None if the code is not good (any more)."""
         expires_at = self._codes.pop(_digest(code), None)
         now = self._clock()
         if expires_at is None or expires_at <= now:

@@ -1,8 +1,8 @@
 """The event stream (server-sent events), and how streams end when the server does.
 
-A stream is a cursor over the facts in the database: it reads pages after its cursor, and waits for the runner
-to commit when there is no more. It holds one page at a time and sends it before it reads the next, so a client
-that does not read costs one page and delays nobody.
+A stream is a cursor over the facts in the database: it reads pages after its cursor, and waits for the
+runner to commit when there is no more. It holds one page at a time and sends it before it reads the next: a
+client that does not read costs one page and delays nobody.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnimgr.api.convert import event_of
-from nnimgr.core.facts import Recorded
+from nnimgr.core.facts import ExperimentStatus, Recorded
 
 if TYPE_CHECKING:
     from nnimgr.core.runner import ExperimentRunner
@@ -30,41 +31,48 @@ _GATHER_S = 0.02  # a busy experiment commits up to 1,000 times a second; a stre
 async def event_stream(
     reader: ExperimentReader,
     *,
-    live: Callable[[], ExperimentRunner | None],
+    find: Callable[[], ExperimentRunner | None],
     after: int,
     heartbeat_s: float = HEARTBEAT_S,
 ) -> AsyncGenerator[bytes, None]:
-    """All facts with numbers above ``after``, then those to come; ends after a stopped experiment's last.
+    """All facts with numbers above ``after``, then those to come, until the experiment is stopped.
 
-    ``live`` gives the experiment's runner while it has one.
+    ``find`` gives the experiment's runner while it has one.
     """
     loop = asyncio.get_running_loop()
     cursor = after
     yield b"retry: 1000\n\n"
     while True:
-        runner = live()  # asked before the reading: what it commits until then will be read
+        runner = find()  # asked before the reading: what it commits until then will be read
         read_at = loop.time()
-        text, count, cursor = await asyncio.to_thread(_read_page, reader, cursor)
-        if text:
-            yield text
-        if count == PAGE:
-            continue
-        if runner is None:
-            yield await asyncio.to_thread(_closed, reader)
+        page = await asyncio.to_thread(_read_page, reader, cursor, served=runner is not None)
+        cursor = page.cursor
+        if page.text:
+            yield page.text
+        if page.last or runner is None:
             return
-        while True:
-            try:
-                async with asyncio.timeout(heartbeat_s):
-                    await runner.committed_after(cursor)
-                    break
-            except TimeoutError:
-                yield b": still here\n\n"
+        if page.full:
+            continue
+        while not await _has_news(runner, cursor, heartbeat_s):
+            yield b": still here\n\n"
         await asyncio.sleep(read_at + _GATHER_S - loop.time())
 
 
-async def until(
-    closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]
-) -> AsyncGenerator[bytes, None]:
+async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bool:
+    """Wait until there is something after the cursor or the runner has ended; False after so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await runner.committed_after(cursor)
+    except TimeoutError:
+        return False
+    except asyncio.CancelledError:  # what the runner cancels, too, when it ends
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+    return True
+
+
+async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """``chunks``, until they end or ``closing`` is set."""
     closed = asyncio.create_task(closing.wait(), name="stream:closing")
     async with aclosing(chunks):
@@ -88,19 +96,31 @@ async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
     return await anext(chunks, None)
 
 
-def _read_page(reader: ExperimentReader, after: int) -> tuple[bytes, int, int]:
-    """The text of a page, how many facts it has, and the cursor behind it."""
-    page = reader.facts(after, PAGE)
-    return b"".join(map(_event, page)), len(page), page[-1].number if page else after
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The text of some events, and the cursor behind them. ``last``: with the event that ends the stream."""
+
+    text: bytes
+    cursor: int
+    full: bool
+    last: bool
+
+
+def _read_page(reader: ExperimentReader, after: int, *, served: bool) -> _Page:
+    facts = reader.facts(after=after, limit=PAGE)
+    text = b"".join(map(_event, facts))
+    cursor = facts[-1].number if facts else after
+    if len(facts) == PAGE:
+        return _Page(text, cursor, full=True, last=False)
+    row = reader.experiment()
+    last = cursor >= row.last_number and (row.status is ExperimentStatus.STOPPED or not served)
+    if last:
+        data = json.dumps({"status": row.status, "reason": row.reason})
+        text += f"event: closed\ndata: {data}\n\n".encode()
+    return _Page(text, cursor, full=False, last=last)
 
 
 def _event(recorded: Recorded) -> bytes:
     data = json.dumps(event_of(recorded), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     kind = type(recorded.fact).__name__
     return f"id: {recorded.number}\nevent: {kind}\ndata: {data}\n\n".encode()
-
-
-def _closed(reader: ExperimentReader) -> bytes:
-    row = reader.experiment()
-    data = json.dumps({"status": str(row.status), "reason": row.reason})
-    return f"event: closed\ndata: {data}\n\n".encode()

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: one file each, loading nothing, under a policy that allows just their own text."""
+"""Self-contained HTML pages: one file each, loading nothing, under a policy that allows just their own."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ class Page:
             sums[kind].append(f"'sha256-{base64.b64encode(digest).decode()}'")
         self.body = html.encode()
         self.policy = (
-            f"default-src 'none'; script-src {' '.join(sums['script'])}; style-src {' '.join(sums['style'])}; "
-            "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; script-src {' '.join(sums['script'])}; "
+            f"style-src {' '.join(sums['style'])}; connect-src 'self'; img-src data:; "
+            "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
         )
 
-    async def send(
-        self, send: Send, status: int, *, headers: Sequence[tuple[bytes, bytes]] = ()
-    ) -> None:
+    async def send(self, send: Send, status: int, *, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         fields = [(b"content-security-policy", self.policy.encode()), *headers]
         content_type = b"text/html; charset=utf-8"
         await answer(send, status, body=self.body, content_type=content_type, headers=fields)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from nnimgr.api.dependencies import ExperimentId, Parts, Reader, refusals
+from nnimgr.api.dependencies import ExperimentId, Parts, Reader, refusals, streams
 from nnimgr.api.streams import event_stream, until
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["events"])
@@ -16,23 +16,23 @@ router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["events"])
 @router.get(
     "/events",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}}} | refusals(404, 422),
+    responses=streams("text/event-stream") | refusals(404, 422),
 )
 async def follow_events(
     parts: Parts,
     experiment_id: ExperimentId,
     reader: Reader,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="the cursor, where there is no Last-Event-ID")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="the cursor, without Last-Event-ID")] = 0,
     last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, lt=2**63)] = None,
 ) -> StreamingResponse:
     """Every fact of the experiment as a server-sent event: its number, its kind and its fields as JSON.
 
-    Reconnecting with the last number loses nothing. The event ``closed`` ends the stream of an experiment that
-    does not run.
+    Reconnecting with the last number loses nothing. The event ``closed`` ends the stream of an experiment
+    that is stopped or that this server does not serve.
     """
     chunks = event_stream(
         reader,
-        live=lambda: parts.live(experiment_id),
+        find=lambda: parts.manager.find(experiment_id),
         after=after if last_event_id is None else last_event_id,
     )
-    return StreamingResponse(until(parts.closing, chunks), media_type="text/event-stream")
+    return StreamingResponse(until(parts.life.closing, chunks), media_type="text/event-stream")

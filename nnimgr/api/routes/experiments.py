@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -16,13 +14,14 @@ from nnimgr.api import models
 from nnimgr.api.convert import plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
 from nnimgr.config import ExperimentConfig
+from nnimgr.core.facts import DrainReason, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
 
-@router.post("", status_code=201, responses={200: {"model": models.Created}} | refusals(400, 409, 422))
+@router.post("", status_code=201, responses=refusals(400, 409, 422))
 async def create_experiment(
     parts: Parts, wanted: models.CreateExperiment, response: Response
 ) -> models.Created:
@@ -31,9 +30,9 @@ async def create_experiment(
         config=wanted.config,
         search_space=wanted.search_space,
         id=wanted.id,
-        environ=dict(os.environ) if wanted.environ is None else wanted.environ,
-        cwd=wanted.cwd or os.getcwd(),
-        python=wanted.python or sys.executable,
+        environ=wanted.environ,
+        cwd=wanted.cwd,
+        python=wanted.python,
     )
     experiment_id, created = await parts.manager.create(new)
     response.status_code = 201 if created else 200
@@ -49,17 +48,20 @@ async def list_experiments(parts: Parts) -> models.Experiments:
 @router.get("/{id}", response_model=models.Experiment, responses=refusals(404))
 async def show_experiment(parts: Parts, experiment_id: ExperimentId, reader: Reader) -> Response:
     """The profile of an experiment."""
-    live = parts.live(experiment_id) is not None
-    return await reply(lambda: _profile(reader, parts, live=live))
+    return await reply(lambda: _profile(reader, parts, experiment_id))
 
 
 @router.patch("/{id}", response_model=models.Experiment, responses=refusals(400, 404, 409, 422))
 async def change_experiment(
-    parts: Parts, runner: Live, reader: Reader, changes: Annotated[models.JsonObject, Body()]
+    parts: Parts,
+    experiment_id: ExperimentId,
+    runner: Live,
+    reader: Reader,
+    changes: Annotated[models.JsonObject, Body()],
 ) -> Response:
     """Change fields of the configuration while it runs, such as {"trialConcurrency": 4}."""
     await runner.change_config(changes)
-    return await reply(lambda: _profile(reader, parts, live=True))
+    return await reply(lambda: _profile(reader, parts, experiment_id))
 
 
 @router.post("/{id}/stop", responses=refusals(404, 409))
@@ -76,8 +78,12 @@ async def resume_experiment(
     parts: Parts, experiment_id: ExperimentId, how: models.ResumeExperiment | None = None
 ) -> models.Created:
     """Go on with a stopped or finished experiment."""
-    wanted = how or models.ResumeExperiment()
-    await parts.manager.resume(experiment_id, environ=wanted.environ, python=wanted.python)
+    surroundings = None
+    if how is not None and how.environ is not None:
+        surroundings = NewExperiment(
+            config={}, search_space={}, environ=how.environ, cwd=how.cwd, python=how.python
+        )
+    await parts.manager.resume(experiment_id, surroundings)
     return models.Created(id=experiment_id)
 
 
@@ -98,12 +104,27 @@ async def export_results(
 
 def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:
     return models.ExperimentSummary(
-        **{name: getattr(summary, name) for name in models.ExperimentSummary.model_fields}
+        id=summary.id,
+        name=summary.name,
+        status=str(summary.status),
+        drain=None if summary.drain is None else DrainReason(summary.drain),
+        reason=summary.reason,
+        platform=summary.platform,
+        port=summary.port,
+        served=summary.served,
+        created_at=summary.created_at,
+        ended_at=summary.ended_at,
+        duration_s=summary.active_s,
+        counts=_counts(summary.counts),
+        best_trial_id=summary.best_trial_id,
+        best_value=summary.best_value,
     )
 
 
-def _profile(reader: ExperimentReader, parts: ApiParts, *, live: bool) -> models.Experiment:
+def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> models.Experiment:
     row = reader.experiment()
+    runner = parts.manager.find(experiment_id)
+    summary = parts.manager.summary(experiment_id)
     config = row.config
     best = reader.trial(row.best_trial_id) if row.best_trial_id else None
     tuner_arguments = (config.get("tuner") or {}).get("classArgs") or {}
@@ -113,12 +134,13 @@ def _profile(reader: ExperimentReader, parts: ApiParts, *, live: bool) -> models
         name=config.get("experimentName") or "",
         status=row.status,
         drain=row.drain,
-        reason=row.reason,
+        reason=parts.manager.trouble(experiment_id) or row.reason,
         platform=config["trainingService"]["platform"],
         created_at=row.created_at,
         ended_at=row.ended_at,
-        duration_s=_active(row, live=live).total_seconds(),
-        counts={models.TrialStatus(status): number for status, number in row.counts.items()},
+        served=summary.served,
+        duration_s=_active(row, live=runner is not None).total_seconds(),
+        counts=_counts(row.counts),
         best_trial=_best(row, best),
         optimize_mode=str(tuner_arguments.get("optimize_mode") or "maximize"),
         limits=models.LimitsModel(
@@ -129,7 +151,7 @@ def _profile(reader: ExperimentReader, parts: ApiParts, *, live: bool) -> models
         ),
         config=config,
         search_space=row.search_space,
-        port=parts.port,
+        port=summary.port,
         errors=[
             models.ExperimentError(
                 at=failure.at,
@@ -141,6 +163,11 @@ def _profile(reader: ExperimentReader, parts: ApiParts, *, live: bool) -> models
             )
             for failure in reader.failures(limit=20)
         ],
+        notices=[
+            models.Notice(about=about, sentence=notice.sentence, detail=notice.detail)
+            for about, notice in (runner.notices.items() if runner is not None else ())
+        ],
+        directory=str(summary.directory),
         last_number=row.last_number,
     )
 
@@ -161,6 +188,10 @@ def _best(row: ExperimentRow, trial: TrialRow | None) -> models.BestTrial | None
         value=row.best_value,
         parameters=plain_json(trial.parameters),
     )
+
+
+def _counts(counts: Mapping[str, int]) -> dict[TrialStatus, int]:
+    return {TrialStatus(status): number for status, number in counts.items()}
 
 
 def _seconds(duration: timedelta | None) -> float | None:

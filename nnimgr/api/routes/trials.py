@@ -20,6 +20,7 @@ from nnimgr.api.dependencies import (
     TrialId,
     refusals,
     reply,
+    streams,
 )
 from nnimgr.api.logs import LogName, log_stream
 from nnimgr.api.streams import until
@@ -139,7 +140,7 @@ async def list_trial_metrics(
 @router.get(
     "/trials/{trialId}/logs/{name}",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/plain": {}}}} | refusals(404, 422),
+    responses=streams("text/plain") | refusals(404, 422),
 )
 async def read_log(
     parts: Parts,
@@ -155,16 +156,18 @@ async def read_log(
     jobs = await asyncio.to_thread(lambda: (_trial(reader, trial_id), reader.jobs(trial_id))[1])
     found = [job for job in jobs if attempt in (None, job.attempt)]
     if not found:
-        raise NotFound(f"Trial {trial_id} has no attempt {attempt}." if jobs else f"Trial {trial_id} waits.")
-    job_id = found[-1].job_id
-    read_log = parts.manager.log_reader(experiment_id)
+        missing = f"has no attempt {attempt}" if jobs else "has not been started"
+        raise NotFound(f"Trial {trial_id} {missing}.")
+    job = found[-1]
     try:
         chunks = await log_stream(
-            lambda following: read_log(job_id, name.value, follow=following), follow=follow, tail=tail
+            lambda following: parts.read_log(job, name.value, experiment_id=experiment_id, follow=following),
+            follow=follow,
+            tail=tail,
         )
     except FileNotFoundError:
         raise NotFound(f"Trial {trial_id} has written no {name}.") from None
-    return StreamingResponse(until(parts.closing, chunks), media_type="text/plain; charset=utf-8")
+    return StreamingResponse(until(parts.life.closing, chunks), media_type="text/plain; charset=utf-8")
 
 
 def _trial(reader: ExperimentReader, trial_id: str) -> TrialRow:

@@ -1,0 +1,48 @@
+"""Where the server's log goes, and that no token gets into it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+__all__ = ["LEVELS", "start_log"]
+
+LEVELS = ("debug", "info", "warning", "error")
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_MOST_BYTES = 10 << 20
+_KEPT_FILES = 3
+
+
+class _RedactingFormatter(logging.Formatter):
+    """A second net: nothing logs secrets, and if something did, they would not be seen."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        super().__init__(_FORMAT)
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def start_log(level: str, *, file: Path | None, secrets: tuple[str, ...]) -> None:
+    """Log to ``file`` (rotated, 0600) or to standard error. Raises OSError if the file cannot be opened."""
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        file.touch(mode=0o600)
+        handler = RotatingFileHandler(
+            file, maxBytes=_MOST_BYTES, backupCount=_KEPT_FILES, encoding="utf-8", errors="backslashreplace"
+        )
+    handler.setFormatter(_RedactingFormatter(secrets))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, root.level))
+    logging.captureWarnings(capture=True)

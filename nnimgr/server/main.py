@@ -1,0 +1,166 @@
+"""``nnimgr serve``: the command line of the server process.
+
+It binds its port before anything else, so that whoever finds the lock of that port held can connect at once
+and is answered when the server is ready; everything heavy is imported after that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nnimgr import __version__
+from nnimgr.home import Home, HomeError
+
+__all__ = ["ServeOptions", "main"]
+
+LEVEL_VARIABLE = "NNIMGR_LOG_LEVEL"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_BACKLOG = 1024
+_OPEN_FILES = 16_384
+
+logger = logging.getLogger(__name__)
+
+
+class CannotServe(Exception):
+    """The server cannot start; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """How to serve. ``ready_fd`` gets one byte once requests are answered."""
+
+    port: int
+    host: str = "127.0.0.1"
+    until_idle: bool = False
+    ready_fd: int | None = None
+    allowed_hosts: tuple[str, ...] = field(default=())
+
+    @property
+    def url(self) -> str:
+        """The address to show. A wildcard is shown as this machine's name."""
+        name = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{f'[{name}]' if ':' in name else name}:{self.port}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        _serve(parsed)
+    except (CannotServe, HomeError) as error:
+        sys.stderr.write(f"nnimgr: {error}\n")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nnimgr", description="The server of nnimgr.")
+    parser.add_argument("--version", action="version", version=__version__)
+    serve = parser.add_subparsers(dest="command", required=True).add_parser(
+        "serve", help="serve the experiments of one port until told to stop"
+    )
+    serve.add_argument("--port", type=_port, default=8080)
+    serve.add_argument("--host", default="127.0.0.1", help="the address to bind (default: %(default)s)")
+    serve.add_argument(
+        "--allowed-host", action="append", default=[], metavar="NAME", help="a further name of this server"
+    )
+    serve.add_argument(
+        "--until-idle", action="store_true", help="leave when no experiment but stopped ones are left"
+    )
+    serve.add_argument("--ready-fd", type=int, metavar="N", help="write a byte there once ready")
+    serve.add_argument("--log-file", type=Path, help="log there (rotated) and not to standard error")
+    serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
+    return parser
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 65_536:
+        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
+    return port
+
+
+def _serve(parsed: argparse.Namespace) -> None:
+    if not sys.platform.startswith("linux"):
+        raise CannotServe(f"nnimgr runs on Linux only, not on {sys.platform}.")
+    options = ServeOptions(
+        port=parsed.port,
+        host=parsed.host,
+        until_idle=parsed.until_idle,
+        ready_fd=parsed.ready_fd,
+        allowed_hosts=tuple(parsed.allowed_host),
+    )
+    if options.ready_fd is not None:
+        _own(options.ready_fd)
+    home = Home.find()
+    with _bind(options) as listener, home.claim_server(options.port) as claim:
+        _start_log(parsed, token=home.token())
+        _allow_open_files()
+        if options.host not in _LOOPBACK:
+            logger.warning("%s can be reached by others, and what it says is not encrypted", options.url)
+        from nnimgr.server.process import run  # heavy: only once the port is ours
+
+        run(options, home=home, claim=claim, listener=listener)
+
+
+def _own(descriptor: int) -> None:
+    """Keep the pipe from our children: its other end must see it close with us."""
+    try:
+        os.set_inheritable(descriptor, False)
+    except OSError as error:
+        raise CannotServe(f"--ready-fd {descriptor} is not open: {error.strerror}.") from error
+
+
+def _bind(options: ServeOptions) -> socket.socket:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            options.host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise CannotServe(f"Cannot find the address {options.host}: {error.strerror}.") from error
+    listener = socket.socket(family, kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise CannotServe(f"Port {options.port} is not idle") from error
+        raise CannotServe(f"Cannot bind {options.host}:{options.port}: {error.strerror}.") from error
+    return listener
+
+
+def _start_log(parsed: argparse.Namespace, *, token: str) -> None:
+    from nnimgr.server.log import LEVELS, start_log
+
+    level = parsed.log_level or os.environ.get(LEVEL_VARIABLE, "").lower() or "info"
+    if level not in LEVELS:
+        raise CannotServe(f"{LEVEL_VARIABLE} is {level!r}; it takes one of: {', '.join(LEVELS)}.")
+    try:
+        start_log(level, file=parsed.log_file, secrets=(token,))
+    except OSError as error:
+        raise CannotServe(f"Cannot write the log {parsed.log_file}: {error.strerror}.") from error
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit: every connection, database and pipe takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The server process itself: builds its parts, serves them, and lets go of them in order.
+
+Leaving, for whatever reason, leaves the experiments running: their trials go on and are adopted by the next
+start of a server on this port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import uvicorn
+import uvloop
+from training_services.keeper_service import ServiceTools
+
+from nnimgr import __version__
+from nnimgr.api.app import create_app
+from nnimgr.api.asgi import ASGIApp
+from nnimgr.api.auth import AllowedHosts, Credentials
+from nnimgr.api.dependencies import ApiParts
+from nnimgr.api.sessions import Sessions
+from nnimgr.core.assembly import Assembly
+from nnimgr.core.manager import NNIManager
+from nnimgr.home import Home, ServerClaim
+from nnimgr.server.main import ServeOptions
+from nnimgr.server.watchdog import Watchdog
+from training_services.keeper_door import KeeperDoor
+from training_services.keeper_hub import KeeperHub
+from training_services.placement import HostLedger
+
+__all__ = ["run"]
+
+_FIRST_EXPERIMENT_S = 30.0  # how long a server that should leave when idle waits for its first experiment
+_LAST_ANSWERS_S = 2
+_KEEP_ALIVE_S = 75  # keepers come back on the same connection
+_CONNECTIONS = 8_000
+
+logger = logging.getLogger(__name__)
+
+
+def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: socket.socket) -> None:
+    """Serve until a signal, or until idle if so wanted."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(options, home=home, claim=claim, listener=listener))
+
+
+async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: socket.socket) -> None:
+    token = home.token()
+    hub = KeeperHub()
+    assembly = Assembly(ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.keeper_url,)))
+    sessions = Sessions(home.private_path / f"sessions-{options.port}.json", token=token)
+    with Watchdog():
+        async with NNIManager(home=home, port=options.port, assembly=assembly) as manager:
+            parts = ApiParts(
+                manager=manager,
+                credentials=Credentials(token, sessions=sessions, port=options.port),
+                url=options.url,
+                port=options.port,
+                version=__version__,
+                started_at=datetime.now(UTC),
+            )
+            hosts = AllowedHosts(options.host, extra=options.allowed_hosts)
+            app = create_app(parts, hosts=hosts, keeper_door=KeeperDoor(hub))
+
+            def ready() -> None:
+                claim.publish(url=options.url, version=__version__)
+                _tell_ready(options.ready_fd)
+                logger.info("nnimgr %s serves %s (pid %d)", __version__, options.url, os.getpid())
+
+            server = _HTTPServer(app, on_ready=ready)
+            await _until_told(options, parts=parts, server=server, listener=listener)
+
+
+async def _until_told(
+    options: ServeOptions, *, parts: ApiParts, server: _HTTPServer, listener: socket.socket
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    def leave(why: str) -> None:
+        logger.info("the server leaves: %s", why)
+        parts.life.closing.set()  # or the streams would keep their connections
+        server.should_exit = True
+
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, leave, signal_number.name)
+    idle = asyncio.create_task(_leave_when_idle(parts, leave), name="server:idle")
+    if not options.until_idle:
+        idle.cancel()
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        idle.cancel()
+        await asyncio.wait({idle})
+
+
+async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> None:
+    manager = parts.manager
+    first = asyncio.create_task(manager.wait_idle(), name="server:first-experiment")
+    await asyncio.wait({first}, timeout=_FIRST_EXPERIMENT_S)
+    first.cancel()
+    await parts.life.quiet()
+    if not any(summary.served for summary in manager.summaries()):
+        leave("no experiment was created")
+        return
+    while not manager.idle:
+        await manager.wait_idle()
+        await parts.life.quiet()  # one that creates an experiment may be among them
+    leave("no experiment is left but stopped ones")
+
+
+class _HTTPServer(uvicorn.Server):
+    """uvicorn, with signals left to us and a word when it is ready."""
+
+    def __init__(self, app: ASGIApp, *, on_ready: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=_CONNECTIONS,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=_LAST_ANSWERS_S,
+            )
+        )
+        self._on_ready = on_ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+
+def _tell_ready(descriptor: int | None) -> None:
+    if descriptor is None:
+        return
+    with contextlib.suppress(BrokenPipeError):  # whoever started us is gone: we serve all the same
+        os.write(descriptor, b"\n")
+    os.close(descriptor)
