@@ -28,8 +28,9 @@ from nnimgr.core.runner import ExperimentRunner
 from nnimgr.core.state import ExperimentState
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
+from nnimgr.store.errors import StoreError
 from nnimgr.store.reader import ExperimentReader
-from nnimgr.store.writer import ExperimentWriter, StoreError, database_path
+from nnimgr.store.writer import ExperimentWriter, database_path
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from nnimgr.core import facts as f
 from nnimgr.core.fold import apply
 from nnimgr.core.state import ExperimentState, Touched
 from nnimgr.store import schema
+from nnimgr.store.errors import StoreError, StoreLocked
 from nnimgr.store.migrations import migrate
 from nnimgr.store.rows import (
     Batch,
@@ -39,14 +40,6 @@ SNAPSHOTS_KEPT = 2
 PAGE = 10_000
 
 T = TypeVar("T")
-
-
-class StoreError(Exception):
-    """The database cannot be written (or read); the message is one sentence for the user."""
-
-
-class StoreLocked(StoreError):
-    """Another server holds the experiment."""
 
 
 def database_path(directory: Path) -> Path:
@@ -93,6 +86,7 @@ class ExperimentWriter:
         self.db_id = ""
         self.m_epoch = 0
         self._since_snapshot = 0
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"store-{directory.name}")
         self._lock: int | None = None
         self._engine: Engine | None = None
@@ -112,6 +106,9 @@ class ExperimentWriter:
 
     async def close(self, state: ExperimentState | None = None) -> None:
         """Let go; with a state, a snapshot is left so that the next start has nothing to fold."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             if state is not None and state.id and self._since_snapshot:
                 row = snapshot_row(state)

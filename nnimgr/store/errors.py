@@ -1,0 +1,26 @@
+"""What can go wrong with an experiment's database::
+
+StoreError            it cannot be read or written
++-- StoreLocked       another server holds it
++-- NewerDatabase     a newer nnimgr has written it
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """The database cannot be read or written; the message is one sentence for the user."""
+
+
+class StoreLocked(StoreError):
+    """Another server holds the experiment."""
+
+
+class NewerDatabase(StoreError):
+    """The database was written by a newer nnimgr; it was not touched."""
+
+    def __init__(self, path: str, *, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has schema version {found}, but this nnimgr knows versions up to {known}: "
+            "use the newer nnimgr that wrote it; nothing was changed"
+        )
