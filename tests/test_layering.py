@@ -1,0 +1,101 @@
+"""Imports go one way: trial_keeper <- training_services <- nnimgr <- nni, and no module imports in a circle."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = ("trial_keeper", "training_services", "nnimgr", "nni")
+STANDARD_LIBRARY_ONLY = ("trial_keeper", "nni._trial")
+# What must stay quick to import, and what of ours or of others it must not load for that.
+PURE_CORE = ("nnimgr.core.facts", "nnimgr.core.state", "nnimgr.core.fold", "nnimgr.core.plan")
+NOT_IN_THE_CORE = {"asyncio", "time", "random", "os", "sqlalchemy", "threading", "pathlib"}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for layer in LAYERS:
+        for path in (ROOT / layer).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found[name] = path
+    return found
+
+
+MODULES = modules()
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def imports(name: str, *, lazy: bool) -> Iterator[str]:
+    """The modules that a module imports; ``lazy``: also those that its functions import."""
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parts, base] if base else parts)
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                yield full if full in MODULES else base
+        elif not _is_type_checking(node):
+            if not lazy and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            todo.extend(ast.iter_child_nodes(node))
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_imports_go_one_way(name: str) -> None:
+    rank = LAYERS.index(name.split(".")[0])
+    upward = {
+        target
+        for target in imports(name, lazy=True)
+        if target.split(".")[0] in LAYERS and LAYERS.index(target.split(".")[0]) > rank
+    }
+    assert not upward, f"{name} imports upward: {sorted(upward)}"
+
+
+def test_no_module_imports_in_a_circle() -> None:
+    graph = {name: {t for t in imports(name, lazy=False) if t in MODULES} - {name} for name in MODULES}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            pytest.fail("circle: " + " -> ".join((*trail[trail.index(name) :], name)))
+        if name in done:
+            return
+        for target in sorted(graph[name]):
+            visit(target, (*trail, name))
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+@pytest.mark.parametrize("name", sorted(n for n in MODULES if n.startswith(STANDARD_LIBRARY_ONLY)))
+def test_the_trials_side_needs_nothing_but_the_standard_library(name: str) -> None:
+    foreign = {
+        target.split(".")[0]
+        for target in imports(name, lazy=True)
+        if target.split(".")[0] not in sys.stdlib_module_names
+    }
+    assert foreign <= {"trial_keeper"}, f"{name} imports {sorted(foreign)}"
+
+
+@pytest.mark.parametrize("name", PURE_CORE)
+def test_the_core_is_pure(name: str) -> None:
+    used = {target.split(".")[0] for target in imports(name, lazy=True)}
+    assert not used & NOT_IN_THE_CORE
