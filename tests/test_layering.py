@@ -1,4 +1,4 @@
-"""Imports go one way: trial_keeper <- training_services <- nnimgr <- nni, and no module imports in a circle."""
+"""Imports go one way: trial_keeper <- training_services <- nnimgr <- nni; no module imports in a circle."""
 
 from __future__ import annotations
 
