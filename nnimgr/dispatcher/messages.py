@@ -3,13 +3,16 @@
 A child hosts ONE algorithm and serves its calls strictly in the order of its lines: result before end,
 always. History never comes by line: ``Start`` and ``CatchUp`` make the child read the database itself,
 read-only, up to a fact number; the lines that follow continue from there.
+
+Standard library only: a child starts with every experiment, and its start counts.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 # ---- to the child ----------------------------------------------------------------------------------------
 
@@ -169,3 +172,62 @@ class Idle:
 
 ToChild = Start | Ask | TrialFinished | Imported | SpaceChanged | Metrics | CatchUp | Leave
 FromChild = Ready | Suggestion | Answered | Judged | Failed | Noted | Busy | Idle
+
+_TO_CHILD = {
+    kind.__name__: kind
+    for kind in (Start, Ask, TrialFinished, Imported, SpaceChanged, Metrics, CatchUp, Leave)
+}
+_FROM_CHILD = {
+    kind.__name__: kind for kind in (Ready, Suggestion, Answered, Judged, Failed, Noted, Busy, Idle)
+}
+
+
+def to_line(message: ToChild | FromChild) -> bytes:
+    """The line of a message, with its newline: ``["Kind", {field: value}]``.
+
+    Every field is plain JSON as it stands, so this path skips the codec: metrics pass here.
+    """
+    fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
+    text = json.dumps([type(message).__name__, fields], separators=(",", ":"), default=dict)
+    return text.encode() + b"\n"
+
+
+def to_child(line: bytes) -> ToChild:
+    """The message in a line to the child. Raises ValueError if it is none."""
+    fields = _parsed(line)
+    match fields.kind:
+        case "Metrics":
+            return Metrics(items=tuple((t, a, p, s, x) for t, a, p, s, x in fields.values["items"]))
+        case "Ask":
+            return Ask(parameter_ids=tuple(fields.values["parameter_ids"]), fed_to=fields.values["fed_to"])
+        case _:
+            return cast("ToChild", _made(_TO_CHILD, fields))
+
+
+def from_child(line: bytes) -> FromChild:
+    """The message in a line from the child. Raises ValueError if it is none."""
+    fields = _parsed(line)
+    if fields.kind == "Answered":
+        return Answered(missing=tuple(fields.values["missing"]), exhausted=fields.values["exhausted"])
+    return cast("FromChild", _made(_FROM_CHILD, fields))
+
+
+class _Fields(NamedTuple):
+    kind: str
+    values: dict[str, Any]
+
+
+def _parsed(line: bytes) -> _Fields:
+    match json.loads(line):
+        case [str() as kind, dict() as values]:
+            return _Fields(kind, values)
+    raise ValueError("a line must be a list of a kind and its fields")
+
+
+def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
+    """Unknown fields are left out: the child's interpreter may have another version of this package."""
+    kind = kinds.get(fields.kind)
+    if kind is None:
+        raise ValueError(f"no such message: {fields.kind}")
+    known = kind.__dataclass_fields__
+    return kind(**{name: value for name, value in fields.values.items() if name in known})

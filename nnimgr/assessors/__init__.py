@@ -1,0 +1,1 @@
+"""The built-in assessors: one file and one public class each."""

@@ -1,0 +1,239 @@
+"""The child that hosts an assessor: keeps the histories of running trials and has them judged."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nnimgr.algorithm import AssessResult
+from nnimgr.dispatcher.calls import Calls
+from nnimgr.dispatcher.channel import Channel
+from nnimgr.dispatcher.history import History, Metric
+from nnimgr.dispatcher.messages import (
+    CatchUp,
+    Failed,
+    Judged,
+    Metrics,
+    Noted,
+    Ready,
+    Start,
+    ToChild,
+    TrialFinished,
+)
+from nnimgr.dispatcher.plain import fault_of_result
+
+__all__ = ["AssessorHost"]
+
+MOST_DEFERRED = 64  # lines of metrics taken in before the trials in them are judged
+
+
+class _Reports:
+    """The intermediate results of a trial's latest attempt, by sequence and without gaps."""
+
+    __slots__ = ("_early", "assessed", "attempt", "fault_told", "position", "raised", "values")
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+        self.values: list[Any] = []
+        self._early: dict[int, Any] = {}  # beyond a gap
+        self.position = -1  # of the newest one, in the attempt's metrics file
+        self.assessed = 0  # how many values the assessor has seen
+        self.fault_told = False
+        self.raised: str | None = None  # what the assessor raised on it last
+
+    def add(self, position: int, sequence: int, value: Any) -> None:
+        self.position = max(self.position, position)
+        values = self.values
+        if sequence == len(values):
+            values.append(value)
+            while self._early and len(values) in self._early:
+                values.append(self._early.pop(len(values)))
+        elif sequence > len(values):
+            self._early[sequence] = value
+        elif sequence >= 0:
+            values[sequence] = value  # reported twice under one number: the last one counts, as in NNI
+
+
+class AssessorHost:
+    """Serves one assessor. ``build`` first, then ``handle`` for each line, ``leave`` at the end."""
+
+    def __init__(self, channel: Channel, start: Start) -> None:
+        self._channel, self._start = channel, start
+        self._calls = Calls(channel, "assessor")
+        self._assessor: Any = None
+        self._builtin = False
+        self._running: dict[str, _Reports] = {}
+        self._judged: set[str] = set()  # called Bad: not asked about again
+        self._finished: set[str] = set()
+        self._fresh: dict[str, None] = {}  # trials with reports that were not judged yet
+        self._deferred = 0
+        self._read_to = start.rebuild_to
+
+    def build(self) -> None:
+        """Construct and rebuild the assessor, say Ready, and judge what came in meanwhile. Raises Doomed."""
+        self._assessor, self._builtin = self._calls.build(self._start)
+        note = self._rebuild() if self._start.rebuild_to else None
+        self._channel.send(Ready(learns=True, note=note))
+        self._judge_fresh()
+
+    def handle(self, message: ToChild) -> None:
+        """Take in one line; trials are judged when no further metrics wait, each by its newest state."""
+        if isinstance(message, Metrics):
+            for item in message.items:
+                self._take(item)
+            self._deferred += 1
+            if self._channel.waiting and self._deferred < MOST_DEFERRED:
+                return
+        elif isinstance(message, TrialFinished):
+            self._fresh.pop(message.trial_id, None)
+        elif isinstance(message, CatchUp):
+            self._catch_up(message.number)
+        self._judge_fresh()
+        if isinstance(message, TrialFinished):
+            self._end(message.trial_id, message.success)
+
+    def leave(self) -> None:
+        exit_hook = getattr(self._assessor, "_on_exit", None)
+        if exit_hook is not None:
+            self._tell(self._calls.attempt("_on_exit", exit_hook))
+
+    def fail(self) -> None:
+        """The process is about to end because of an exception in the assessor."""
+        error_hook = getattr(self._assessor, "_on_error", None)
+        if error_hook is not None:
+            self._calls.attempt("_on_error", error_hook)
+
+    # ---- rebuilding ---------------------------------------------------------------------------------------
+
+    def _rebuild(self) -> str | None:
+        """Tell of trials that have ended and load the histories of the others."""
+        up_to = self._start.rebuild_to
+        history = History(self._start.database, self._start.experiment_id)
+        try:
+            ended = history.ended(up_to=up_to)
+            self._finished = {trial_id for trial_id, _ in ended}
+            self._judged = history.judged(up_to=up_to)
+            recall = getattr(self._assessor, "recall", None)
+            failures: list[str] = []
+            if callable(recall):
+                for trial_id, success in ended:
+                    reports = _reports_of(history.metrics_of(trial_id, up_to=up_to))
+                    if reports is not None:
+                        failures += self._recall(recall, trial_id, reports, success)
+            elif ended:
+                self._tell(
+                    self._calls.attempt(
+                        "load_checkpoint", getattr(self._assessor, "load_checkpoint", _nothing)
+                    )
+                )
+            for trial_id in history.others(self._finished):
+                for item in history.metrics_of(trial_id, up_to=up_to):
+                    self._take(item)
+        finally:
+            history.close()
+        if failures:
+            return f"{len(failures)} calls raised while the assessor was rebuilt: {failures[0]}"
+        if ended and not callable(recall):
+            return (
+                f"the assessor has no recall method: it knows nothing of the {len(ended)} trials that ended"
+            )
+        return None
+
+    def _recall(self, recall: Any, trial_id: str, reports: _Reports, success: bool) -> list[str]:
+        result = self._calls.attempt("recall", lambda: recall(trial_id, reports.values, success))
+        return [result.sentence] if isinstance(result, Failed) else []
+
+    def _catch_up(self, number: int) -> None:
+        """Read what was not sent because this child was slow; what came by line already does no harm."""
+        history = History(self._start.database, self._start.experiment_id)
+        try:
+            for item in history.metrics(after=self._read_to, up_to=number):
+                self._take(item)
+        finally:
+            history.close()
+        self._read_to = max(self._read_to, number)
+
+    # ---- reports and verdicts -----------------------------------------------------------------------------
+
+    def _take(self, item: Metric) -> None:
+        trial_id, attempt, position, sequence, text = item
+        if trial_id in self._finished:
+            return
+        reports = self._running.get(trial_id)
+        if reports is None or reports.attempt < attempt:
+            reports = self._running[trial_id] = _Reports(attempt)
+        elif reports.attempt > attempt:
+            return
+        value = _decoded(text)
+        reports.add(position, sequence, value)
+        if self._builtin and not reports.fault_told:
+            fault = fault_of_result(value, numeric=True)
+            if fault is not None:
+                reports.fault_told = True
+                note = f"its intermediate result {sequence} {fault}: the assessor leaves such results out"
+                self._channel.send(Noted(trial_id=trial_id, note=note))
+        if trial_id not in self._judged and len(reports.values) > reports.assessed:
+            self._fresh[trial_id] = None
+
+    def _judge_fresh(self) -> None:
+        self._deferred = 0
+        fresh, self._fresh = self._fresh, {}
+        for trial_id in fresh:
+            self._judge(trial_id, self._running[trial_id])
+
+    def _judge(self, trial_id: str, reports: _Reports) -> None:
+        reports.assessed = len(reports.values)
+        # A copy for user code, which may keep or change it.
+        values = reports.values if self._builtin else list(reports.values)
+        result = self._calls.attempt(
+            "assess_trial", lambda: self._assess(trial_id, values), trial_id=trial_id
+        )
+        if isinstance(result, Failed):
+            if result.sentence != reports.raised:  # once, not at every report
+                reports.raised = result.sentence
+                self._channel.send(result)
+        elif not result:
+            self._judged.add(trial_id)
+            self._channel.send(Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position))
+
+    def _assess(self, trial_id: str, values: list[Any]) -> bool:
+        result = self._assessor.assess_trial(trial_id, values)
+        if isinstance(result, AssessResult):
+            return bool(result.value)
+        if isinstance(result, bool):
+            return result
+        raise TypeError(f"it must return an AssessResult or a bool, not {result!r:.100}")
+
+    def _end(self, trial_id: str, success: bool) -> None:
+        self._finished.add(trial_id)
+        self._judged.discard(trial_id)
+        if self._running.pop(trial_id, None) is not None:
+            self._tell(
+                self._calls.attempt(
+                    "trial_end", lambda: self._assessor.trial_end(trial_id, success), trial_id=trial_id
+                )
+            )
+
+    def _tell(self, result: object) -> None:
+        if isinstance(result, Failed):
+            self._channel.send(result)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _reports_of(items: Any) -> _Reports | None:
+    reports: _Reports | None = None
+    for _, attempt, position, sequence, text in items:
+        if reports is None or reports.attempt < attempt:
+            reports = _Reports(attempt)
+        reports.add(position, sequence, _decoded(text))
+    return reports
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,95 @@
+"""Calls into user code: each is watched, and what it raises becomes a message."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+from nnimgr.dispatcher import registry
+from nnimgr.dispatcher.channel import OWN_CODE, Channel
+from nnimgr.dispatcher.messages import Failed, Start
+
+__all__ = ["Calls", "Doomed"]
+
+T = TypeVar("T")
+
+LONGEST_SENTENCE = 500
+
+
+class Doomed(Exception):
+    """User code has failed so that this process must end; the server has been told."""
+
+
+class Calls:
+    """The algorithm's methods are called through this, one at a time."""
+
+    def __init__(self, channel: Channel, role: str) -> None:
+        self.channel = channel
+        self._role = role
+
+    def attempt(self, call: str, run: Callable[[], T], *, trial_id: str | None = None) -> T | Failed:
+        """What ``run`` returns, or the message about what it raised, not sent yet.
+
+        sys.exit is told as fatal and takes its course.
+        """
+        try:
+            with self.channel.calling(call):
+                return run()
+        except Exception as error:
+            sentence = f"the {self._role}'s {call} raised {_named(error)}"
+            return Failed(call=call, sentence=sentence, traceback=_shown(error), trial_id=trial_id)
+        except BaseException as error:
+            sentence = f"the {self._role} ended its process in {call}: {_named(error)}"
+            self.channel.send(Failed(call=call, sentence=sentence, traceback=_shown(error), fatal=True))
+            raise
+
+    def must(self, call: str, run: Callable[[], T], *, hopeless: bool = False) -> T:
+        """What ``run`` returns. What it raises is told as fatal (or hopeless), then Doomed is raised."""
+        result = self.attempt(call, run)
+        if isinstance(result, Failed):
+            self.channel.send(replace(result, fatal=True, hopeless=hopeless))
+            raise Doomed
+        return result
+
+    def build(self, start: Start) -> tuple[Any, bool]:
+        """The algorithm, and whether it is a built-in one."""
+        if start.name is None:
+            target = start.class_name or ""
+            found = self.must(
+                "import",
+                lambda: registry.load(target, code_directory=start.code_directory),
+                hopeless=True,
+            )
+            return self.must("constructor", lambda: found(**start.class_args), hopeless=True), False
+        builtin = self.must("import", lambda: registry.find(start.role, start.name or ""), hopeless=True)
+        found = self.must("import", lambda: registry.load(builtin.target), hopeless=True)
+        arguments = dict(start.class_args)
+        if "seed" in builtin.arguments and arguments.get("seed") is None:
+            arguments["seed"] = start.seed
+        return self.must("constructor", lambda: found(**arguments), hopeless=True), True
+
+
+def _named(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return sentence if len(sentence) <= LONGEST_SENTENCE else f"{sentence[: LONGEST_SENTENCE - 3]}..."
+
+
+def _shown(error: BaseException) -> str:
+    """The traceback from the first line of user code on."""
+    import traceback
+
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    file = trace.tb_frame.f_code.co_filename
+    return file.startswith((OWN_CODE, "<frozen importlib")) or file.endswith(
+        os.path.join("importlib", "__init__.py")
+    )

@@ -1,0 +1,151 @@
+"""The experiment's past, read from its database by a child that is built anew. Read-only.
+
+Only what algorithms need is read, straight from the tables of ``nnimgr.store.schema``: a child must not load
+the store's libraries, whose import takes longer than its own start.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from nnimgr.dispatcher.messages import Imported, SpaceChanged, TrialFinished
+
+__all__ = ["Event", "History", "PastSuggestion"]
+
+SUCCEEDED = "SUCCEEDED"
+
+Metric = tuple[str, int, int, int, str]  # trial_id, attempt, position, sequence, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastSuggestion:
+    """A parameter set that the tuner gave, ``parameters`` and ``state`` as JSON text."""
+
+    number: int
+    trial_id: str
+    parameter_id: int
+    parameters: str
+    fed_to: int
+    state: str | None
+
+
+Event = PastSuggestion | TrialFinished | Imported | SpaceChanged
+
+_EVENTS = """
+SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
+FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
+WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ?
+AND f.kind IN ('Suggested', 'TrialEnded', 'DataImported', 'ConfigChanged')
+ORDER BY f.number
+"""
+_SPACE = (
+    "SELECT payload FROM facts WHERE experiment_id = ? AND kind = 'ExperimentCreated' ORDER BY number LIMIT 1"
+)
+_METRICS = """
+SELECT trial_id, attempt, position, sequence, text FROM metrics
+WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' ORDER BY number
+"""
+_METRICS_OF = """
+SELECT trial_id, attempt, position, sequence, text FROM metrics
+WHERE experiment_id = ? AND trial_id = ? AND number <= ? AND type = 'PERIODICAL' ORDER BY attempt, position
+"""
+_OF_KIND = """
+SELECT trial_id, payload FROM facts WHERE experiment_id = ? AND kind = ? AND number <= ? ORDER BY number
+"""
+_LIVE = (
+    "SELECT trial_id FROM trials WHERE experiment_id = ? AND trial_id NOT IN (SELECT value FROM json_each(?))"
+)
+
+
+class History:
+    """One connection to the database. Raises sqlite3.Error."""
+
+    def __init__(self, database: str, experiment_id: str) -> None:
+        self._connection = sqlite3.connect(f"file:{quote(database)}?mode=ro", uri=True)
+        self._id = experiment_id
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def first_space(self) -> dict[str, Any] | None:
+        """The search space that the experiment was created with."""
+        row = self._connection.execute(_SPACE, (self._id,)).fetchone()
+        return None if row is None else json.loads(row[0])["search_space"]
+
+    def events(self, *, after: int, up_to: int) -> list[Event]:
+        """What a tuner was told and asked, in the order of the calls.
+
+        A suggestion stands where it was asked for, behind the facts that the tuner had been fed by then.
+        """
+        keyed: list[tuple[tuple[int, int, int], Event]] = []
+        for row in self._connection.execute(_EVENTS, (self._id, after, up_to)):
+            event = _event(*row)
+            if isinstance(event, PastSuggestion):
+                keyed.append(((event.fed_to, 1, event.parameter_id), event))
+            elif event is not None:
+                keyed.append(((event.number, 0, 0), event))
+        keyed.sort(key=lambda pair: pair[0])
+        return [event for _, event in keyed]
+
+    def metrics(self, *, after: int, up_to: int) -> Iterator[Metric]:
+        """Intermediate results of all trials, in the order of their arrival."""
+        yield from self._connection.execute(_METRICS, (self._id, after, up_to))
+
+    def metrics_of(self, trial_id: str, *, up_to: int) -> Iterator[Metric]:
+        """Intermediate results of one trial."""
+        yield from self._connection.execute(_METRICS_OF, (self._id, trial_id, up_to))
+
+    def ended(self, *, up_to: int) -> list[tuple[str, bool]]:
+        """(trial_id, success) of the trials that have ended, in that order."""
+        rows = self._connection.execute(_OF_KIND, (self._id, "TrialEnded", up_to))
+        return [(trial_id, json.loads(payload)["status"] == SUCCEEDED) for trial_id, payload in rows]
+
+    def judged(self, *, up_to: int) -> set[str]:
+        """The trials that the assessor has called Bad."""
+        return {row[0] for row in self._connection.execute(_OF_KIND, (self._id, "Verdict", up_to))}
+
+    def others(self, trial_ids: set[str]) -> list[str]:
+        """All trials that are not among these."""
+        return [row[0] for row in self._connection.execute(_LIVE, (self._id, json.dumps(sorted(trial_ids))))]
+
+
+def _event(
+    number: int,
+    kind: str,
+    trial_id: str,
+    payload_text: str,
+    parameter_id: int | None,
+    parameters: str,
+    final_text: str | None,
+    source: str | None,
+) -> Event | None:
+    payload = json.loads(payload_text)
+    if kind == "Suggested":
+        if payload.get("parameter_id") is None or payload["source"] != "algorithm":
+            return None
+        return PastSuggestion(
+            number=number,
+            trial_id=trial_id,
+            parameter_id=payload["parameter_id"],
+            parameters=payload["parameters"],
+            fed_to=payload.get("fed_to") or 0,
+            state=payload.get("tuner_state"),
+        )
+    if kind == "TrialEnded":
+        return TrialFinished(
+            number=number,
+            trial_id=trial_id,
+            parameter_id=None if source == "customized" else parameter_id,
+            parameters=parameters,
+            text=final_text,
+            success=payload["status"] == SUCCEEDED,
+        )
+    if kind == "DataImported":
+        return Imported(number=number, records=payload["records"])
+    space = payload.get("search_space")
+    return None if space is None else SpaceChanged(number=number, search_space=space)

@@ -1,0 +1,67 @@
+"""What user code hands over as plain JSON, and final results as numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["fault_of_result", "json_text"]
+
+
+def json_text(value: Any) -> str:
+    """JSON text of what an algorithm gave: tuples as lists, numpy scalars and arrays as plain numbers.
+
+    Keys stay in the order given. Raises ValueError (not finite) and TypeError (no JSON form).
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    except TypeError:
+        # Keys of another type than json takes (numpy's numbers): only then is the value rebuilt.
+        return json.dumps(_with_plain_keys(value), ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    for method in ("tolist", "item"):  # numpy's and torch's arrays and scalars have the first
+        convert = getattr(value, method, None)
+        if callable(convert):
+            return convert()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return list(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form: {value!r:.60}")
+
+
+def _with_plain_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_key(key): _with_plain_keys(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_plain_keys(inner) for inner in value]
+    return value
+
+
+def _key(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | bool) or key is None else _plain(key)
+
+
+def fault_of_result(value: Any, *, numeric: bool) -> str | None:
+    """Why a trial's result cannot be used, "is NaN"; None if it can.
+
+    ``numeric``: it must be a number or a mapping with one as ``default``; else only a number that is not
+    finite is at fault, and what another value means is left to the algorithm.
+    """
+    number, subject = value, "is"
+    if isinstance(value, Mapping):
+        if "default" not in value:
+            return 'is a mapping without "default"' if numeric else None
+        number, subject = value["default"], 'has as "default"'
+    if not isinstance(number, int | float):
+        text = repr(number)
+        return f"{subject} {text:.60}, which is no number" if numeric else None
+    try:
+        finite = math.isfinite(number)
+    except OverflowError:
+        finite = False
+    return None if finite else f"{subject} {number}, which is not finite"

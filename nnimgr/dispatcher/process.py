@@ -1,0 +1,266 @@
+"""The server's handle on a dispatcher child: a process, its pipes, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+from nnimgr.dispatcher.messages import (
+    CatchUp,
+    FromChild,
+    Leave,
+    Metrics,
+    Start,
+    ToChild,
+    TrialFinished,
+    from_child,
+    to_line,
+)
+
+__all__ = ["DispatcherChild"]
+
+MOST_PENDING = 8 << 20  # bytes that may wait for a slow child before metrics are left out
+EXIT_GRACE_S = 2.0
+TAIL_BYTES = 4096
+
+
+class DispatcherChild:
+    """One child that hosts one algorithm. Everything happens in the event loop that ``start`` ran in.
+
+    ``on_message`` gets each message as it comes; ``on_exit`` is called once, after the last message, with one
+    sentence, unless ``close`` or ``kill`` was called before. Neither may raise.
+
+    Lines may be sent from the moment of construction; they leave behind ``start``'s own, in order. A slow
+    child costs at most ``MOST_PENDING`` bytes: beyond that metrics are not sent, the child is ``behind``, and
+    it reads them from the database when it is told to (``catch_up``, or a TrialFinished).
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        *,
+        python: str,
+        environ: Mapping[str, str],
+        cwd: Path,
+        log_path: Path,
+        on_message: Callable[[FromChild], None],
+        on_exit: Callable[[str], None],
+    ) -> None:
+        self._start = start
+        self._python, self._environ, self._cwd, self._log_path = python, environ, cwd, log_path
+        self._on_message, self._on_exit = on_message, on_exit
+        self._waiting: deque[bytes] | None = deque((to_line(start),))  # None: the pipe is open
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._log_start = 0
+        self._behind = False
+        self._begun = self._closing = self._killed = False
+        self._nonsense = False
+        self._gone = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._transport is None else self._transport.get_pid()
+
+    @property
+    def behind(self) -> bool:
+        """Whether metrics were left out that the child has not read from the database yet."""
+        return self._behind
+
+    @property
+    def log_tail(self) -> str:
+        """The end of what this child has written to the log, at most 4 KiB."""
+        try:
+            with self._log_path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._log_start, size - TAIL_BYTES))
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    async def start(self) -> None:
+        """Start the process. If that is not possible, ``on_exit`` says why."""
+        loop = asyncio.get_running_loop()
+        self._begun = True
+        try:
+            log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                self._log_start = os.fstat(log).st_size
+                transport, _ = await loop.subprocess_exec(
+                    lambda: _Pipes(self),
+                    self._python,
+                    "-P",  # the working directory is no place to import from
+                    "-m",
+                    "nnimgr.dispatcher.worker",
+                    stderr=log,
+                    env=self._environ,
+                    cwd=self._cwd,
+                    start_new_session=True,
+                )
+            finally:
+                os.close(log)
+        except OSError as error:
+            self._exited(f"the {self._start.role}'s process could not be started: {error}")
+            return
+        except BaseException:
+            self._gone.set()
+            raise
+        self._opened(transport)
+
+    def send(self, message: ToChild) -> bool:
+        """Queue a line; it leaves at once if it can. False: it was left out (``behind``) or all is over."""
+        if self._gone.is_set():
+            return False
+        if isinstance(message, Metrics) and self._pending > MOST_PENDING:
+            self._behind = True
+            return False
+        if self._behind and isinstance(message, TrialFinished):
+            self._write(CatchUp(number=message.number))  # its end is committed, so its metrics are
+        if isinstance(message, CatchUp):
+            self._behind = False
+        self._write(message)
+        return True
+
+    def catch_up(self, number: int) -> bool:
+        """Have the child read what was left out, once ``number`` covers it.
+
+        To be called after a commit when the child is ``behind`` and everything that was not sent is in the
+        database up to ``number``. False: too much waits still; call again after a later commit.
+        """
+        if self._pending > MOST_PENDING // 2:
+            return False
+        return self.send(CatchUp(number=number))
+
+    async def close(self) -> None:
+        """Have the algorithm leave; kill it if it takes longer than 2 s. Returns when it is gone."""
+        self._closing = True
+        if not self._begun:
+            self._gone.set()
+        self.send(Leave())
+        try:
+            await asyncio.wait_for(self._gone.wait(), EXIT_GRACE_S)
+        except TimeoutError:
+            self.kill()
+            await self._gone.wait()
+
+    def kill(self) -> None:
+        """End the process now, and what it has started in its session."""
+        self._closing = True
+        self._kill()
+
+    # ---- pipes --------------------------------------------------------------------------------------------
+
+    @property
+    def _pending(self) -> int:
+        if self._stdin is not None:
+            return self._stdin.get_write_buffer_size()
+        return sum(map(len, self._waiting or ()))
+
+    def _write(self, message: ToChild) -> None:
+        line = to_line(message)
+        if self._waiting is not None:
+            self._waiting.append(line)
+        elif self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(line)
+
+    def _opened(self, transport: asyncio.SubprocessTransport) -> None:
+        self._transport = transport
+        self._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+        lines, self._waiting = self._waiting, None
+        if not self._stdin.is_closing():
+            self._stdin.write(b"".join(lines or ()))
+        if self._killed:
+            self._kill()
+
+    def _received(self, line: bytes) -> None:
+        if self._nonsense:
+            return
+        try:
+            message = from_child(line)
+        except (ValueError, TypeError, KeyError):
+            self._nonsense = True
+            self._kill()
+            return
+        self._on_message(message)
+
+    def _kill(self) -> None:
+        self._killed = True
+        if self._transport is None or self._gone.is_set():
+            return
+        try:
+            os.killpg(self._transport.get_pid(), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def _ended(self, returncode: int | None) -> None:
+        """The process is reaped and its output read."""
+        if self._gone.is_set():
+            return
+        who = f"the {self._start.role}'s process"
+        if self._nonsense:
+            sentence = f"{who} wrote a line that is no message, and was killed"
+        elif returncode is not None and returncode < 0:
+            sentence = f"{who} was killed by signal {-returncode} ({_signal_name(-returncode)})"
+        else:
+            sentence = f"{who} exited with status {returncode}"
+        last = next((line for line in reversed(self.log_tail.splitlines()) if line.strip()), "")
+        self._exited(f"{sentence}; its last words were: {last.strip()[:300]}" if last else sentence)
+
+    def _exited(self, sentence: str) -> None:
+        self._gone.set()
+        if self._transport is not None:
+            self._transport.close()
+        if not self._closing:
+            self._on_exit(sentence)
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """Splits the child's output into lines, and waits for both its end and the end of its output."""
+
+    def __init__(self, child: DispatcherChild) -> None:
+        self._child = child
+        self._rest = bytearray()
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        start = len(self._rest)
+        self._rest += data
+        end = self._rest.rfind(b"\n", start) + 1
+        if not end:
+            return
+        lines = bytes(self._rest[:end]).splitlines()
+        del self._rest[:end]
+        for line in lines:
+            self._child._received(line)
+
+    def process_exited(self) -> None:
+        # Processes that the algorithm forked may hold the pipe open: its session ends with it.
+        assert self._transport is not None
+        try:
+            os.killpg(self._transport.get_pid(), signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        # One that left the session could still hold it: what has been read by then is all.
+        asyncio.get_running_loop().call_later(EXIT_GRACE_S, self._finish)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        assert self._transport is not None
+        self._child._ended(self._transport.get_returncode())
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

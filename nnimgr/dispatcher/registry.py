@@ -1,0 +1,133 @@
+"""The built-in algorithms: their names, where they live, and which ``classArgs`` they take.
+
+Checking imports no algorithm, so that a configuration is read fast; classes are imported on use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["AlgorithmError", "Builtin", "check", "find", "load", "names"]
+
+Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."; None if nothing
+
+
+class AlgorithmError(ValueError):
+    """An algorithm cannot be found or does not take these arguments; one sentence for the user."""
+
+
+def _one_of(*valid: str) -> Fault:
+    def fault(value: Any) -> str | None:
+        return None if value in valid else f"must be one of {', '.join(valid)}"
+
+    return fault
+
+
+def _integer(*, at_least: int | None = None, or_null: bool = False) -> Fault:
+    wanted = "must be an integer" + (f" of at least {at_least}" if at_least is not None else "")
+    wanted += " or null" if or_null else ""
+
+    def fault(value: Any) -> str | None:
+        if value is None and or_null:
+            return None
+        fits = isinstance(value, int) and not isinstance(value, bool)
+        return None if fits and (at_least is None or value >= at_least) else wanted
+
+    return fault
+
+
+_optimize_mode = _one_of("minimize", "maximize")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builtin:
+    """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's."""
+
+    role: str
+    name: str
+    target: str
+    arguments: Mapping[str, Fault]
+    aliases: tuple[str, ...] = ()
+
+
+BUILTINS = (
+    Builtin(
+        role="tuner",
+        name="Random",
+        target="nnimgr.tuners.random:RandomTuner",
+        arguments={"optimize_mode": _optimize_mode, "seed": _integer(or_null=True)},
+        aliases=("RandomTuner",),
+    ),
+    Builtin(
+        role="assessor",
+        name="Medianstop",
+        target="nnimgr.assessors.medianstop:MedianstopAssessor",
+        arguments={"optimize_mode": _optimize_mode, "start_step": _integer(at_least=0)},
+        aliases=("MedianstopAssessor",),
+    ),
+)
+
+
+def names(role: str) -> list[str]:
+    """The names of the built-in algorithms of a role."""
+    return [builtin.name for builtin in BUILTINS if builtin.role == role]
+
+
+def find(role: str, name: str) -> Builtin:
+    """The built-in of this name or alias, in upper or lower case. Raises AlgorithmError."""
+    for builtin in BUILTINS:
+        if builtin.role == role and name.lower() in {n.lower() for n in (builtin.name, *builtin.aliases)}:
+            return builtin
+    raise AlgorithmError(
+        f"there is no built-in {role} {name!r}; valid names are {', '.join(names(role))}"
+        f"{_nearest(name, names(role))}"
+    )
+
+
+def check(role: str, name: str, class_args: Mapping[str, Any]) -> None:
+    """Raise AlgorithmError if there is no such built-in or it does not take these arguments."""
+    builtin = find(role, name)
+    for key, value in class_args.items():
+        fault = builtin.arguments.get(key)
+        if fault is None:
+            valid = sorted(builtin.arguments)
+            raise AlgorithmError(
+                f"{builtin.name} takes no argument {key!r}; valid arguments are {', '.join(valid)}"
+                f"{_nearest(key, valid)}"
+            )
+        problem = fault(value)
+        if problem is not None:
+            raise AlgorithmError(f"the argument {key} of {builtin.name} {problem}, not {value!r}")
+
+
+def load(target: str, *, code_directory: str | None = None) -> type:
+    """Import the class of "module:Class" or, as users write it, "module.Class".
+
+    ``code_directory`` is put at the end of ``sys.path``. Raises AlgorithmError, and what the import raises.
+    """
+    if code_directory is not None and code_directory not in sys.path:
+        sys.path.append(code_directory)
+    module_name, _, class_name = target.rpartition(":" if ":" in target else ".")
+    if not module_name or not class_name:
+        raise AlgorithmError(f'className must be written as "module.Class", not {target!r}')
+    module = importlib.import_module(module_name)
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        classes = [name for name, value in vars(module).items() if isinstance(value, type)]
+        raise AlgorithmError(
+            f"the module {module_name} ({getattr(module, '__file__', 'built in')}) has no class {class_name}"
+            f"{_nearest(class_name, classes)}"
+        )
+    return found
+
+
+def _nearest(word: str, words: list[str]) -> str:
+    import difflib  # only for a message: it would slow the start of every child
+
+    lowered = {each.lower(): each for each in words}
+    found = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.5)
+    return f"; did you mean {lowered[found[0]]}?" if found else ""

@@ -1,0 +1,358 @@
+"""The child that hosts a tuner: builds it, brings it up to date, and makes the calls the lines stand for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import Any
+
+from nnimgr.algorithm import NoMoreTrialError, Tuner
+from nnimgr.dispatcher.calls import Calls, Doomed
+from nnimgr.dispatcher.channel import Channel
+from nnimgr.dispatcher.history import Event, History, PastSuggestion
+from nnimgr.dispatcher.messages import (
+    Answered,
+    Ask,
+    CatchUp,
+    Failed,
+    Imported,
+    Noted,
+    Ready,
+    SpaceChanged,
+    Start,
+    Suggestion,
+    ToChild,
+    TrialFinished,
+)
+from nnimgr.dispatcher.plain import fault_of_result, json_text
+
+__all__ = ["TunerHost"]
+
+
+class _Way(Enum):
+    """How a tuner is brought up to date after its process died (see ``nnimgr.algorithm``)."""
+
+    RECALL = auto()
+    STATE = auto()
+    REPLAY = auto()
+    IMPORT = auto()
+
+
+class TunerHost:
+    """Serves one tuner. ``build`` first, then ``handle`` for each line, ``leave`` at the end."""
+
+    def __init__(self, channel: Channel, start: Start) -> None:
+        self._channel, self._start = channel, start
+        self._calls = Calls(channel, "tuner")
+        self._tuner: Any = None
+        self._builtin = False
+        self._way = _Way.IMPORT
+        self._asked_at_once = False  # whether the class answers for many ids in one call
+        self._own: dict[int, Any] = {}  # what this object generated, until the trial's end
+        self._open: set[int] = set()  # asked for and not suggested
+        self._fed_to = 0  # the highest fact number it was told
+        self._quiet: list[str] | None = None  # sentences of failures while the past is gone through again
+
+    def build(self) -> None:
+        """Construct and rebuild the tuner, then say Ready. Raises Doomed."""
+        self._tuner, self._builtin = self._calls.build(self._start)
+        self._way = _way_of(self._tuner)
+        several = getattr(type(self._tuner), "generate_multiple_parameters", None)
+        self._asked_at_once = several is not None and several is not Tuner.generate_multiple_parameters
+        note = self._rebuild()
+        self._channel.send(Ready(learns=bool(getattr(self._tuner, "learns", True)), note=note))
+
+    def handle(self, message: ToChild) -> None:
+        """Make the calls of one line. Raises Doomed."""
+        match message:
+            case Ask():
+                self._answer(message)
+            case TrialFinished() | Imported() | SpaceChanged():
+                self._feed(message)
+            case CatchUp(number=number):
+                for event in self._events(up_to=number):
+                    if not isinstance(event, PastSuggestion):
+                        self._feed(event)
+            case _:
+                pass
+
+    def leave(self) -> None:
+        self._try("_on_exit", getattr(self._tuner, "_on_exit", _nothing))
+
+    def fail(self) -> None:
+        """The process is about to end because of an exception in the tuner."""
+        self._calls.attempt("_on_error", getattr(self._tuner, "_on_error", _nothing))
+
+    # ---- rebuilding ---------------------------------------------------------------------------------------
+
+    def _events(self, *, up_to: int) -> list[Event]:
+        if up_to <= self._fed_to:
+            return []
+        history = History(self._start.database, self._start.experiment_id)
+        try:
+            return history.events(after=self._fed_to, up_to=up_to)
+        finally:
+            history.close()
+
+    def _first_space(self) -> dict[str, Any]:
+        if not self._start.rebuild_to:
+            return dict(self._start.search_space)
+        history = History(self._start.database, self._start.experiment_id)
+        try:
+            space = history.first_space()
+        finally:
+            history.close()
+        return dict(self._start.search_space) if space is None else space
+
+    def _rebuild(self) -> str | None:
+        """Go through the past; one sentence if the tuner cannot be exactly what it was."""
+        events = self._events(up_to=self._start.rebuild_to)
+        if self._way is _Way.IMPORT:
+            return self._import_past(events)
+        first = 0
+        space = self._first_space()
+        state: str | None = None
+        if self._way is _Way.STATE:
+            first, state, changed = _last_state(events)
+            space = space if changed is None else dict(changed.search_space)
+        self._update_space(space)
+        if state is not None:
+            text = state
+            self._calls.must("load_state", lambda: self._tuner.load_state(json.loads(text)))
+        self._quiet = []
+        for event in events[first:]:
+            if isinstance(event, PastSuggestion):
+                self._pass_again(event)
+            else:
+                self._feed(event)
+        failures, self._quiet = self._quiet, None
+        self._fed_to = max(
+            (event.number for event in events if not isinstance(event, PastSuggestion)), default=0
+        )
+        return (
+            f"{len(failures)} calls raised again while the tuner was rebuilt: {failures[0]}"
+            if failures
+            else None
+        )
+
+    def _pass_again(self, past: PastSuggestion) -> None:
+        """A suggestion of an earlier process, in its place among the results."""
+        if self._way is _Way.RECALL:
+            self._try("recall", lambda: self._tuner.recall(past.parameter_id, json.loads(past.parameters)))
+        elif self._way is _Way.REPLAY:
+            given = self._calls.must("generate_parameters", lambda: self._generate([past.parameter_id]))
+            text = json_text(given[0]) if given else "none"
+            if not given or json.loads(text) != json.loads(past.parameters):
+                self._doom(
+                    f"the tuner is called replayable, but for parameter set {past.parameter_id} it now gives "
+                    f"{text:.200} where {past.parameters:.200} is recorded"
+                )
+
+    def _import_past(self, events: list[Event]) -> str | None:
+        """As NNI resumes: the tuner learns of finished trials as if they had been run elsewhere."""
+        suggested = {event.parameter_id for event in events if isinstance(event, PastSuggestion)}
+        if suggested:
+            self._try("load_checkpoint", getattr(self._tuner, "load_checkpoint", _nothing))
+        self._update_space(dict(self._start.search_space))
+        records: list[Any] = []
+        for event in events:
+            if isinstance(event, Imported):
+                records += self._usable(json.loads(event.records))[0]
+            elif isinstance(event, TrialFinished):
+                records += self._as_record(event)
+                suggested.discard(-1 if event.parameter_id is None else event.parameter_id)
+        self._fed_to = max(
+            (event.number for event in events if not isinstance(event, PastSuggestion)), default=0
+        )
+        if records:
+            self._try("import_data", lambda: self._tuner.import_data(records))
+        if not records and not suggested:
+            return None
+        return (
+            f"the tuner keeps no state, so it was started anew and given {len(records)} finished trials "
+            f"through import_data; {len(suggested)} open ones will reach it the same way"
+        )
+
+    def _as_record(self, trial: TrialFinished) -> list[dict[str, Any]]:
+        """A trial as NNI's import_data takes it; empty if it has no usable result."""
+        if not trial.success or trial.text is None:
+            return []
+        value = json.loads(trial.text)
+        if fault_of_result(value, numeric=self._builtin) is not None:
+            return []
+        return [{"parameter": json.loads(trial.parameters), "value": value}]
+
+    def _usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Imported records with their values decoded, and what is wrong with those left out."""
+        good, faults = [], []
+        for record in records:
+            if not isinstance(record, dict) or not {"parameter", "value"} <= record.keys():
+                faults.append('has no "parameter" or no "value"')
+                continue
+            value = record["value"]
+            if isinstance(value, str):
+                try:
+                    value = json.loads(value)
+                except ValueError:
+                    pass  # a plain word: whether it means anything is the tuner's business
+            fault = fault_of_result(value, numeric=self._builtin)
+            if fault is None:
+                good.append({"parameter": record["parameter"], "value": value})
+            else:
+                faults.append(fault)
+        return good, faults
+
+    # ---- what it is told ----------------------------------------------------------------------------------
+
+    def _feed(self, event: TrialFinished | Imported | SpaceChanged) -> None:
+        # What the database had at the rebuild may come by line once more.
+        if self._quiet is None and event.number <= self._fed_to:
+            return
+        self._fed_to = event.number
+        match event:
+            case TrialFinished():
+                self._finished(event)
+            case Imported(records=records):
+                self._imported(json.loads(records))
+            case SpaceChanged(search_space=space):
+                self._try("update_search_space", lambda: self._tuner.update_search_space(dict(space)))
+
+    def _finished(self, trial: TrialFinished) -> None:
+        customised = trial.parameter_id is None
+        if customised and not getattr(self._tuner, "_accept_customized", False):
+            return
+        if not customised and self._way is _Way.IMPORT and trial.parameter_id not in self._own:
+            records = self._as_record(trial)
+            if records:
+                self._try("import_data", lambda: self._tuner.import_data(records), trial_id=trial.trial_id)
+            return
+        key = -1 if trial.parameter_id is None else trial.parameter_id
+        parameters = self._own.pop(key) if key in self._own else json.loads(trial.parameters)
+        success = trial.success
+        if success and trial.text is not None:
+            value = json.loads(trial.text)
+            fault = fault_of_result(value, numeric=self._builtin)
+            if fault is None:
+                self._try(
+                    "receive_trial_result",
+                    lambda: self._tuner.receive_trial_result(
+                        trial.parameter_id,
+                        parameters,
+                        value,
+                        customized=customised,
+                        trial_job_id=trial.trial_id,
+                    ),
+                    trial_id=trial.trial_id,
+                )
+            else:
+                success = False
+                if self._quiet is None:
+                    note = f"its final result {fault}: the tuner takes it as a failed trial"
+                    self._channel.send(Noted(trial_id=trial.trial_id, note=note))
+        self._try(
+            "trial_end",
+            lambda: self._tuner.trial_end(trial.parameter_id, success, trial_job_id=trial.trial_id),
+            trial_id=trial.trial_id,
+        )
+
+    def _imported(self, records: list[Any]) -> None:
+        good, faults = self._usable(records)
+        if faults and self._quiet is None:
+            sentence = (
+                f"{len(faults)} of {len(records)} imported results were left out: the first {faults[0]}"
+            )
+            self._channel.send(Failed(call="import_data", sentence=sentence, traceback=""))
+        if good:
+            self._try("import_data", lambda: self._tuner.import_data(good))
+
+    def _update_space(self, space: dict[str, Any]) -> None:
+        self._calls.must("update_search_space", lambda: self._tuner.update_search_space(space), hopeless=True)
+
+    # ---- what it is asked ---------------------------------------------------------------------------------
+
+    def _answer(self, ask: Ask) -> None:
+        self._open.update(ask.parameter_ids)
+        ids = list(ask.parameter_ids)
+        batches = [ids] if self._asked_at_once else [[parameter_id] for parameter_id in ids]
+        exhausted = False
+        for batch in batches:
+            call = "generate_multiple_parameters" if self._asked_at_once else "generate_parameters"
+            exhausted = not self._calls.must(call, lambda batch=batch: self._serve(batch, ask.fed_to))  # type: ignore[misc]
+            if exhausted:
+                break
+        missing = tuple(parameter_id for parameter_id in ids if parameter_id in self._open)
+        self._channel.send(Answered(missing=missing, exhausted=exhausted and bool(missing)))
+
+    def _serve(self, ids: list[int], fed_to: int) -> bool:
+        """Generate for these ids and send what there is; False if there is nothing (NNI: no more trials)."""
+        found = self._generate(ids)
+        for parameter_id, parameters in zip(ids, found, strict=False):
+            self._suggest(parameter_id, parameters, fed_to)
+        return bool(found)
+
+    def _generate(self, ids: list[int]) -> list[Any]:
+        try:
+            if not self._asked_at_once:
+                return [self._tuner.generate_parameters(ids[0], st_callback=self._suggest_late)]
+            found = self._tuner.generate_multiple_parameters(ids, st_callback=self._suggest_late)
+        except NoMoreTrialError:
+            return []
+        if not isinstance(found, list | tuple):
+            raise TypeError(f"it must return a list of parameter sets, not {found!r:.100}")
+        if len(found) > len(ids):
+            raise ValueError(f"it returned {len(found)} parameter sets where {len(ids)} were asked for")
+        return list(found)
+
+    def _suggest_late(self, parameter_id: int, parameters: Any) -> None:
+        """NNI's st_callback: a set for an id that an earlier call left over."""
+        if parameter_id not in self._open:
+            raise ValueError(f"st_callback was given parameter id {parameter_id}, for which no set is wanted")
+        self._suggest(parameter_id, parameters, self._fed_to)
+
+    def _suggest(self, parameter_id: int, parameters: Any, fed_to: int) -> None:
+        if parameters is None:
+            raise TypeError(f"parameter set {parameter_id} is None")
+        text = json_text(parameters)
+        state = json_text(self._tuner.dump_state()) if self._way is _Way.STATE else None
+        if self._way is _Way.IMPORT:
+            self._own[parameter_id] = parameters
+        self._open.discard(parameter_id)
+        self._channel.send(Suggestion(parameter_id=parameter_id, parameters=text, fed_to=fed_to, state=state))
+
+    # ---- calls --------------------------------------------------------------------------------------------
+
+    def _try(self, call: str, run: Any, *, trial_id: str | None = None) -> None:
+        """A call whose exception is told and changes nothing else."""
+        result = self._calls.attempt(call, run, trial_id=trial_id)
+        if isinstance(result, Failed):
+            if self._quiet is None:
+                self._channel.send(result)
+            else:
+                self._quiet.append(result.sentence)
+
+    def _doom(self, sentence: str) -> None:
+        self._channel.send(Failed(call="rebuild", sentence=sentence, traceback="", fatal=True, hopeless=True))
+        raise Doomed
+
+
+def _nothing() -> None:
+    pass
+
+
+def _way_of(tuner: Any) -> _Way:
+    if callable(getattr(tuner, "recall", None)):
+        return _Way.RECALL
+    if callable(getattr(tuner, "dump_state", None)) and callable(getattr(tuner, "load_state", None)):
+        return _Way.STATE
+    return _Way.REPLAY if getattr(tuner, "replayable", False) else _Way.IMPORT
+
+
+def _last_state(events: list[Event]) -> tuple[int, str | None, SpaceChanged | None]:
+    """Behind which event the last recorded state stands, that state, and the last change of space before."""
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if isinstance(event, PastSuggestion) and event.state is not None:
+            changes = [past for past in events[:index] if isinstance(past, SpaceChanged)]
+            return index + 1, event.state, changes[-1] if changes else None
+    return 0, None, None

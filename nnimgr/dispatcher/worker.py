@@ -1,0 +1,92 @@
+"""The child process: ``python -m nnimgr.dispatcher.worker``, started by ``nnimgr.dispatcher.process``.
+
+User code owns file descriptors 0 to 2 as it expects them (nothing to read; both outputs go to the log that
+the server has opened as stderr), so nothing that it prints can break the protocol. What the server sends may
+hold secrets: it comes over stdin and is neither logged nor put into the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from nnimgr.dispatcher.assessor import AssessorHost
+from nnimgr.dispatcher.calls import Doomed
+from nnimgr.dispatcher.channel import Channel
+from nnimgr.dispatcher.messages import Failed, Leave, Start
+from nnimgr.dispatcher.tuner import TunerHost
+
+
+def main() -> int:
+    """Serve one algorithm until told to leave: 0; 1 when it cannot go on, which the server has been told."""
+    _die_with_parent()
+    channel = _open_channel()
+    start = channel.take()
+    if not isinstance(start, Start):
+        raise SystemExit(f"expected Start, not {type(start).__name__}")
+    _prepare(start)
+    host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
+    try:
+        host.build()
+        while True:
+            message = channel.take()
+            if isinstance(message, Leave):
+                host.leave()
+                return 0
+            host.handle(message)
+    except Doomed:
+        host.fail()
+        return 1
+    except Exception as error:
+        import traceback
+
+        sentence = (
+            f"the {start.role}'s process failed outside of the {start.role}: {type(error).__name__}: {error}"
+        )
+        channel.send(Failed(call="process", sentence=sentence, traceback=traceback.format_exc(), fatal=True))
+        return 1
+
+
+def _die_with_parent() -> None:
+    """Have the kernel kill this process when the server dies; the reading thread sees to the rest."""
+    import ctypes
+
+    parent = os.getppid()
+    pr_set_pdeathsig, sigkill = 1, 9
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, sigkill)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _open_channel() -> Channel:
+    """Move the pipes out of user code's reach."""
+    read_fd, write_fd = os.dup(0), os.dup(1)  # not inherited by programs that user code starts
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    return Channel(read_fd, write_fd)
+
+
+def _prepare(start: Start) -> None:
+    """What NNI's algorithms may expect to find in their process."""
+    if start.checkpoint_directory:
+        os.makedirs(start.checkpoint_directory, exist_ok=True)
+        os.environ["NNI_CHECKPOINT_DIRECTORY"] = start.checkpoint_directory
+    os.environ["SDK_PROCESS"] = "dispatcher"
+    os.environ["NNI_MODE"] = "resume" if start.rebuild_to else "start"
+    os.environ["NNI_EXP_ID"] = start.experiment_id
+    if start.name is None:  # user code may log; importing logging would slow the built-in ones
+        import logging
+
+        logging.basicConfig(
+            stream=sys.stderr,
+            level=logging.INFO,
+            format="[%(asctime)s] %(levelname)s (%(name)s/%(threadName)s) %(message)s",
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

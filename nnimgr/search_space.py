@@ -1,0 +1,356 @@
+"""Search spaces in NNI's format: what is valid, what can be drawn from them, what lies in them.
+
+``parse`` turns plain values (as JSON or YAML give them) into a ``Space`` once; everything else works on that.
+Standard library only, because tuners run in processes of their own whose start counts.
+
+A space is ``{name: {"_type": ..., "_value": [...]}}``. Declared values are kept as they are: an option stays
+the object it is, ``randint`` gives int, all other numeric types float.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+__all__ = [
+    "Choice",
+    "Nested",
+    "Numeric",
+    "ParameterType",
+    "SearchSpaceError",
+    "Space",
+    "Spec",
+    "contains",
+    "parse",
+    "sample",
+    "validate",
+]
+
+
+Path = tuple[str | int, ...]
+
+
+class SearchSpaceError(ValueError):
+    """The search space is not valid: one sentence, and the keys and indices that lead to the place."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+    @property
+    def field(self) -> str:
+        """The place as text, such as ``layers._value[1]``."""
+        return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path).lstrip(".")
+
+
+class ParameterType(StrEnum):
+    CHOICE = "choice"
+    RANDINT = "randint"
+    UNIFORM = "uniform"
+    QUNIFORM = "quniform"
+    LOGUNIFORM = "loguniform"
+    QLOGUNIFORM = "qloguniform"
+    NORMAL = "normal"
+    QNORMAL = "qnormal"
+    LOGNORMAL = "lognormal"
+    QLOGNORMAL = "qlognormal"
+
+    @property
+    def quantised(self) -> bool:
+        return self.startswith("q")
+
+    @property
+    def logarithmic(self) -> bool:
+        return "log" in self
+
+    @property
+    def gaussian(self) -> bool:
+        """Described by mu and sigma, without bounds."""
+        return self.endswith("normal")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of ``options``, unchanged."""
+
+    options: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """One of several named sub-spaces; the value is ``{"_name": name, **its parameters}``."""
+
+    options: tuple[tuple[Any, Space], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Numeric:
+    """A number. ``a`` and ``b``: lower and upper bound, or mu and sigma where ``type.gaussian``."""
+
+    type: ParameterType
+    a: float
+    b: float
+    q: float | None = None
+
+    def quantise(self, x: float) -> float:
+        """``x`` on the grid of ``q`` and, if there are bounds, within them (banker's rounding, as in NNI)."""
+        if self.q is None:
+            return float(x)
+        x = round(x / self.q) * self.q
+        return float(x if self.type.gaussian else min(max(x, self.a), self.b))
+
+
+Spec = Choice | Nested | Numeric
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Parameters in the order in which they were declared."""
+
+    parameters: tuple[tuple[str, Spec], ...]
+
+
+# ---- parsing ---------------------------------------------------------------------------------------------
+
+
+def parse(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterType)) -> Space:
+    """The space that plain values describe; ``types`` are those the tuner can serve.
+
+    Raises SearchSpaceError, which names the parameter, the field and the valid values.
+    """
+    return _space(space, (), types)
+
+
+def validate(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterType)) -> None:
+    """Raise SearchSpaceError where the space is not valid."""
+    parse(space, types=types)
+
+
+def _space(space: Any, prefix: Path, types: frozenset[ParameterType]) -> Space:
+    if not isinstance(space, Mapping):
+        raise SearchSpaceError(prefix, f"must map parameter names to specifications, not be {_shown(space)}")
+    parameters = []
+    for name, spec in space.items():
+        if not isinstance(name, str):
+            raise SearchSpaceError(prefix, f"a parameter's name must be a string, not {_shown(name)}")
+        if prefix and name == "_name":
+            continue
+        parameters.append((name, _spec(spec, (*prefix, name), types)))
+    return Space(tuple(parameters))
+
+
+def _spec(spec: Any, path: Path, types: frozenset[ParameterType]) -> Spec:
+    if not isinstance(spec, Mapping):
+        raise SearchSpaceError(path, f'must be a mapping with "_type" and "_value", not {_shown(spec)}')
+    for field in ("_type", "_value"):
+        if field not in spec:
+            near = _nearest(field, [key for key in spec if isinstance(key, str)])
+            raise SearchSpaceError(path, f'has no "{field}"' + (f' (is "{near}" meant so?)' if near else ""))
+    kind = _type(spec["_type"], (*path, "_type"), types)
+    value, path = spec["_value"], (*path, "_value")
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise SearchSpaceError(path, f"must be a list, not {_shown(value)}")
+    if kind is ParameterType.CHOICE:
+        return _choice(value, path, types)
+    return _numeric(kind, value, path)
+
+
+def _type(name: Any, path: Path, types: frozenset[ParameterType]) -> ParameterType:
+    valid = ", ".join(kind.value for kind in ParameterType if kind in types)
+    try:
+        kind = ParameterType(name)
+    except ValueError:
+        near = _nearest(name, list(ParameterType)) if isinstance(name, str) else None
+        hint = f"; did you mean {near}?" if near else ""
+        raise SearchSpaceError(path, f"must be one of {valid}, not {_shown(name)}{hint}") from None
+    if kind not in types:
+        raise SearchSpaceError(path, f"the tuner supports only {valid}, not {kind}")
+    return kind
+
+
+def _choice(options: Sequence[Any], path: Path, types: frozenset[ParameterType]) -> Choice | Nested:
+    if not options:
+        raise SearchSpaceError(path, "must hold at least one option")
+    named = [isinstance(option, Mapping) and "_name" in option for option in options]
+    if not any(named):
+        for index, option in enumerate(options):
+            _finite_throughout(option, (*path, index))
+        return Choice(tuple(options))
+    if not all(named):
+        raise SearchSpaceError(
+            (*path, named.index(False)),
+            'must be a mapping with "_name", because other options of this choice are',
+        )
+    found: list[tuple[Any, Space]] = []
+    for index, option in enumerate(options):
+        name = option["_name"]
+        if not isinstance(name, str | int | float):
+            raise SearchSpaceError((*path, index, "_name"), f"must be a string or number, not {_shown(name)}")
+        if any(name == other for other, _ in found):
+            raise SearchSpaceError((*path, index, "_name"), f"{_shown(name)} is the name of two options")
+        found.append((name, _space(option, (*path, index), types)))
+    return Nested(tuple(found))
+
+
+def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric:
+    wanted = ["mu", "sigma"] if kind.gaussian else ["lower bound", "upper bound"]
+    wanted += ["q"] if kind.quantised else []
+    if len(value) != len(wanted):
+        raise SearchSpaceError(
+            path, f"{kind} takes {len(wanted)} numbers ({', '.join(wanted)}), not {len(value)}"
+        )
+    for index, (number, role) in enumerate(zip(value, wanted, strict=True)):
+        _check_number(kind, number, role, path=(*path, index))
+    a, b = value[0], value[1]
+    if kind.gaussian and b <= 0:
+        raise SearchSpaceError((*path, 1), f"sigma must be greater than 0, not {b!r}")
+    if not kind.gaussian and a >= b:
+        raise SearchSpaceError(path, f"the lower bound {a!r} must be less than the upper bound {b!r}")
+    if kind.logarithmic and not kind.gaussian and a <= 0:
+        raise SearchSpaceError((*path, 0), f"the lower bound of {kind} must be greater than 0, not {a!r}")
+    q = value[2] if kind.quantised else None
+    if q is not None and q <= 0:
+        raise SearchSpaceError((*path, 2), f"q must be greater than 0, not {q!r}")
+    if kind is ParameterType.RANDINT:
+        a, b = int(a), int(b)
+    return Numeric(kind, a, b, q)
+
+
+def _check_number(kind: ParameterType, number: Any, role: str, *, path: Path) -> None:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise SearchSpaceError(path, f"the {role} of {kind} must be a number, not {_shown(number)}")
+    if not _finite(number):
+        raise SearchSpaceError(path, f"the {role} of {kind} must be a finite number, not {number!r}")
+    if kind is ParameterType.RANDINT and number != int(number):
+        raise SearchSpaceError(path, f"the {role} of randint must be an integer, not {number!r}")
+
+
+def _finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an int beyond the range of floats
+        return False
+
+
+def _finite_throughout(option: Any, path: Path) -> None:
+    if isinstance(option, float) and not math.isfinite(option):
+        raise SearchSpaceError(path, f"an option must not hold {option!r}")
+    if isinstance(option, Mapping):
+        for key, value in option.items():
+            _finite_throughout(value, (*path, str(key)))
+    elif isinstance(option, list | tuple):
+        for index, value in enumerate(option):
+            _finite_throughout(value, (*path, index))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _nearest(word: str, words: Sequence[str]) -> str | None:
+    import difflib  # only for a message: it would slow the start of every tuner
+
+    found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    return str(found[0]) if found else None
+
+
+# ---- drawing ---------------------------------------------------------------------------------------------
+
+
+def sample(space: Space, rng: random.Random) -> dict[str, Any]:
+    """One parameter set, drawn independently; keys in the order of the space."""
+    return {name: _draw(spec, rng) for name, spec in space.parameters}
+
+
+def _draw(spec: Spec, rng: random.Random) -> Any:
+    match spec:
+        case Choice(options):
+            return options[rng.randrange(len(options))]
+        case Nested(options):
+            name, inner = options[rng.randrange(len(options))]
+            return {"_name": name, **sample(inner, rng)}
+        case Numeric(type=ParameterType.RANDINT, a=a, b=b):
+            return rng.randrange(int(a), int(b))
+        case Numeric():
+            return spec.quantise(_raw(spec, rng))
+
+
+def _raw(spec: Numeric, rng: random.Random) -> float:
+    if spec.type.gaussian:
+        x = rng.normalvariate(spec.a, spec.b)
+        return math.exp(x) if spec.type.logarithmic else x
+    if spec.type.logarithmic:
+        x = math.exp(rng.uniform(math.log(spec.a), math.log(spec.b)))
+    else:
+        x = rng.uniform(spec.a, spec.b)
+    return min(max(x, spec.a), spec.b)  # exp(log(x)) may miss a bound by one unit in the last place
+
+
+# ---- membership ------------------------------------------------------------------------------------------
+
+
+def contains(space: Space, parameters: Any) -> list[str]:
+    """What a parameter set that a user wrote has outside of the space: one sentence each."""
+    return _outside(space, parameters, "")
+
+
+def _outside(space: Space, parameters: Any, prefix: str) -> list[str]:
+    if not isinstance(parameters, Mapping):
+        where = prefix.rstrip(".") or "the parameter set"
+        return [f"{where} must be a mapping of parameters, not {_shown(parameters)}"]
+    found = []
+    for name, spec in space.parameters:
+        if name not in parameters:
+            found.append(f"{prefix}{name} is missing")
+        else:
+            found += _misfits(spec, parameters[name], f"{prefix}{name}")
+    known = {name for name, _ in space.parameters} | ({"_name"} if prefix else set())
+    found += [f"{prefix}{name} is not in the search space" for name in parameters if name not in known]
+    return found
+
+
+def _misfits(spec: Spec, value: Any, name: str) -> list[str]:
+    match spec:
+        case Choice(options):
+            if not any(_same(value, option) for option in options):
+                return [f"{name} is {_shown(value)}, which is none of its options"]
+            return []
+        case Nested(options):
+            chosen = value.get("_name") if isinstance(value, Mapping) else None
+            for option, inner in options:
+                if _same(chosen, option):
+                    return _outside(inner, value, f"{name}.")
+            names = ", ".join(str(option) for option, _ in options)
+            return [f'{name} must be a mapping with one of {names} as "_name", not {_shown(value)}']
+        case Numeric():
+            return _misfit_number(spec, value, name)
+
+
+def _misfit_number(spec: Numeric, value: Any, name: str) -> list[str]:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
+        return [f"{name} must be a finite number, not {_shown(value)}"]
+    if spec.type is ParameterType.RANDINT:
+        if value != int(value):
+            return [f"{name} must be an integer, not {value!r}"]
+        inside = spec.a <= value < spec.b
+    elif spec.type.gaussian:
+        inside = value > 0 or spec.q is not None or not spec.type.logarithmic
+    else:
+        inside = spec.a <= value <= spec.b
+    if not inside:
+        return [f"{name} is {value!r}, outside {spec.type} {[spec.a, spec.b]}"]
+    if spec.q is not None and not math.isclose(
+        spec.quantise(value), value, rel_tol=1e-9, abs_tol=spec.q * 1e-9
+    ):
+        return [f"{name} is {value!r}, which is not a multiple of {spec.q!r}"]
+    return []
+
+
+def _same(value: Any, option: Any) -> bool:
+    """Equal, and neither of them a bool unless both are (True == 1 in Python)."""
+    return bool(value == option) and isinstance(value, bool) == isinstance(option, bool)

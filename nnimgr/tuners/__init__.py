@@ -1,0 +1,1 @@
+"""The built-in tuners: one file and one public class each."""

@@ -1,0 +1,88 @@
+"""A search space as a numbered grid, without ever holding it in memory.
+
+Discrete parameters count all their values at once. A continuous one has 1, 3, 7, ... values at level 0, 1,
+2, ...: its quantiles in halves, quarters, eighths. A level holds every point of the levels below.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, Spec
+
+__all__ = ["item", "size"]
+
+_TAIL = 6.0  # a quantised normal counts as finite: what lies within so many sigma
+
+
+def size(space: Space, level: int) -> int:
+    """How many points the grid of this level has."""
+    return math.prod(_count(spec, level) for _, spec in space.parameters)
+
+
+def item(space: Space, level: int, index: int) -> dict[str, Any]:
+    """Point ``index`` of the grid; the last parameter varies fastest."""
+    digits = []
+    for _, spec in reversed(space.parameters):
+        index, digit = divmod(index, _count(spec, level))
+        digits.append(digit)
+    pairs = zip(space.parameters, reversed(digits), strict=True)
+    return {name: _value(spec, level, digit) for (name, spec), digit in pairs}
+
+
+def _count(spec: Spec, level: int) -> int:
+    match spec:
+        case Choice(options):
+            return len(options)
+        case Nested(options):
+            return sum(size(inner, level) for _, inner in options)
+        case Numeric(type=ParameterType.RANDINT, a=a, b=b):
+            return int(b) - int(a)
+        case Numeric(q=None):
+            return (2 << level) - 1
+        case Numeric():
+            first, last = _multiples(spec)
+            return last - first + 1
+
+
+def _value(spec: Spec, level: int, index: int) -> Any:
+    match spec:
+        case Choice(options):
+            return options[index]
+        case Nested(options):
+            for name, inner in options:
+                if index < (count := size(inner, level)):
+                    return {"_name": name, **item(inner, level, index)}
+                index -= count
+            raise IndexError(index)
+        case Numeric(type=ParameterType.RANDINT, a=a):
+            return int(a) + index
+        case Numeric(q=None):
+            return _quantile(spec, (index + 1) / (2 << level))
+        case Numeric(q=q):
+            assert q is not None
+            return spec.quantise((_multiples(spec)[0] + index) * q)
+
+
+def _multiples(spec: Numeric) -> tuple[int, int]:
+    """The first and the last multiple of q that can be drawn."""
+    assert spec.q is not None
+    low, high = spec.a, spec.b
+    if spec.type.gaussian:
+        low, high = spec.a - _TAIL * spec.b, spec.a + _TAIL * spec.b
+        if spec.type.logarithmic:
+            low, high = math.exp(low), math.exp(high)
+    return round(low / spec.q), round(high / spec.q)
+
+
+def _quantile(spec: Numeric, fraction: float) -> float:
+    if spec.type.gaussian:
+        from statistics import NormalDist  # slow to import, and seldom needed
+
+        x = NormalDist(spec.a, spec.b).inv_cdf(fraction)
+        return math.exp(x) if spec.type.logarithmic else x
+    if spec.type.logarithmic:
+        low, high = math.log(spec.a), math.log(spec.b)
+        return math.exp(low + fraction * (high - low))
+    return spec.a + fraction * (spec.b - spec.a)
