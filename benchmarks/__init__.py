@@ -1,0 +1,1 @@
+"""Benchmarks: each prints one JSON row of ratios and figures. See README.md."""
