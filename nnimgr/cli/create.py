@@ -1,0 +1,218 @@
+"""``nnictl create`` and ``nnictl resume``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.cli.discovery import DEFAULT_PORT, ServerStart
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.home import Home, HomeError
+from nnimgr.index import Index, check_experiment_id, new_experiment_id
+
+if TYPE_CHECKING:
+    from nnimgr.cli.client import Client
+    from nnimgr.config import Loaded
+
+__all__ = ["create", "resume"]
+
+_RESUME_TIMEOUT_S = 120.0
+
+
+def create(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Check the configuration, start the server if none runs, and hand the experiment over."""
+    if args.url_prefix is not None:
+        raise CliError("--url_prefix is not supported: put a reverse proxy in front, or use another port.")
+    if args.dry_run:
+        return _dry_run(_load(args, terminal), terminal)
+    _refuse_nni()
+    home = Home.find()
+    try:
+        experiment_id = _experiment_id(home, args.experiment_id)
+        # The server starts while the configuration is read, which takes about as long.
+        with ServerStart(home, args.port or DEFAULT_PORT) as start:
+            canonical = _load(args, terminal).config.canonical()
+            terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
+            terminal.stamped("Starting web server...")
+            client = start.client()
+        terminal.stamped("Setting up...")
+        space = canonical.pop("searchSpace")
+        body = {"config": canonical, "searchSpace": space, "id": experiment_id, **_surroundings()}
+        _post_experiment(client, body)
+    except HomeError as error:
+        raise CliError(str(error)) from error
+    url = client.post("server", "login-code")["url"]
+    if terminal.as_json and not args.foreground:
+        terminal.json({"id": experiment_id, "url": url, "port": client.port})
+    return _after_start(
+        client, experiment_id, url=url, foreground=args.foreground, terminal=terminal, after=0
+    )
+
+
+def resume(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Run a stopped or finished experiment again, on any port."""
+    _refuse_nni()
+    home = Home.find()
+    try:
+        entry = Index(home).get(args.id)
+        if entry is None:
+            raise CliError(f"Id {args.id} not exist.")
+        port = args.port or entry.port or DEFAULT_PORT
+        _refuse_running(home, args.id, port)
+        with ServerStart(home, port) as start:
+            client = start.client()
+        around = _surroundings()
+        body = {"environ": around["environ"], "python": around["python"]}
+        terminal.stamped(f"Resuming experiment, Experiment ID: {args.id}")
+        client.post("experiments", args.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
+        after = int(client.get("experiments", args.id)["lastNumber"])
+    except HomeError as error:
+        raise CliError(str(error)) from error
+    url = client.post("server", "login-code")["url"]
+    if terminal.as_json and not args.foreground:
+        terminal.json({"id": args.id, "url": url, "port": client.port})
+    return _after_start(client, args.id, url=url, foreground=args.foreground, terminal=terminal, after=after)
+
+
+def _after_start(
+    client: Client, experiment_id: str, *, url: str, foreground: bool, terminal: Terminal, after: int
+) -> int:
+    terminal.stamped(f"Web portal URLs: {url}")
+    if not foreground:
+        terminal.stamped(f'To stop experiment run "nnictl stop {experiment_id}" or "nnictl stop --all"')
+        terminal.stamped(
+            f'Reference: "nnictl top {experiment_id}" watches it, "nnictl --help" tells the rest'
+        )
+        return 0
+    from nnimgr.cli.watch import foreground as watch
+
+    return watch(client, experiment_id, terminal=terminal, after=after)
+
+
+def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
+    from nnimgr.config import ConfigError, LogLevel, load_config
+
+    try:
+        loaded = load_config(Path(args.config))
+    except ConfigError as error:
+        lines = [str(problem) for problem in error.problems]
+        raise CliError(*lines, problems=[problem.plain() for problem in error.problems]) from error
+    for warning in loaded.warnings:
+        terminal.warn(str(warning))
+    if args.debug:
+        debug = loaded.config.model_copy(update={"debug": True, "log_level": LogLevel.DEBUG})
+        return type(loaded)(debug, loaded.warnings)
+    return loaded
+
+
+def _post_experiment(client: Client, body: Mapping[str, Any]) -> None:
+    from nnimgr.cli.client import ServerGone
+
+    try:
+        client.post("experiments", body=body)
+    except ServerGone:
+        client.post("experiments", body=body)  # the id makes it the same experiment
+
+
+def _experiment_id(home: Home, wanted: str | None) -> str:
+    taken = Index(home).entries()
+    if wanted is None:
+        return new_experiment_id(taken)
+    try:
+        return check_experiment_id(wanted)
+    except ValueError as error:
+        raise CliError(str(error)) from error
+
+
+def _refuse_running(home: Home, experiment_id: str, port: int) -> None:
+    """An experiment that another server has open must not be opened by a second one."""
+    entry = Index(home).get(experiment_id)
+    if entry is None or entry.port in (None, port) or entry.status == "STOPPED":
+        return
+    if entry.port is not None and home.server_running(entry.port) is not None:
+        raise CliError(
+            f"Experiment {experiment_id} is served on port {entry.port} already; "
+            f'stop it there first: "nnictl stop {experiment_id}".'
+        )
+
+
+def _surroundings() -> dict[str, Any]:
+    """Whose environment the experiment runs in. May hold secrets: it is sent, never shown."""
+    return {"environ": dict(os.environ), "cwd": os.getcwd(), "python": sys.executable}
+
+
+def _refuse_nni() -> None:
+    """NNI itself and this package both own the name ``nni``: one of them would get the other's code."""
+    for place in sys.path:
+        try:
+            names = os.listdir(place or ".")
+        except OSError:
+            continue
+        if any(name.startswith("nni-") and name.endswith((".dist-info", ".egg-info")) for name in names):
+            raise CliError(
+                f"NNI itself is installed in {place}, and both bring a package called nni; remove it with: "
+                f"{sys.executable} -m pip uninstall nni && {sys.executable} -m pip install --force-reinstall "
+                "--no-deps nnimgr"
+            )
+
+
+def _dry_run(loaded: Loaded, terminal: Terminal) -> int:
+    config = loaded.config
+    facts: dict[str, Any] = {
+        "tuner": config.tuner.title,
+        "assessor": config.assessor.title if config.assessor else None,
+        "platform": config.platform,
+        "trialCommand": config.job_command,
+        "trialCodeDirectory": str(config.job_directory),
+        "experimentWorkingDirectory": str(config.experiment_working_directory),
+        "python": sys.executable,
+        "trialConcurrency": config.trial_concurrency,
+        "maxTrialNumber": config.max_trial_number,
+        "parameterSets": _parameter_sets(config.search_space),
+    }
+    if terminal.as_json:
+        terminal.json({"config": config.canonical(), "wouldStart": facts})
+        return 0
+    import yaml
+
+    terminal.say("# The configuration, resolved")
+    terminal.say(yaml.safe_dump(config.canonical(), sort_keys=False, allow_unicode=True).rstrip())
+    terminal.say("\n# What would start (nothing was started)")
+    count = facts["parameterSets"]
+    facts["parameterSets"] = "without end" if count is None else f"{count:,}"
+    for name, value in facts.items():
+        terminal.say(f"# {name}: {'none' if value is None else value}")
+    return 0
+
+
+def _parameter_sets(plain: Any) -> int | None:
+    """How many different parameter sets there are; None if the space is not finite (or not NNI's)."""
+    from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, SearchSpaceError, Space, parse
+
+    def of_space(space: Space) -> float:
+        return math.prod(of_spec(spec) for _, spec in space.parameters)
+
+    def of_spec(spec: Choice | Nested | Numeric) -> float:
+        match spec:
+            case Choice(options):
+                return len(options)
+            case Nested(options):
+                return sum(of_space(inner) for _, inner in options)
+            case Numeric(type=ParameterType.RANDINT, a=a, b=b):
+                return int(b) - int(a)
+            case Numeric(type=kind, q=q) if q is not None and not kind.gaussian:
+                low, high = round(spec.a / q), round(spec.b / q)
+                return len({spec.quantise(k * q) for k in (low, high)}) + max(0, high - low - 1)
+            case _:
+                return math.inf
+
+    try:
+        count = of_space(parse(plain))
+    except SearchSpaceError:
+        return None
+    return None if math.isinf(count) else int(count)

@@ -1,0 +1,145 @@
+"""The live view of an experiment, for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from nnimgr.cli.progress import LiveTrial, Progress, number, parameters_text
+
+__all__ = ["LiveScreen", "view"]
+
+_MOST_TRIALS = 8
+_STYLES = {
+    "RUNNING": "green",
+    "DONE": "bold green",
+    "SUCCEEDED": "green",
+    "ERROR": "bold red",
+    "FAILED": "red",
+    "UNKNOWN": "magenta",
+    "WAITING": "yellow",
+    "EARLY_STOPPED": "cyan",
+    "DRAINING": "yellow",
+}
+
+
+class LiveScreen:
+    """A part of the terminal that is drawn anew; the last picture stays."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+        self._received_at = datetime.now(UTC)
+        self._profile: Mapping[str, Any] | None = None
+
+    def __enter__(self) -> LiveScreen:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def tell(self, sentence: str) -> None:
+        """Nothing: the view shows the recent sentences."""
+
+    def draw(self, progress: Progress) -> None:
+        now = datetime.now(UTC)
+        if progress.profile is not self._profile:
+            self._profile, self._received_at = progress.profile, now
+        self._live.update(view(progress, now=now, since=now - self._received_at), refresh=True)
+
+
+def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableType:
+    """The picture. ``since``: the age of the profile."""
+    profile = progress.profile
+    name = f" {profile['name']}" if profile["name"] else ""
+    head = Text.assemble(
+        ("Experiment ", "bold"),
+        (f"{profile['id']}{name}  ", "bold cyan"),
+        (progress.status, _STYLES.get(progress.status, "")),
+        f"  {progress.reason or _sentence(profile)}",
+    )
+    parts: list[RenderableType] = [head, _bars(profile, since=since), _counts(profile)]
+    best = profile["bestTrial"]
+    if best is not None:
+        parts.append(
+            Text.assemble(
+                ("Best   ", "bold"),
+                (number(best["value"]), "bold green"),
+                f"  trial {best['sequence']} ({best['trialId']})  {parameters_text(best['parameters'])}",
+            )
+        )
+    running = [(key, trial) for key, trial in progress.trials.items() if trial.started_at is not None]
+    if running:
+        parts.append(_trials(running, now=now))
+    if progress.recent:
+        parts.append(Text("Recent", style="bold"))
+        parts.extend(Text(f"  {sentence}", style="dim") for sentence in progress.recent)
+    return Group(*parts)
+
+
+def _sentence(profile: Mapping[str, Any]) -> str:
+    counts = profile["counts"]
+    running, waiting = counts.get("RUNNING", 0), counts.get("WAITING", 0)
+    return f"{running} trials run, {waiting} wait"
+
+
+def _bars(profile: Mapping[str, Any], *, since: timedelta) -> Table:
+    table = Table.grid(padding=(0, 1))
+    limits, counts = profile["limits"], profile["counts"]
+    live = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
+    done = sum(count for status, count in counts.items() if status not in live)
+    most = limits["maxTrialNumber"]
+    shown = f"{done} of {most}" if most else f"{done}, no limit"
+    table.add_row(Text("Trials", style="bold"), _bar(done, most), shown)
+    seconds = profile["durationS"]
+    if profile["status"] in ("RUNNING", "DRAINING"):
+        seconds += since.total_seconds()
+    longest = limits["maxExperimentDurationS"]
+    shown = f"{_clock(seconds)} of {_clock(longest)}" if longest else f"{_clock(seconds)}, no limit"
+    table.add_row(Text("Time", style="bold"), _bar(seconds, longest), shown)
+    return table
+
+
+def _bar(done: float, most: float | None) -> RenderableType:
+    return ProgressBar(total=most, completed=done, width=40) if most else Text("")
+
+
+def _counts(profile: Mapping[str, Any]) -> Text:
+    text = Text("Counts ", style="bold")
+    for status, count in profile["counts"].items():
+        if count:
+            text.append(f" {count} {status}", style=f"not bold {_STYLES.get(status, '')}".strip())
+    return text
+
+
+def _trials(running: list[tuple[str, LiveTrial]], *, now: datetime) -> Table:
+    table = Table(box=None, padding=(0, 1), title_justify="left", header_style="bold")
+    for heading in ("Running", "No.", "Time", "Reports", "Latest", "Parameters"):
+        table.add_column(heading, no_wrap=heading != "Parameters", overflow="ellipsis")
+    for trial_id, trial in running[-_MOST_TRIALS:]:
+        age = now - trial.started_at if trial.started_at else timedelta(0)
+        table.add_row(
+            trial_id,
+            str(trial.sequence),
+            _clock(max(0.0, age.total_seconds())),
+            str(trial.reports),
+            number(trial.latest),
+            parameters_text(trial.parameters),
+        )
+    return table
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

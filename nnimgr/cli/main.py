@@ -1,0 +1,178 @@
+"""The command line of ``nnictl``: which verbs and options there are, and how commands end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nnimgr import __version__
+from nnimgr.cli.terminal import CliError, Terminal
+
+__all__ = ["main"]
+
+Verb = Callable[[argparse.Namespace, Terminal], int]
+
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code, which is 0 only if the command did what it was asked."""
+    parsed = _parser().parse_args(arguments)
+    terminal = Terminal(as_json=getattr(parsed, "json", False))
+    try:
+        if not sys.platform.startswith("linux"):
+            raise CliError(f"nnimgr runs on Linux only, not on {sys.platform}.")
+        code = _load(parsed.verb)(parsed, terminal)
+        sys.stdout.flush()
+        return code
+    except CliError as error:
+        terminal.fail(error)
+        return error.code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _load(verb: str) -> Verb:
+    """The function of "module:name" in this package."""
+    import importlib
+
+    module, _, name = verb.partition(":")
+    function: Verb = getattr(importlib.import_module(f"nnimgr.cli.{module}"), name)
+    return function
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nnictl", description="Run and watch experiments.")
+    parser.add_argument("-v", "--version", action="version", version=__version__)
+    parser.set_defaults(verb="hello:hint")
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_lifecycle(verbs)
+    _add_experiment(verbs)
+    _add_trial(verbs)
+    _add_log(verbs)
+    hello = _verb(verbs, "hello", "hello:hello", "copy an example experiment into this directory")
+    hello.add_argument("--directory", default="nni_hello_hpo", help="where to (default: %(default)s)")
+    return parser
+
+
+if TYPE_CHECKING:
+    _Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def _verb(verbs: _Verbs, name: str, target: str, summary: str) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    verb.set_defaults(verb=target)
+    verb.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
+    return verb
+
+
+def _group(verbs: _Verbs, name: str, summary: str) -> _Verbs:
+    group = verbs.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def _add_lifecycle(verbs: _Verbs) -> None:
+    create = _verb(verbs, "create", "create:create", "start a new experiment")
+    create.add_argument(
+        "-c", "--config", required=True, metavar="FILE", help="the experiment's configuration"
+    )
+    create.add_argument("--id", dest="experiment_id", help="an id of your own for the experiment")
+    create.add_argument("--dry-run", action="store_true", help="show what would start, and start nothing")
+    create.add_argument("-d", "--debug", action="store_true", help="set the experiment's log level to debug")
+    create.add_argument("-u", "--url_prefix", "--url-prefix", help=argparse.SUPPRESS)
+    _add_port(create)
+    _add_foreground(create)
+    resume = _verb(verbs, "resume", "create:resume", "go on with a stopped or finished experiment")
+    resume.add_argument("id", metavar="ID")
+    _add_port(resume)
+    _add_foreground(resume)
+    stop = _verb(verbs, "stop", "stop:stop", "stop experiments and their trials")
+    stop.add_argument(
+        "id", nargs="?", metavar="ID", help="the beginning of an id will do; with a * at its end, of several"
+    )
+    stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
+    stop.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
+    _add_port(stop, help="the experiments of this port")
+    top = _verb(verbs, "top", "watch:top", "watch an experiment")
+    top.add_argument("id", nargs="?", metavar="ID")
+    _add_port(top)
+
+
+def _add_experiment(verbs: _Verbs) -> None:
+    group = _group(verbs, "experiment", "look at experiments")
+    listed = _verb(group, "list", "experiments:list_all", "list experiments")
+    listed.add_argument("--all", action="store_true", help="the stopped ones, too")
+    for name, summary in (("show", "show an experiment"), ("status", "show an experiment's status")):
+        _add_id(_verb(group, name, f"experiments:{name}", summary))
+    export = _verb(group, "export", "experiments:export", "export the results of an experiment's trials")
+    _add_id(export)
+    export.add_argument("-t", "--type", choices=("json", "csv"), default="json")
+    export.add_argument("-f", "--filename", metavar="FILE", help="write there (default: standard output)")
+    export.add_argument("-i", "--intermediate", action="store_true", help="with intermediate results")
+
+
+def _add_trial(verbs: _Verbs) -> None:
+    group = _group(verbs, "trial", "look at trials, and end them")
+    listed = _verb(group, "ls", "trials:list_all", "list the trials of an experiment")
+    _add_id(listed)
+    some = listed.add_mutually_exclusive_group()
+    some.add_argument("--head", type=_count, metavar="N", help="the N with the largest results")
+    some.add_argument("--tail", type=_count, metavar="N", help="the N with the smallest results")
+    kill = _verb(group, "kill", "trials:kill", "stop a trial")
+    _add_id(kill)
+    kill.add_argument("-T", "--trial_id", "--trial-id", required=True, metavar="TRIAL")
+
+
+def _add_log(verbs: _Verbs) -> None:
+    group = _group(verbs, "log", "read logs")
+    for name in ("stdout", "stderr"):
+        log = _verb(group, name, f"logs:{name}", f"read the {name} log of an experiment")
+        _add_id(log)
+        part = log.add_mutually_exclusive_group()
+        part.add_argument("-H", "--head", type=_count, metavar="N", help="the first N lines")
+        part.add_argument("-T", "--tail", type=_count, metavar="N", help="the last N lines")
+        part.add_argument("--path", action="store_true", help="where the log is")
+    trial = _verb(group, "trial", "logs:trial", "find or read what trials print")
+    _add_id(trial)
+    trial.add_argument("-T", "--trial_id", "--trial-id", metavar="TRIAL")
+    trial.add_argument("--follow", action="store_true", help="print it until the trial ends (needs -T)")
+    trial.add_argument("--file", choices=("stdout", "stderr", "trial.log"), help="print this file (needs -T)")
+
+
+def _add_id(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("id", nargs="?", metavar="ID", help="may be left out if only one experiment runs")
+    _add_port(verb)
+
+
+def _add_port(verb: argparse.ArgumentParser, help: str = "the server's port") -> None:
+    verb.add_argument("-p", "--port", type=_port, help=help)
+
+
+def _add_foreground(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "-f", "--foreground", action="store_true", help="watch until the end, then stop; Ctrl-C stops, too"
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 65_536:
+        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
+    return port
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

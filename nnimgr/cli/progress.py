@@ -1,0 +1,192 @@
+"""An experiment as somebody watches it: its profile, its events folded into what is of interest now.
+
+Pure: events and profiles come in, sentences and the state to draw come out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nnimgr.cli.client import Event
+
+__all__ = ["ENDED", "LiveTrial", "Progress", "number", "parameters_text"]
+
+ENDED = frozenset({"DONE", "STOPPED", "ERROR"})
+_MOST_RECENT = 8
+_QUIET = frozenset({"MetricReported", "Suggested", "JobPlaced", "KeeperAcknowledged", "KeeperEnrolled"})
+
+
+@dataclass(slots=True)
+class LiveTrial:
+    """A trial that has not ended."""
+
+    sequence: int
+    parameters: Any
+    started_at: datetime | None = None
+    latest: float | None = None
+    final: float | None = None
+    reports: int = 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """``profile`` is the server's answer of some moment, the rest follows the events."""
+
+    profile: Mapping[str, Any]
+    trials: dict[str, LiveTrial] = field(default_factory=dict)
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+    status: str = ""
+    reason: str = ""
+    best: float | None = None
+    stale: bool = False  # something happened that the profile does not yet show
+
+    @classmethod
+    def of(cls, profile: Mapping[str, Any]) -> Progress:
+        progress = cls(profile)
+        progress.refresh(profile)
+        return progress
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    def refresh(self, profile: Mapping[str, Any]) -> None:
+        """Take a newer profile."""
+        self.profile = profile
+        self.status, self.reason = profile["status"], profile["reason"]
+        self.best = profile["bestTrial"]["value"] if profile["bestTrial"] else self.best
+        self.stale = False
+
+    def add_trial(self, trial: Mapping[str, Any]) -> None:
+        """Take a trial that was there before the first event."""
+        self.trials[trial["id"]] = LiveTrial(
+            sequence=trial["sequence"],
+            parameters=trial["parameters"],
+            started_at=_instant(trial["startedAt"]),
+            latest=trial["latestValue"],
+            final=trial["finalValue"],
+            reports=trial["intermediates"],
+        )
+
+    def apply(self, event: Event) -> str | None:
+        """Take an event; the sentence to show for it, if any."""
+        if event.kind not in _QUIET:
+            self.stale = True
+        sentence = self._fold(event.kind, event.fields)
+        if sentence is not None:
+            self.recent.append(sentence)
+        return sentence
+
+    def _fold(self, kind: str, fields: Mapping[str, Any]) -> str | None:
+        match kind:
+            case "Suggested":
+                self.trials[fields["trialId"]] = LiveTrial(fields["sequence"], fields["parameters"])
+            case "MetricReported":
+                self._take_metric(fields)
+            case "TrialEnded":
+                return self._end(fields)
+            case "ExperimentMoved":
+                self.status, self.reason = fields["status"], fields["reason"]
+                return (
+                    f"Experiment {self.status}: {self.reason}" if self.reason else f"Experiment {self.status}"
+                )
+            case "closed":
+                self.status, self.reason = fields["status"], fields["reason"] or self.reason
+            case "ConfigChanged":
+                names = ", ".join(fields["changes"]) or "search space"
+                return f"Changed: {names}"
+            case "AlgorithmFailed":
+                return f"The {fields['role']} failed in {fields['call']}: {fields['sentence']}"
+            case "KeeperSilent":
+                return str(fields["reason"])
+            case "TunerExhausted":
+                return "The tuner has no more parameter sets."
+            case _:
+                return self._fold_job(kind, fields)
+        return None
+
+    def _fold_job(self, kind: str, fields: Mapping[str, Any]) -> str | None:
+        if "trialId" not in fields:
+            return None
+        name = self._name(fields["trialId"])
+        match kind:
+            case "JobStarted":
+                trial = self.trials.get(fields["trialId"])
+                if trial is not None:
+                    trial.started_at = _instant(fields["startedAt"])
+                attempt = fields.get("attempt", 1)
+                return f"{name} started" + (f", attempt {attempt}" if attempt > 1 else "")
+            case "JobWaiting":
+                return f"{name} waits: {fields['reason']}"
+            case "Verdict":
+                return f"{name} is stopped early by the assessor"
+            case "JobLost":
+                return f"{name} was lost: {fields['reason']}"
+            case "AttemptDue":
+                return f"{name} gets attempt {fields['attempt']}: {fields['reason']}"
+            case "JobNoted":
+                return f"{name}: {fields['note']}"
+            case "FrameSkipped":
+                return f"{name}: {fields['reason']}"
+        return None
+
+    def _take_metric(self, fields: Mapping[str, Any]) -> None:
+        trial = self.trials.get(fields["trialId"])
+        if trial is None:
+            return
+        if fields["type"] == "FINAL":
+            trial.final = fields["value"]
+        else:
+            trial.reports += 1
+            trial.latest = fields["value"]
+
+    def _end(self, fields: Mapping[str, Any]) -> str:
+        name = self._name(fields["trialId"])
+        trial = self.trials.pop(fields["trialId"], None)
+        text = f"{name} {fields['status']}"
+        if fields["status"] != "SUCCEEDED":
+            return f"{text}: {fields['reason']}"
+        if trial is None or trial.final is None:
+            return f"{text} without a final result"
+        text += f": {number(trial.final)}"
+        return f"{text}, the best so far" if self._improves(trial.final) else text
+
+    def _improves(self, value: float) -> bool:
+        smaller = self.profile["optimizeMode"] == "minimize"
+        if self.best is not None and (value >= self.best if smaller else value <= self.best):
+            return False
+        self.best = value
+        return True
+
+    def _name(self, trial_id: str) -> str:
+        trial = self.trials.get(trial_id)
+        return f"Trial {trial_id}" if trial is None else f"Trial {trial.sequence} ({trial_id})"
+
+
+def number(value: float | None) -> str:
+    """A result as it is shown: six digits."""
+    return "--" if value is None else f"{value:.6g}"
+
+
+def parameters_text(parameters: Any) -> str:
+    """A parameter set on one line."""
+    if not isinstance(parameters, Mapping):
+        return str(parameters)
+    return ", ".join(f"{name}={_short(value)}" for name, value in parameters.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping) and "_name" in value:
+        inner = {name: item for name, item in value.items() if name != "_name"}
+        return f"{value['_name']}({parameters_text(inner)})" if inner else str(value["_name"])
+    return str(value)
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,78 @@
+"""``nnictl stop``: one experiment, several, or all."""
+
+from __future__ import annotations
+
+import argparse
+
+from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.home import Home
+from nnimgr.index import IndexEntry
+
+__all__ = ["stop"]
+
+_STOP_TIMEOUT_S = 120.0  # trials get their grace before they are killed
+
+
+def stop(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Stop what is meant; every one is tried, and the exit code is 0 only if all were stopped."""
+    home = Home.find()
+    code = 0
+    results: list[dict[str, object]] = []
+    for entry in _meant(home, args, terminal):
+        terminal.info(f"Stopping experiment {entry.id}")
+        try:
+            still = _stop_one(home, entry, detach=args.detach)
+        except CliError as error:
+            code = 1
+            results.append({"id": entry.id, "error": "\n".join(error.lines)})
+            if not terminal.as_json:
+                terminal.fail(error)
+            continue
+        results.append({"id": entry.id, "stillRunning": still})
+        terminal.info("Stop experiment success.")
+        if still:
+            terminal.info(f"These trials run on: {', '.join(still)}. nnictl resume {entry.id} takes them up.")
+    if terminal.as_json:
+        terminal.json({"stopped": results})
+    return code
+
+
+def _stop_one(home: Home, entry: IndexEntry, *, detach: bool) -> list[str]:
+    client = client_of(home, entry)
+    answer = client.post("experiments", entry.id, "stop", body={"detach": detach}, timeout_s=_STOP_TIMEOUT_S)
+    return [str(trial_id) for trial_id in answer["stillRunning"]]
+
+
+def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:
+    """NNI's rules: an id or its beginning, a beginning with ``*``, a port, ``--all``, or the only one."""
+    wanted: str | None = args.id
+    if wanted == "all":
+        raise CliError('"nnictl stop all" is not a command; use "nnictl stop --all".')
+    entries = entries_of(home)
+    running = [entry for entry in entries.values() if entry.status != "STOPPED"]
+    if args.all:
+        return running
+    if wanted is None and args.port is None:
+        return [select(home, None, terminal)]
+    if wanted is None:
+        found = [entry for entry in running if entry.port == args.port]
+        if not found:
+            raise CliError(f"There is no experiment running on port {args.port}.")
+        return found
+    if wanted.endswith("*"):
+        found = [entry for entry in running if entry.id.startswith(wanted[:-1])]
+    elif wanted in entries:
+        found = [entries[wanted]]
+    else:
+        found = [entry for entry in running if entry.id.startswith(wanted)]
+        if len(found) > 1:
+            lines = "\n".join(experiment_line(entry) for entry in found)
+            raise CliError(f"Id {wanted} is ambiguous; it fits several experiments.", plain=lines)
+    if not found:
+        raise CliError("Id not correct.")
+    if args.port is not None and any(entry.port != args.port for entry in found):
+        raise CliError("Experiment id and port do not match, please check them.")
+    if found[0].status == "STOPPED":
+        raise CliError(f"Experiment {found[0].id} is stopped already.")
+    return found

@@ -1,0 +1,191 @@
+"""Watching an experiment: ``nnictl top``, and ``--foreground`` of create and resume.
+
+A thread reads the event stream; this one draws. If the server dies it is started again and the stream goes on
+behind the last event seen, so that nothing is missed or shown twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from nnimgr.cli.client import ApiError, Client, Event, ServerGone
+from nnimgr.cli.discovery import connect
+from nnimgr.cli.progress import Progress, number
+from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.trials import all_trials
+from nnimgr.home import Home
+
+__all__ = ["foreground", "top"]
+
+_DRAW_S = 0.5
+_STOP_TIMEOUT_S = 120.0
+_MOST_TRIES = 3
+
+
+class Screen(Protocol):
+    """Where progress is shown."""
+
+    def tell(self, sentence: str) -> None: ...
+
+    def draw(self, progress: Progress) -> None: ...
+
+
+class _Lines:
+    """A screen for files, pipes and logs: one line per event."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def tell(self, sentence: str) -> None:
+        self._terminal.stamped(sentence)
+
+    def draw(self, progress: Progress) -> None:
+        pass
+
+
+def top(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Watch an experiment until it ends or Ctrl-C, which only ends the watching."""
+    home = Home.find()
+    entry = select(home, args.id, terminal)
+    client = client_of(home, entry, port=args.port)
+    profile = client.get("experiments", entry.id)
+    if terminal.as_json:
+        running = list(all_trials(client, entry.id, status=["RUNNING", "UNKNOWN"]))
+        terminal.json({"experiment": profile, "running": running})
+        return 0
+    progress = _follow(client, entry.id, terminal=terminal, after=int(profile["lastNumber"]))
+    _report(progress, terminal)
+    return 0
+
+
+def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> int:
+    """Watch an experiment to its end, then stop it. 0 if it is done or was stopped by its user."""
+    try:
+        progress = _follow(client, experiment_id, terminal=terminal, after=after)
+    except KeyboardInterrupt:
+        terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
+        client = connect(Home.find(), client.port)
+        client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S)
+        progress = Progress.of(client.get("experiments", experiment_id))
+    else:
+        client = connect(Home.find(), client.port)
+        with contextlib.suppress(ApiError):  # stopped meanwhile
+            client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S)
+    _report(progress, terminal)
+    if terminal.as_json:
+        kept = ("id", "status", "reason", "counts", "bestTrial", "errors")
+        terminal.json({key: progress.profile[key] for key in kept})
+    return 0 if progress.status in ("DONE", "STOPPED") else 1
+
+
+def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> Progress:
+    """Show the experiment until it ends; what was known of it then."""
+    progress = Progress.of(client.get("experiments", experiment_id))
+    if after:
+        for trial in all_trials(client, experiment_id, status=["WAITING", "RUNNING", "UNKNOWN", "PAUSED"]):
+            progress.add_trial(trial)
+    with _screen(terminal) as screen:
+        tries = 0
+        while not progress.ended:
+            stream = _Stream(client, experiment_id, after=after)
+            try:
+                _show(stream, progress, screen=screen, client=client)
+            except ServerGone as error:
+                tries = 0 if stream.cursor > after else tries + 1
+                if tries > _MOST_TRIES:
+                    raise CliError(*error.lines, "It was started again several times in vain.") from error
+                screen.tell("The server does not answer; it is started again if it has ended.")
+                client = connect(Home.find(), client.port)
+            after = stream.cursor
+    progress.refresh(client.get("experiments", experiment_id))
+    return progress
+
+
+def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client) -> None:
+    """Take events until the experiment ends. Raises ServerGone."""
+    drawn_at = 0.0
+    while not progress.ended:
+        for event in stream.take(_DRAW_S):
+            sentence = progress.apply(event)
+            if sentence is not None:
+                screen.tell(sentence)
+        now = time.monotonic()
+        if now - drawn_at >= _DRAW_S:
+            if progress.stale and not isinstance(screen, _Lines):
+                progress.refresh(client.get("experiments", stream.experiment_id))
+            screen.draw(progress)
+            drawn_at = now
+    screen.draw(progress)
+
+
+class _Stream:
+    """The events of an experiment, read by a thread that ends with the stream or with this process."""
+
+    def __init__(self, client: Client, experiment_id: str, *, after: int) -> None:
+        self.experiment_id = experiment_id
+        self.cursor = after
+        self._client = client
+        self._queue: queue.Queue[Event | Exception] = queue.Queue(maxsize=10_000)
+        threading.Thread(target=self._read, name="events", daemon=True).start()
+
+    def take(self, seconds: float) -> Iterator[Event]:
+        """What comes within the time, at least the first of it. Raises ServerGone, ApiError."""
+        until = time.monotonic() + seconds
+        with contextlib.suppress(queue.Empty):
+            while True:
+                item = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                if isinstance(item, Exception):
+                    raise item
+                if item.number is not None:
+                    self.cursor = item.number
+                yield item
+
+    def _read(self) -> None:
+        try:
+            for event in self._client.events("experiments", self.experiment_id, "events", after=self.cursor):
+                if event is not None:
+                    self._queue.put(event)
+            self._queue.put(ServerGone("The server has ended the stream."))
+        except Exception as error:
+            self._queue.put(error)
+
+
+@contextlib.contextmanager
+def _screen(terminal: Terminal) -> Iterator[Screen]:
+    if not terminal.live:
+        yield _Lines(terminal)
+        return
+    from nnimgr.cli.live import LiveScreen
+
+    with LiveScreen() as screen:
+        yield screen
+
+
+def _report(progress: Progress, terminal: Terminal) -> None:
+    """The last word on an experiment: how it ended, and its best trial."""
+    profile = progress.profile
+    reason = f": {profile['reason']}" if profile["reason"] else ""
+    terminal.stamped(f"Experiment {profile['id']} is {profile['status']}{reason}")
+    counts = ", ".join(f"{count} {status}" for status, count in profile["counts"].items() if count)
+    terminal.say(f"Trials: {counts or 'none'}")
+    if profile["status"] == "ERROR":
+        for error in profile["errors"][:1]:
+            terminal.say(f"{error['sentence']}\n{error['traceback']}".rstrip())
+    best = profile["bestTrial"]
+    if best is None:
+        terminal.say("No trial has a final result.")
+        return
+    terminal.say(f"Best trial: {best['sequence']} ({best['trialId']}) with {number(best['value'])}")
+    for name, value in _items(best["parameters"]):
+        terminal.say(f"  {name}: {value}")
+
+
+def _items(parameters: Any) -> list[tuple[str, Any]]:
+    return list(parameters.items()) if isinstance(parameters, Mapping) else [("value", parameters)]
