@@ -1,0 +1,1 @@
+"""NNI's import paths of the built-in tuners and assessors."""
