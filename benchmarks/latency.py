@@ -14,7 +14,7 @@ import json
 import statistics
 from typing import Any
 
-from benchmarks.product import Product, fdatasync_ms, percentile, product
+from tests.e2e.product import Product, fdatasync_ms, percentile, product
 
 TRIAL = """
 import os, signal, sys, time

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.product import Product, product
+from tests.e2e.product import Product, product
 
 IMPORTS = "import fastapi, uvicorn, sqlalchemy, pydantic, numpy"
 

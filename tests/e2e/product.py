@@ -1,4 +1,4 @@
-"""Runs the product as a user does, in a home of its own, for the benchmarks. Standard library only."""
+"""Runs the product as a user does, in a home of its own: for the end-to-end tests and the benchmarks."""
 
 from __future__ import annotations
 

@@ -1,0 +1,61 @@
+"""Finding the product's processes in /proc, by what they are and whose home they serve."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    pid: int
+    parent: int
+    command: str
+
+
+def processes() -> list[Process]:
+    """All processes, zombies left out."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            stat = Path(f"/proc/{entry}/stat").read_text(encoding="latin-1")
+            command = Path(f"/proc/{entry}/cmdline").read_bytes()
+        except OSError:
+            continue
+        state, parent = stat[stat.rindex(")") + 2 :].split()[:2]
+        if state != "Z":
+            text = command.replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            found.append(Process(int(entry), int(parent), text))
+    return found
+
+
+def of_home(home: Path) -> list[Process]:
+    """The processes that run with this NNIMGR_HOME in their environment."""
+    mark = f"NNIMGR_HOME={home}".encode()
+    mine = []
+    for process in processes():
+        try:
+            environ = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mark in environ and process.pid != os.getpid():
+            mine.append(process)
+    return mine
+
+
+def holders(path: Path) -> list[int]:
+    """The processes that have this file open."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            links = [os.readlink(f"/proc/{entry}/fd/{fd}") for fd in os.listdir(f"/proc/{entry}/fd")]
+        except OSError:
+            continue
+        if str(path) in links:
+            found.append(int(entry))
+    return found
