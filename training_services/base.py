@@ -254,7 +254,7 @@ class KnownKeeper:
     token_sha256: str
     instance: str | None
     boot_id: str | None
-    last_cmd: int  # the highest command number in the state for it
+    last_cmd: int  # the highest command number committed for its instance: of a job held, or acknowledged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +295,7 @@ class ExperimentContext:
     python: str  # the interpreter of the user who created the experiment
     environ: Mapping[str, str] = field(repr=False)
     log_level: str = "info"
+    silent_after: timedelta = timedelta(seconds=30)  # without a word from it a keeper counts as silent
 
 
 class TrainingService(abc.ABC):
@@ -310,6 +311,14 @@ class TrainingService(abc.ABC):
     @abc.abstractmethod
     async def open(self, known: KnownKeepers) -> None:
         """Connect and check. Raises ServiceUnavailable; starts nothing that outlives a failure."""
+
+    def adopted(self) -> None:
+        """All jobs that are placed and have not ended have been submitted again since ``open``.
+
+        Called once, after that. Only now can what keepers report be judged: before, every running job would
+        be one that nobody knows.
+        """
+        return None
 
     @abc.abstractmethod
     def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:

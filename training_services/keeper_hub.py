@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from training_services.base import JobEvent
-from training_services.keeper_link import Backlog, KeeperLink, Key, Refused
+from training_services.keeper_link import Backlog, KeeperLink, Key, Received, Refused
 from training_services.keeper_request import Request, WireError, read_request
 from trial_keeper.wire import WAIT_S
 
@@ -64,15 +63,14 @@ class Call:
 class KeeperDesk:
     """The door of one keeper.
 
-    ``deliver`` takes the events of each request, in order, and the desk, which has called it.
+    ``deliver`` takes what each request has brought, and the desk, which has called it.
     """
 
     link: KeeperLink
     backlog: Backlog
     token_sha256: str | None
-    deliver: Callable[[KeeperDesk, list[JobEvent]], None]
+    deliver: Callable[[KeeperDesk, Received], None]
     open: bool = False  # the jobs of before have all been submitted again: reports can be judged
-    heard_at: float | None = None  # on the loop's clock
     _calls: list[Call] = field(default_factory=list)
 
     def admits(self, token: str) -> bool:
@@ -83,12 +81,10 @@ class KeeperDesk:
         """Take one call: its answer, or the call to wait for (``release`` it if the caller has gone)."""
         if not self.open:
             return _CLOSED
-        loop = asyncio.get_running_loop()
-        self.heard_at = loop.time()
         try:
             request = read_request(body)
             status = self.link.status
-            events, needs = self.link.receive(request)
+            received = self.link.receive(request)
         except WireError as error:
             logger.warning("keeper %s sends what is no sync: %s", self.link.keeper_id, error)
             return _refusal(HTTPStatus.BAD_REQUEST, f"This is no sync: {error}.")
@@ -97,9 +93,10 @@ class KeeperDesk:
             return _refusal(HTTPStatus.CONFLICT, str(refused), reason=refused.reason)
         if self.link.status not in (None, status):
             logger.warning("keeper %s: %s", self.link.keeper_id, self.link.status)
-        self.deliver(self, events)
-        call = Call(request, needs, loop.create_future())
-        if request.wait and not request.news:
+        self.deliver(self, received)
+        loop = asyncio.get_running_loop()
+        call = Call(request, received.needs, loop.create_future())
+        if not request.news:
             call.due = self._overtaken(request) or self.link.has_word(request, arrived=True)
         if self._is_answerable(call):
             return self._answer(call)
@@ -114,7 +111,7 @@ class KeeperDesk:
 
     def flush(self) -> None:
         """Answer every call that can be answered now; reports first, so that commands leave once."""
-        for call in sorted(self._calls, key=lambda call: call.request.wait):
+        for call in sorted(self._calls, key=lambda call: not call.request.news):
             if self._is_answerable(call):
                 self._finish(call, self._answer(call))
 
@@ -137,7 +134,7 @@ class KeeperDesk:
             return True
         if call.request.news:
             return self.backlog.frames <= MAX_BACKLOG
-        return not call.request.wait or self.link.has_word(call.request, arrived=False)
+        return self.link.has_word(call.request, arrived=False)
 
     def _overtaken(self, request: Request) -> bool:
         """Only the newest waiting call waits: answer the older ones; True if this is one of them."""

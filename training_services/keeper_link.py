@@ -55,10 +55,15 @@ class Refused(Exception):
 
 
 class Received(NamedTuple):
-    """What a request has brought: events in order, and the facts to commit before it is answered."""
+    """What a request has brought.
+
+    ``events`` in order; ``needs`` are the facts to commit before it is answered; ``ended`` the jobs that hold
+    their places no longer.
+    """
 
     events: list[JobEvent]
     needs: set[Key]
+    ended: list[str]
 
 
 @dataclass(slots=True)
@@ -128,6 +133,7 @@ class KeeperLink:
         self._binding: Key | None = None  # KeeperBound is on its way
         self._retired: set[str] = set()  # instances that were replaced
         self._fresh: set[str] = set()  # jobs with frames committed and not told
+        self._ended: list[str] = []  # during the request being applied
 
     # ---- orders of the service ----------------------------------------------------------------------------
 
@@ -240,6 +246,7 @@ class KeeperLink:
         job.end = _End.COMMITTED
         job.lost = job.lost or lost
         self._backlog.frames -= job.received - job.committed
+        job.committed = job.received
         self._fresh.discard(job_id)
         return [] if told else self._acknowledged(job)
 
@@ -267,7 +274,8 @@ class KeeperLink:
         events: list[JobEvent] = []
         needs: set[Key] = set()
         if request.instance == self.instance and request.k_epoch < self._k_epoch:
-            return Received(events, needs)
+            return Received(events, needs, [])
+        ended = self._ended = []
         self._bind(request, events)
         if self._binding is not None:
             needs.add(self._binding)
@@ -281,7 +289,7 @@ class KeeperLink:
             if request.all:
                 self._take_inventory(request, events)
         self._await_commits(request, needs)
-        return Received(events, needs)
+        return Received(events, needs, ended)
 
     def _refuse(self, request: Request) -> None:
         if request.db_id_seen not in (None, self._db_id):
@@ -367,6 +375,7 @@ class KeeperLink:
             self._lose(job_id, job, final.message or "its host was restarted while it ran", events)
             return
         job.end = _End.TOLD
+        self._ended.append(job_id)
         events.append(
             JobEnded(
                 job_id=job_id,
@@ -382,6 +391,7 @@ class KeeperLink:
 
     def _lose(self, job_id: str, job: _Job, reason: str, events: list[JobEvent]) -> None:
         job.end, job.lost = _End.TOLD, True
+        self._ended.append(job_id)
         events.append(JobLost(job_id=job_id, reason=reason))
         events += self._acknowledged(job)
 

@@ -58,8 +58,8 @@ class Request(NamedTuple):
 
     @property
     def news(self) -> bool:
-        """Whether it says anything beside the numbers of commands."""
-        return bool(self.attempts) or self.all
+        """Whether it is a report. The others wait for an answer that has something to say."""
+        return not self.wait or self.all or bool(self.attempts)
 
 
 def read_request(body: bytes) -> Request:

@@ -157,9 +157,14 @@ class HostLedger:
     def ignore(self, owner: object) -> None:
         self._listeners.pop(owner, None)
 
+    def check(self, need: Need, host: Host) -> None:
+        """Raises JobRejected if the host can never grant what the job needs."""
+        place(need, host, ())
+
     def place(self, need: Need, host: Host) -> tuple[int, ...] | Waits:
         """Choose and hold GPUs for the job. Raises JobRejected."""
         if need.whole_gpus and self._expected:
+            self.check(need, host)
             names = ", ".join(self._expected)
             return Waits(f"waits until it is known which GPUs experiment {names} holds")
         held = self._held.get(host.id, {})

@@ -1,0 +1,260 @@
+"""This machine: one keeper per experiment, beside the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+import trial_keeper
+from training_services.base import ExperimentContext, ServiceUnavailable, TrialJobSpec
+from training_services.keeper_link import StartOrder
+from training_services.keeper_service import KeeperHost, KeeperService, ServiceTools
+from training_services.logs import LogFile
+from training_services.placement import Gpu, Host
+from training_services.process import WatchedProcess, launch
+
+__all__ = ["KEEPER_ID", "LocalConfig", "LocalService", "find_gpus"]
+
+KEEPER_ID = "local"
+LOG_CAP = 1 << 30  # bytes of output kept of a trial
+LEAVE_S = 5.0  # for a keeper that was told to leave, and again after SIGTERM
+LOOK_S = 0.1  # between looks at a file that is followed
+
+
+def _indices(value: Any) -> Any:
+    """NNI takes a list, one number, or numbers with commas."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+        if not all(part.isdecimal() for part in value):
+            raise ValueError("must be numbers of GPUs, with commas between them")
+        value = [int(part) for part in value]
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = [value]
+    if isinstance(value, list | tuple) and all(type(index) is int for index in value):
+        if len(set(value)) != len(value) or any(index < 0 for index in value):
+            raise ValueError("must be different numbers, none of them negative")
+    return value
+
+
+class LocalConfig(BaseModel):
+    """``trainingService`` with ``platform: local``: NNI's fields.
+
+    ``reuseMode`` is accepted and changes nothing: trials are started from a warm process in any case.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
+    )
+
+    platform: Literal["local"] = "local"
+    use_active_gpu: bool | None = None
+    max_trial_number_per_gpu: Annotated[int, Field(gt=0)] = 1
+    gpu_indices: Annotated[list[int] | None, BeforeValidator(_indices)] = None
+    reuse_mode: bool = False
+
+
+def find_gpus() -> list[int]:
+    """The numbers of this machine's NVIDIA GPUs; none if there is no ``nvidia-smi`` or it fails."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    try:
+        listing = subprocess.run(
+            [tool, "--query-gpu=index", "--format=csv,noheader"],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=20,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [int(line) for line in listing.split() if line.isdigit()]
+
+
+class LocalKeeper(KeeperHost):
+    """The keeper of one experiment on this machine, in ``<experiment>/keeper``."""
+
+    keeper_id = KEEPER_ID
+
+    def __init__(self, directory: Path, *, python: str, environ: Mapping[str, str], host: Host) -> None:
+        self.host = host
+        self._directory = directory
+        self._python = python
+        self._environ = environ
+
+    async def read_manager(self) -> Mapping[str, Any] | None:
+        try:
+            manager = json.loads((self._directory / "manager.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return manager if isinstance(manager, dict) else None
+
+    async def write_manager(self, manager: Mapping[str, Any]) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = self._directory / "manager.json.new"
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, json.dumps(manager).encode())
+        finally:
+            os.close(descriptor)
+        new.rename(self._directory / "manager.json")
+
+    async def keep(self) -> None:
+        process = self._find() or await self._launch()
+        if process is None:
+            return
+        try:
+            await process.ended()
+        finally:
+            process.close()
+
+    async def end(self) -> None:
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            process = self._find()
+            if process is None:
+                return
+            try:
+                if number is not None:
+                    process.send(number)
+                async with asyncio.timeout(LEAVE_S):
+                    await process.ended()
+                return
+            except (TimeoutError, ProcessLookupError):
+                continue
+            finally:
+                process.close()
+
+    def _command(self) -> list[str]:
+        package = Path(trial_keeper.__file__).parent
+        return [self._python, "-S", "-E", str(package), str(self._directory)]
+
+    async def _launch(self) -> WatchedProcess | None:
+        return await launch(
+            self._command(),
+            environ=self._environ,
+            python=self._python,
+            output=self._directory / "output",
+        )
+
+    def _find(self) -> WatchedProcess | None:
+        """The keeper that runs, whoever has started it."""
+        try:
+            process = WatchedProcess(int((self._directory / "pid").read_text()))
+        except (OSError, ValueError):
+            return None
+        if process.arguments()[-1:] == [str(self._directory)]:
+            return process
+        process.close()
+        return None
+
+
+class LocalService(KeeperService):
+    """Runs trials on this machine, in the trial code's own directory."""
+
+    def __init__(
+        self,
+        context: ExperimentContext,
+        config: LocalConfig,
+        tools: ServiceTools,
+        *,
+        gpus: Callable[[], Sequence[int]] = find_gpus,
+    ) -> None:
+        super().__init__(context, tools)
+        self._config = config
+        self._gpus = gpus
+        self._ends: dict[str, list[asyncio.Future[None]]] = {}
+
+    async def find_hosts(self) -> Sequence[KeeperHost]:
+        context, config = self.context, self._config
+        if not context.trial_code_directory.is_dir():
+            raise ServiceUnavailable(f"the trial code's directory {context.trial_code_directory} is missing")
+        if shutil.which(context.python) is None:
+            raise ServiceUnavailable(f"the Python interpreter {context.python} is missing")
+        gpus: Sequence[int] = ()
+        if context.trial_gpu_number:
+            gpus = await asyncio.get_running_loop().run_in_executor(None, self._gpus)
+        host = Host(
+            id="local",
+            name="this machine",
+            gpus=tuple(Gpu(index=index) for index in gpus),
+            gpu_indices=None if config.gpu_indices is None else tuple(config.gpu_indices),
+            use_active_gpu=bool(config.use_active_gpu),
+            max_jobs_per_gpu=config.max_trial_number_per_gpu,
+        )
+        directory = context.directory.resolve() / "keeper"
+        return [LocalKeeper(directory, python=context.python, environ=context.environ, host=host)]
+
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        context = self.context
+        code = str(context.trial_code_directory)
+        environment: dict[str, str | None] = {
+            "NNI_PLATFORM": "local",
+            "NNIMGR_PLATFORM": "local",
+            "NNI_EXP_ID": context.experiment_id,
+            "NNI_TRIAL_JOB_ID": job.trial_id,
+            "NNI_TRIAL_SEQ_ID": str(job.sequence),
+            "NNI_CODE_DIR": code,
+            # What the user's own environment may hold of another experiment.
+            "NNI_TRIAL_COMMAND_CHANNEL": None,
+            "REUSE_MODE": None,
+            "MULTI_PHASE": None,
+        }
+        if context.trial_gpu_number is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+        return {
+            "trial_id": job.trial_id,
+            "attempt": job.attempt,
+            "directory": "/".join(_place_of(job.trial_id, job.attempt)),
+            "command": context.trial_command,
+            "cwd": code,
+            "environment": environment,
+            "parameter": job.parameter_text,
+            "log_cap": LOG_CAP,
+        }
+
+    async def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+        _, trial_id, attempt = job_id.rsplit("-", 2)
+        parts = _place_of(trial_id, int(attempt))
+        file = LogFile(self.context.directory, parts, name)
+        try:
+            while True:
+                running = follow and self.is_open(job_id)  # asked first: what it wrote last is read after
+                while chunk := file.read():
+                    yield chunk
+                if not running:
+                    return
+                await self._ended(job_id, LOOK_S)
+        finally:
+            file.close()
+
+    def job_ended(self, job_id: str) -> None:
+        for waiter in self._ends.pop(job_id, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _ended(self, job_id: str, seconds: float) -> None:
+        """Wait for the end of the job, but not longer than this."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = self._ends.setdefault(job_id, [])
+        waiters.append(waiter)
+        await asyncio.wait({waiter}, timeout=seconds)
+        if not waiter.done():
+            waiters.remove(waiter)
+            if not waiters:
+                self._ends.pop(job_id, None)
+
+
+def _place_of(trial_id: str, attempt: int) -> tuple[str, ...]:
+    """The directory of an attempt, below the experiment's."""
+    first = ("trials", trial_id)
+    return first if attempt == 1 else (*first, f"attempt-{attempt}")

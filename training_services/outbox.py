@@ -1,0 +1,37 @@
+"""Where a service lays its events down, and the core's one consumer takes them in batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from training_services.base import JobEvent
+
+__all__ = ["Outbox"]
+
+
+class Outbox:
+    """An unbounded queue; what bounds it is that keepers are answered only while the core keeps up."""
+
+    def __init__(self) -> None:
+        self._events: list[JobEvent] = []
+        self._filled = asyncio.Event()
+        self._closed = False
+
+    def put(self, events: Iterable[JobEvent]) -> None:
+        self._events += events
+        if self._events:
+            self._filled.set()
+
+    async def take(self) -> list[JobEvent] | None:
+        """Everything there is, once there is something; None when it is closed."""
+        await self._filled.wait()
+        if self._closed:
+            return None
+        events, self._events = self._events, []
+        self._filled.clear()
+        return events
+
+    def close(self) -> None:
+        self._closed = True
+        self._filled.set()

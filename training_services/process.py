@@ -1,0 +1,90 @@
+"""Processes of this machine that are not our children: started detached, watched through their pidfd.
+
+A keeper outlives the server and must not become its zombie, so a short-lived launcher in between starts it;
+from then on it is a process like one that an earlier server has started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from training_services.base import ServiceError
+
+__all__ = ["WatchedProcess", "launch"]
+
+_LAUNCHER = """
+import os, sys
+os.chdir("/")
+os.umask(0o022)
+pid = os.fork()
+if pid:
+    os.write(1, b"%d" % pid)
+    os._exit(0)
+null = os.open(os.devnull, os.O_RDWR)
+out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+for number, end in enumerate((null, out, out)):
+    os.dup2(end, number)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class WatchedProcess:
+    """A process that is told apart from a later one of the same pid by the descriptor it was opened with."""
+
+    def __init__(self, pid: int) -> None:
+        """Raises ProcessLookupError."""
+        self.pid = pid
+        self._descriptor = os.pidfd_open(pid)
+
+    async def ended(self) -> None:
+        """Return once the process has ended."""
+        loop = asyncio.get_running_loop()
+        over = asyncio.Event()
+        loop.add_reader(self._descriptor, over.set)
+        try:
+            await over.wait()
+        finally:
+            loop.remove_reader(self._descriptor)
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal it. Raises ProcessLookupError."""
+        signal.pidfd_send_signal(self._descriptor, number)
+
+    def arguments(self) -> list[str]:
+        """Its command line; empty if it has ended."""
+        try:
+            return os.fsdecode(Path(f"/proc/{self.pid}/cmdline").read_bytes()).split("\0")[:-1]
+        except OSError:
+            return []
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+async def launch(
+    command: Sequence[str], *, environ: Mapping[str, str], python: str, output: Path
+) -> WatchedProcess | None:
+    """Start a command detached, in a session of its own, its output appended to a file.
+
+    ``command[0]`` is a full path. None: it has ended already. Raises ServiceError, OSError.
+    """
+    launcher = await asyncio.create_subprocess_exec(
+        *(python, "-S", "-E", "-c", _LAUNCHER, str(output), *command),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environ,
+        start_new_session=True,
+    )
+    told, complaint = await launcher.communicate()
+    if launcher.returncode != 0 or not told.isdigit():
+        lines = complaint.decode(errors="replace").strip().splitlines()
+        raise ServiceError(f"{python} cannot start it: {lines[-1] if lines else 'it says nothing'}")
+    try:
+        return WatchedProcess(int(told))
+    except ProcessLookupError:
+        return None
