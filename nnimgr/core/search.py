@@ -32,6 +32,7 @@ class Child(Protocol):
 
     async def start(self) -> None: ...
     def send(self, message: m.ToChild) -> bool: ...
+    def catch_up(self, number: int) -> bool: ...
     async def close(self) -> None: ...
 
 
@@ -91,6 +92,7 @@ class Search:
         self._asking = _Asking()
         self._fed_to = 0
         self._judging: list[tuple[str, int, int, int, str]] = []
+        self._commits_to_catch_up = 0  # until all that the assessor was too slow for is in the database
         self._restarts: set[asyncio.Task[None]] = set()
         self._closed = False
         self.notices: dict[str, Notice] = {}
@@ -153,8 +155,8 @@ class Search:
             return
         items, self._judging = tuple(self._judging), []
         child = self._members["assessor"].child
-        if child is not None:
-            child.send(m.Metrics(items=items))
+        if child is not None and not child.send(m.Metrics(items=items)):
+            self._commits_to_catch_up = 2  # the commit under way may have been begun without them
 
     def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
         """Feed what is durable now, and make anew the children whose death is."""
@@ -173,6 +175,15 @@ class Search:
                 case f.AlgorithmFailed():
                     self._failed(fact, state)
         self._fed_to = state.number
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._commits_to_catch_up == 0:
+            return
+        self._commits_to_catch_up -= 1
+        child = self._members["assessor"].child
+        if self._commits_to_catch_up == 0 and child is not None and not child.catch_up(self._fed_to):
+            self._commits_to_catch_up = 1
 
     def _trial_ended(self, number: int, fact: f.TrialEnded, touched: Touched) -> None:
         trial = touched.trials[fact.trial_id]
