@@ -111,15 +111,17 @@ class _Reader:
         self._checked: set[int] = set()
 
     def read(self) -> Any:
-        loader = yaml.SafeLoader(self._text)
+        try:
+            loader = yaml.SafeLoader(self._text)
+        except yaml.YAMLError as error:  # control characters
+            sentence = " ".join(str(error).split())
+            raise ConfigError([Problem(message=f"not YAML: {sentence}", file=self._file)]) from error
         try:
             node = loader.get_single_node()
             return None if node is None else self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             raise self._error(self._sentence(error), mark) from error
-        except yaml.YAMLError as error:
-            raise ConfigError([Problem(message=f"not YAML: {error}", file=self._file)]) from error
         except RecursionError as error:
             raise ConfigError([Problem(message="nested too deep", file=self._file)]) from error
         finally:

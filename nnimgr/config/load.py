@@ -69,7 +69,7 @@ def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loade
     config = _build(reading, fields, service)
     _check_directories(reading, fields, {} if service is None else service[1])
     _check_algorithms(reading, fields)
-    space.check(reading, custom="className" in (fields.get("tuner") or {}))
+    space.check(reading, custom="className" in _algorithm(fields, "tuner"))
     if reading.problems or config is None:
         raise ConfigError(
             sorted(reading.problems, key=lambda problem: (str(problem.file), problem.line or 0))
@@ -132,7 +132,7 @@ def _build(
         reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
         del fields["useAnnotation"]
     for role in ("tuner", "assessor"):
-        arguments = (fields.get(role) or {}).get("classArgs")
+        arguments = _algorithm(fields, role).get("classArgs")
         if arguments is not None:
             fields[role]["classArgs"] = check_references(reading, arguments, (role, "classArgs"))
     overrides = {} if service is None else service[1]
@@ -151,10 +151,16 @@ def _build(
     return config  # type: ignore[no-any-return]
 
 
+def _algorithm(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """The fields of an algorithm; none if it is missing or no mapping."""
+    found = fields.get(role)
+    return found if isinstance(found, dict) else {}
+
+
 def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
     """Move ``advisor`` into ``tuner``, and drop what is named ``_none_``."""
     for role in ("tuner", "assessor", "advisor"):
-        if isinstance(fields.get(role), dict) and fields[role].get("name") == _NOT_SET:
+        if _algorithm(fields, role).get("name") == _NOT_SET:
             del fields[role]
     advisor = fields.pop("advisor", None)
     if advisor is None:
@@ -239,8 +245,8 @@ def _check_local(reading: Reading, config: ExperimentConfig) -> None:
 def _check_directories(reading: Reading, fields: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
     places: list[tuple[KeyPath, Any]] = [
         (("trialCodeDirectory",), fields.get("trialCodeDirectory")),
-        (("tuner", "codeDirectory"), (fields.get("tuner") or {}).get("codeDirectory")),
-        (("assessor", "codeDirectory"), (fields.get("assessor") or {}).get("codeDirectory")),
+        (("tuner", "codeDirectory"), _algorithm(fields, "tuner").get("codeDirectory")),
+        (("assessor", "codeDirectory"), _algorithm(fields, "assessor").get("codeDirectory")),
         (("trainingService", "trialCodeDirectory"), overrides.get("trialCodeDirectory")),
     ]
     for path, directory in places:
@@ -254,7 +260,7 @@ def _check_algorithms(reading: Reading, fields: Mapping[str, Any]) -> None:
     from nnimgr.dispatcher import registry
 
     for role in ("tuner", "assessor"):
-        algorithm = fields.get(role) or {}
+        algorithm = _algorithm(fields, role)
         name, arguments = algorithm.get("name"), algorithm.get("classArgs") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             continue

@@ -218,6 +218,8 @@ def _sentence(fault: Any) -> tuple[str, dict[str, Any]]:
         return str(context["error"]) + number_hint(given), {}
     wanted = {
         "string_type": "text",
+        "is_instance_of": "text",  # a path
+        "path_type": "text",
         "int_type": "a whole number",
         "int_from_float": "a whole number",
         "float_type": "a number",

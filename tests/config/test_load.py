@@ -1,0 +1,429 @@
+"""Reading configurations: NNI's rules, and faults that name their place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.config import (
+    ConfigError,
+    ExperimentConfig,
+    Loaded,
+    LogLevel,
+    ReferenceUnresolved,
+    check_config,
+    load_config,
+    resolve_secrets,
+)
+
+MINIMAL = """\
+searchSpace:
+  x: {_type: uniform, _value: [0, 1]}
+trialCommand: python3 trial.py
+trialConcurrency: 2
+tuner:
+  name: Random
+trainingService:
+  platform: local
+"""
+
+Load = Callable[..., Loaded]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Load a text as ``exp.yml``, named as seen from its own directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def load(text: str, **environ: str) -> Loaded:
+        Path("exp.yml").write_text(text, encoding="utf-8")
+        return load_config(Path("exp.yml"), environ=environ)
+
+    return load
+
+
+@pytest.fixture
+def faults(load: Load) -> Callable[..., list[str]]:
+    """The faults of a text, one line each."""
+
+    def faults(text: str, **environ: str) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            load(text, **environ)
+        return [str(problem) for problem in caught.value.problems]
+
+    return faults
+
+
+Faults = Callable[..., list[str]]
+
+
+def test_a_minimal_configuration_gets_nnis_defaults(load: Load, tmp_path: Path) -> None:
+    loaded = load(MINIMAL, NNIMGR_HOME=str(tmp_path / "home"))
+    assert loaded.warnings == ()
+    assert loaded.config.canonical() == {
+        "experimentType": "hpo",
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": "python3 trial.py",
+        "trialCodeDirectory": str(tmp_path),
+        "trialConcurrency": 2,
+        "useAnnotation": False,
+        "debug": False,
+        "logLevel": "info",
+        "experimentWorkingDirectory": str(tmp_path / "home"),
+        "tuner": {"name": "Random"},
+        "trainingService": {
+            "platform": "local",
+            "trialCommand": "python3 trial.py",
+            "trialCodeDirectory": str(tmp_path),
+            "debug": False,
+            "maxTrialNumberPerGpu": 1,
+            "reuseMode": False,
+        },
+        "multiPhase": False,
+    }
+
+
+FULL = """\
+EXPERIMENT_NAME: the name
+experiment_type: hpo
+search_space:
+  x: {_type: choice, _value: [null, 1, {trial_command: kept}]}
+Trial_Command: ./run
+trialCodeDirectory: code
+trialconcurrency: 3
+trialGpuNumber: 0
+maxExperimentDuration: 0.5h
+MAXTRIALNUMBER: 10
+maxTrialDuration: 90
+nniManagerIp: 10.0.0.1
+debug: true
+experimentWorkingDirectory: ~/work
+tunerGpuIndices: "1,0"
+tuner: {class_name: my.Tuner, codeDirectory: code, classArgs: {optimize_mode: minimize, Deep_Key: {a: null}}}
+assessor: {NAME: medianstop, class_args: {start_step: 2}}
+suggestionsAhead: 0
+silentAfter: 1m
+slotHeldFor: 5m
+multi_phase: true
+training_service:
+  PLATFORM: local
+  use_active_gpu: false
+  max_trial_number_per_gpu: 2
+  gpu_indices: "0, 1"
+  trial_command: ./other
+"""
+
+
+def test_every_field_in_any_spelling(load: Load, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    config = load(FULL).config
+    plain = config.canonical()
+    assert plain["trainingService"] == {
+        "platform": "local",
+        "trialCommand": "./other",
+        "trialCodeDirectory": str(code),
+        "trialGpuNumber": 0,
+        "debug": True,
+        "useActiveGpu": False,
+        "maxTrialNumberPerGpu": 2,
+        "gpuIndices": [0, 1],
+        "reuseMode": False,
+    }
+    assert plain["searchSpace"]["x"]["_value"] == [None, 1, {"trial_command": "kept"}]
+    assert plain["tuner"]["classArgs"] == {"optimize_mode": "minimize", "Deep_Key": {"a": None}}
+    assert plain["maxExperimentDuration"] == "0.5h"
+    assert plain["maxTrialDuration"] == 90
+    assert plain["logLevel"] == "debug"
+    assert plain["tunerGpuIndices"] == [1, 0]
+    assert plain["experimentWorkingDirectory"] == str(tmp_path / "work")
+    assert config.job_command == "./other"
+    assert config.trial_command == "./run"
+    limits = config.limits()
+    assert (limits.trial_concurrency, limits.max_trial_number, limits.suggestions_ahead) == (3, 10, 0)
+    assert limits.max_experiment_duration == timedelta(minutes=30)
+    assert limits.max_trial_duration == timedelta(seconds=90)
+    assert limits.multi_phase is True
+    assert (config.silence, config.slot_hold) == (timedelta(minutes=1), timedelta(minutes=5))
+
+
+def test_the_canonical_form_loads_back_as_the_same(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    config = load(FULL).config
+    stored = json.loads(json.dumps(config.canonical(), allow_nan=False))
+    (tmp_path / "code").rmdir()  # a stored configuration outlives what it points at
+    again = ExperimentConfig.from_canonical(stored)
+    assert again == config
+    assert again.canonical() == stored
+    with pytest.raises(ConfigError, match=r"trialCodeDirectory: the directory .* does not exist"):
+        check_config(again)
+
+
+def test_null_is_not_set(load: Load) -> None:
+    config = load(MINIMAL + "assessor: null\nmaxTrialNumber:\nlogLevel: ~\n").config
+    assert (config.assessor, config.max_trial_number, config.log_level) == (None, None, LogLevel.INFO)
+
+
+def test_all_faults_come_at_once_and_in_order(faults: Faults, tmp_path: Path) -> None:
+    text = """\
+experimentName: 5
+trialConcurency: 2
+maxTrialNumber: -1
+maxTrialDuration: "30"
+logLevel: warn
+trialCodeDirectory: nowhere
+tuner:
+  name: Randm
+searchSpace:
+  x:
+    _type: unifrom
+    _value: [0, 1]
+trainingService:
+  platform: locl
+foo: 1
+"""
+    found = faults(text)
+    assert [fault.split(": ")[1] for fault in found] == [
+        "trialCommand",
+        "experimentName",
+        "trialConcurency",
+        "maxTrialNumber",
+        "maxTrialDuration",
+        "logLevel",
+        "trialCodeDirectory",
+        "tuner",
+        "searchSpace.x._type",
+        "trainingService.platform",
+        "foo",
+    ]
+    assert found[0] == "exp.yml: trialCommand: required, but not given"
+    assert found[1] == "exp.yml:1:1: experimentName: must be text, not 5"
+    assert found[2] == "exp.yml:2:1: trialConcurency: unknown field; did you mean 'trialConcurrency'?"
+    assert found[3] == "exp.yml:3:1: maxTrialNumber: must be greater than 0, not -1"
+    assert found[4] == (
+        "exp.yml:4:1: maxTrialDuration: '30' is not a number with one of the units s, m, h, d; "
+        "write 30s, 10m, 0.5h or 2d"
+    )
+    assert found[5] == (
+        "exp.yml:5:1: logLevel: unknown value 'warn'; did you mean 'warning'? "
+        "(valid: fatal, error, warning, info, debug, trace)"
+    )
+    assert found[6] == f"exp.yml:6:1: trialCodeDirectory: the directory {tmp_path}/nowhere does not exist"
+    assert found[7].startswith("exp.yml:7:1: tuner: there is no built-in tuner 'Randm'")
+    assert found[8].startswith("exp.yml:11:5: searchSpace.x._type: must be one of choice, randint")
+    assert found[9] == (
+        "exp.yml:14:3: trainingService.platform: unknown platform 'locl'; did you mean 'local'? (valid: local)"
+    )
+    assert found[10].startswith("exp.yml:15:1: foo: unknown field (valid: experimentName, ")
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("trialConcurrency: 2.5", "must be a whole number, not 2.5"),
+        ("trialConcurrency: 0", "must be greater than 0, not 0"),
+        ("trialConcurrency: '2'", "must be a whole number, not '2'"),
+        ("trialCommand: [a]", "must be text, not a list"),
+        ("trialCommand: ''", "must not be empty"),
+        ("tuner: Random", "tuner: must be a mapping of keys to values, not 'Random'"),
+        ("tuner: {}", "give either 'name' (a built-in algorithm) or 'className' (a class of your own)"),
+        ("tuner: {name: Random, className: a.B}", "give either 'name'"),
+        ("tuner: {name: Random, codeDirectory: .}", "'codeDirectory' goes with 'className', not with 'name'"),
+        ("tuner: {className: Tuner}", "className 'Tuner' is not of the form 'module.Class'"),
+        ("tuner: {className: a.B, codeDirectory: nowhere}", "tuner.codeDirectory: the directory"),
+        (
+            "tuner: {name: Random, classArgs: 3}",
+            "tuner.classArgs: must be a mapping of keys to values, not 3",
+        ),
+        ("tuner: {name: Random, clasArgs: {}}", "tuner.clasArgs: unknown field; did you mean 'classArgs'?"),
+        ("tuner: {name: Random, classArgs: {sed: 1}}", "Random takes no argument 'sed'"),
+        ("tuner: {name: Random, classArgs: {seed: .inf}}", "tuner.classArgs.seed: inf cannot stand here"),
+        (
+            "tuner: {name: Random, classArgs: {seed: 2020-01-01}}",
+            "is read by YAML as a date; put it in quotes",
+        ),
+        ("tuner: {name: _none_}", "tuner: required, but not given"),
+        ("trainingService: local", "trainingService: must be a mapping with a platform (valid: local)"),
+        ("trainingService: [{platform: local}]", "several training services at once (hybrid) cannot be used"),
+        ("trainingService: {}", "trainingService.platform: required, but not given (valid: local)"),
+        (
+            "trainingService: {platform: remote}",
+            "NNI's platform 'remote' cannot be used in this version (valid: local)",
+        ),
+        ("trainingService: {platform: local, gpus: 1}", "trainingService.gpus: unknown field"),
+        (
+            "trainingService: {platform: local, reuseMode: 3}",
+            "trainingService.reuseMode: must be true or false",
+        ),
+        (
+            "trainingService: {platform: local, trialGpuNumber: x}",
+            "trainingService.trialGpuNumber: must be a whole",
+        ),
+        ("trainingService: {platform: local, trialGpuNumber: 1}", "useActiveGpu: must be true or false when"),
+        (
+            "trainingService: {platform: local, maxTrialNumberPerGpu: 2}",
+            "maxTrialNumberPerGpu: needs trialGpuNumber",
+        ),
+        ("searchSpace: [1]", "searchSpace: must be a mapping of keys to values, not a list"),
+        ("searchSpace:", "searchSpace: give either searchSpace or searchSpaceFile"),
+        ("searchSpaceFile: none.json", "searchSpaceFile: the file"),
+        ("searchSpaceFile: 3", "searchSpaceFile: "),
+    ],
+)
+def test_faults(faults: Faults, change: str, fault: str) -> None:
+    key = change.partition(":")[0]
+    kept = [part for part in MINIMAL.replace("\n  ", "\x00").splitlines() if not part.startswith(f"{key}:")]
+    text = "\n".join(kept).replace("\x00", "\n  ") + f"\n{change}\n"
+    assert fault in "\n".join(faults(text))
+
+
+@pytest.mark.parametrize(
+    ("addition", "fault"),
+    [
+        (
+            "useAnnotation: true",
+            "useAnnotation: annotations in the trial's source are not supported since NNI 3.0",
+        ),
+        ("experimentType: nas", "experimentType: unknown value 'nas' (valid: hpo)"),
+        ("advisor: {name: Random}", "advisor: give either an advisor or a tuner, not both"),
+        (
+            "trial_concurrency: 3",
+            "trialConcurrency: given twice, as 'trialConcurrency' and as 'trial_concurrency'",
+        ),
+        ("tunerGpuIndices: [0, 0]", "tunerGpuIndices: [0, 0] names a GPU twice"),
+        ("maxExperimentDuration: 0s", "maxExperimentDuration: '0s' is not longer than zero"),
+        ("trialGpuNumber: -1", "trialGpuNumber: must be at least 0, not -1"),
+        ("silentAfter: soon", "silentAfter: 'soon' is not a number with one of the units"),
+        ("trainingServicePlatform: local", "this file is in NNI's first format"),
+    ],
+)
+def test_faults_of_further_fields(faults: Faults, addition: str, fault: str) -> None:
+    assert fault in "\n".join(faults(MINIMAL + addition + "\n"))
+
+
+def test_other_top_levels_than_mappings(faults: Faults) -> None:
+    assert faults("- a\n") == ["exp.yml:1:1: the file must hold a mapping of fields to values"]
+    assert faults("") == ["exp.yml: the file must hold a mapping of fields to values"]
+
+
+def test_an_advisor_becomes_the_tuner(load: Load) -> None:
+    text = MINIMAL.replace("tuner:", "advisor:")
+    assert load(text).config.tuner.name == "Random"
+
+
+def test_a_search_space_file_is_json_or_yaml_and_wins(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "space.json").write_text('{"y": {"_type": "loguniform", "_value": [1e-5, 1]}}')
+    loaded = load(MINIMAL + "searchSpaceFile: space.json\n")
+    assert loaded.config.search_space == {"y": {"_type": "loguniform", "_value": [1e-5, 1]}}
+    assert loaded.config.canonical()["searchSpaceFile"] == str(tmp_path / "space.json")
+    assert [str(warning) for warning in loaded.warnings] == [
+        "exp.yml:1:1: searchSpace: not used, since searchSpaceFile is given too"
+    ]
+    (tmp_path / "space.json").write_text("y: {_type: choice, _value: [a]}")
+    assert load(MINIMAL + "searchSpaceFile: space.json\n").config.search_space["y"]["_value"] == ["a"]
+
+
+def test_a_fault_in_a_search_space_file_points_there(faults: Faults, tmp_path: Path) -> None:
+    space = tmp_path / "space.yml"
+    space.write_text("a: {_type: choice, _value: [1]}\nb:\n  _type: uniform\n  _value: [1e-5, 1]\n")
+    text = MINIMAL.replace(
+        "searchSpace:\n  x: {_type: uniform, _value: [0, 1]}", "searchSpaceFile: space.yml"
+    )
+    (fault,) = faults(text)
+    assert fault.startswith(
+        f"{space}:4:12: b._value[0]: the lower bound of uniform must be a number, not '1e-5'"
+    )
+    space.write_text("- 1\n")
+    assert faults(text) == [f"{space}:1:1: the search space must be a mapping of names to parameters"]
+
+
+def test_an_empty_search_space_is_a_mapping(load: Load) -> None:
+    text = MINIMAL.replace("\n  x: {_type: uniform, _value: [0, 1]}", " {}")
+    assert load(text).config.search_space == {}
+
+
+def test_a_tuner_of_the_users_may_read_spaces_in_its_own_way(load: Load) -> None:
+    text = MINIMAL.replace("name: Random", "className: my.Tuner").replace("uniform", "fractal")
+    loaded = load(text)
+    assert loaded.config.search_space["x"]["_type"] == "fractal"
+    assert "searchSpace.x._type: must be one of" in str(loaded.warnings[0])
+
+
+def test_keys_that_yaml_does_not_read_as_text(load: Load) -> None:
+    loaded = load(
+        MINIMAL.replace("name: Random", "className: my.Tuner\n  classArgs: {sizes: {1: a, null: b}}")
+    )
+    assert loaded.config.tuner.class_args == {"sizes": {"1": "a", "null": "b"}}
+    assert len(loaded.warnings) == 2
+
+
+def test_secrets_of_algorithms_stay_references(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("from a file\n")
+    arguments = '{key: "a ${env:KEY} b", nested: [{f: "${file:secret.txt}"}]}'
+    text = MINIMAL.replace("name: Random", f"className: my.Tuner\n  classArgs: {arguments}")
+    config = load(text, KEY="from the environment").config
+    plain = config.canonical()["tuner"]["classArgs"]
+    assert plain == {"key": "a ${env:KEY} b", "nested": [{"f": f"${{file:{tmp_path}/secret.txt}}"}]}
+    used = resolve_secrets(plain, {"KEY": "from the environment"}, Path("/"))
+    assert used == {"key": "a from the environment b", "nested": [{"f": "from a file"}]}
+    with pytest.raises(ReferenceUnresolved, match="the environment variable KEY is not set"):
+        resolve_secrets(plain, {}, Path("/"))
+
+
+def test_references_that_lead_nowhere_are_faults(faults: Faults, tmp_path: Path) -> None:
+    arguments = '\n    a: "${env:NONE}"\n    b: ["${file:none.txt}"]'
+    text = MINIMAL.replace("name: Random", f"className: my.Tuner\n  classArgs:{arguments}")
+    assert faults(text) == [
+        "exp.yml:8:5: tuner.classArgs.a: the environment variable NONE is not set",
+        f"exp.yml:9:9: tuner.classArgs.b[0]: the file {tmp_path}/none.txt cannot be read: "
+        "No such file or directory",
+    ]
+
+
+def test_other_texts_are_resolved_when_read(load: Load, tmp_path: Path) -> None:
+    text = MINIMAL + "experimentName: run of ${env:WHO}\nexperimentWorkingDirectory: ${env:WHO}/out\n"
+    config = load(text, WHO="me").config
+    assert config.experiment_name == "run of me"
+    assert config.experiment_working_directory == tmp_path / "me" / "out"
+
+
+def test_a_reference_in_the_trial_command_is_a_fault(faults: Faults) -> None:
+    (fault,) = faults(MINIMAL.replace("trial.py", "trial.py ${env:KEY}"), KEY="x")
+    assert fault == (
+        "exp.yml:3:1: trialCommand: references are not replaced in the trial command: "
+        "trials inherit your environment, so write $NAME instead of ${env:NAME}"
+    )
+
+
+def test_a_command_of_the_training_service_will_do(load: Load) -> None:
+    text = MINIMAL.replace("trialCommand: python3 trial.py\n", "") + "  trialCommand: ./it\n"
+    config = load(text).config
+    assert (config.trial_command, config.job_command) == ("./it", "./it")
+
+
+def test_problems_have_a_plain_form(load: Load) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(MINIMAL + "logLevel: warn\n")
+    (problem,) = caught.value.problems
+    expected: dict[str, Any] = {
+        "message": "unknown value 'warn'",
+        "field": "logLevel",
+        "file": "exp.yml",
+        "line": 9,
+        "column": 1,
+        "valid": ["fatal", "error", "warning", "info", "debug", "trace"],
+        "nearest": "warning",
+    }
+    assert problem.plain() == expected
+
+
+@pytest.mark.parametrize("plain", [{}, {"trialConcurrency": 1}, {"tuner": 3, "trainingService": None}])
+def test_a_canonical_form_with_faults(plain: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        ExperimentConfig.from_canonical(plain)

@@ -1,0 +1,67 @@
+"""Changes to the configuration of an experiment that runs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.config import ConfigError, ExperimentConfig, apply_update
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ExperimentConfig:
+    return ExperimentConfig.from_canonical(
+        {
+            "searchSpace": {"x": {"_type": "choice", "_value": [1, 2]}},
+            "trialCommand": "true",
+            "trialCodeDirectory": str(tmp_path),
+            "experimentWorkingDirectory": str(tmp_path),
+            "trialConcurrency": 2,
+            "tuner": {"name": "Random"},
+            "trainingService": {"platform": "local"},
+        }
+    )
+
+
+def test_limits_change(config: ExperimentConfig) -> None:
+    changed = apply_update(config, "trial_concurrency", value=5)
+    changed = apply_update(changed, "maxTrialNumber", value=7)
+    changed = apply_update(changed, "maxExperimentDuration", value="2h")
+    changed = apply_update(changed, "maxTrialDuration", value=60)
+    limits = changed.limits()
+    assert (limits.trial_concurrency, limits.max_trial_number) == (5, 7)
+    assert (limits.max_experiment_duration, limits.max_trial_duration) == (
+        timedelta(hours=2),
+        timedelta(minutes=1),
+    )
+    assert apply_update(changed, "maxTrialNumber", value=None).limits().max_trial_number is None
+    assert config.limits().trial_concurrency == 2
+
+
+def test_the_search_space_changes(config: ExperimentConfig) -> None:
+    space = {"y": {"_type": "uniform", "_value": [0, 1]}}
+    assert apply_update(config, "searchSpace", value=space).search_space == space
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fault"),
+    [
+        ("trialConcurrency", 0, "trialConcurrency: must be greater than 0, not 0"),
+        ("trialConcurrency", None, "trialConcurrency: cannot be empty"),
+        ("maxTrialNumber", "x", "maxTrialNumber: must be a whole number, not 'x'"),
+        ("maxTrialNumber", 1.5, "maxTrialNumber: must be a whole number, not 1.5"),
+        ("maxExperimentDuration", "30", "maxExperimentDuration: '30' is not a number with one of the units"),
+        ("maxExperimentDuration", "1s", "maxExperimentDuration: the experiment has already run for 5 s"),
+        ("searchSpace", [], "searchSpace: must be a mapping of names to parameters"),
+        ("searchSpace", {"x": {"_type": "bad", "_value": []}}, "searchSpace.x._type: must be one of"),
+        ("maxTrialNumbr", 1, "cannot be changed while an experiment runs; did you mean 'maxTrialNumber'?"),
+        ("tuner", {}, "tuner: cannot be changed while an experiment runs"),
+    ],
+)
+def test_faults(config: ExperimentConfig, field: str, value: Any, fault: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        apply_update(config, field, value=value, elapsed=timedelta(seconds=5))
+    assert fault in str(caught.value)
