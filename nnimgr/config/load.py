@@ -178,28 +178,30 @@ def _service_of(reading: Reading, raw: Mapping[str, Any]) -> tuple[BaseModel, di
 
     at = "trainingService"
     written = next((key for key in raw if match_key(str(key)) == "trainingservice"), None)
-    platforms = registry.platforms()
     if written is None or raw[written] is None:
-        reading.fault((at,), "required, but not given", valid=[f"{{platform: {name}}}" for name in platforms])
+        valid = [f"{{platform: {name}}}" for name in registry.platforms()]
+        reading.fault((at,), "required, but not given", valid=valid)
         return None
     reading.note_spelling((at,), written)
     service = raw[written]
     if isinstance(service, list):
-        reading.fault((at,), "several training services at once (hybrid) cannot be used", valid=platforms)
+        message = "several training services at once (hybrid) cannot be used"
+        reading.fault((at,), message, valid=registry.platforms())
         return None
     if not isinstance(service, Mapping):
-        reading.fault((at,), "must be a mapping with a platform", valid=platforms)
+        reading.fault((at,), "must be a mapping with a platform", valid=registry.platforms())
         return None
     named = [(key, value) for key, value in service.items() if match_key(str(key)) == "platform"]
     if not named or named[0][1] is None:
-        reading.fault((at, "platform"), "required, but not given", valid=platforms)
+        reading.fault((at, "platform"), "required, but not given", valid=registry.platforms())
         return None
     key, platform = named[0]
     reading.note_spelling((at, "platform"), str(key))
-    if platform not in platforms:
-        _refuse_platform(reading, platform, platforms)
+    try:
+        kind = registry.config_class(platform)
+    except (registry.UnknownPlatform, TypeError):
+        _refuse_platform(reading, platform, registry.platforms())
         return None
-    kind = registry.config_class(platform)
     own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
     shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
     shared = shape(reading, _only(service, lambda key: key in shared_keys), _Shared, (at,)) or {}

@@ -218,7 +218,8 @@ foo: 1
     assert found[7].startswith("exp.yml:7:1: tuner: there is no built-in tuner 'Randm'")
     assert found[8].startswith("exp.yml:11:5: searchSpace.x._type: must be one of choice, randint")
     assert found[9] == (
-        "exp.yml:14:3: trainingService.platform: unknown platform 'locl'; did you mean 'local'? (valid: local)"
+        "exp.yml:14:3: trainingService.platform: unknown platform 'locl'; "
+        "did you mean 'local'? (valid: local)"
     )
     assert found[10].startswith("exp.yml:15:1: foo: unknown field (valid: experimentName, ")
 
