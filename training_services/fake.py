@@ -1,0 +1,352 @@
+"""A training service that does what a script says: for tests of the core, without processes or time.
+
+Every job follows its trial's script as soon as its start is durable::
+
+    service.script("abcde", [started(), metric(0.5), metric(0.7, final=True), ended(0)])
+    service.script("fghij", [started(), lost("the host burnt")], [started(), ended(0)])  # two attempts
+
+A script stops at ``hold()`` until ``resume``; a stop that is durable ends the job in any case. Trials without
+a script of their own follow ``default``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from training_services.base import (
+    Capabilities,
+    EndReason,
+    FrameSkipped,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobNoted,
+    JobPlaced,
+    JobRejected,
+    JobStarted,
+    JobWaiting,
+    KeeperAcknowledged,
+    KeeperBound,
+    KeeperEnrolled,
+    KnownKeepers,
+    MetricReported,
+    ParametersWanted,
+    Place,
+    ServiceUnavailable,
+    StopOrdered,
+    TrainingService,
+    TrialJobDetail,
+    TrialJobSpec,
+    UpdateOrdered,
+)
+from training_services.outbox import Outbox
+
+__all__ = [
+    "FakeService",
+    "Step",
+    "ended",
+    "hold",
+    "lost",
+    "metric",
+    "noted",
+    "rejected",
+    "skipped",
+    "started",
+    "wants_parameters",
+]
+
+KEEPER_ID = "fake"
+INSTANCE = "fake-instance"
+BOOT_ID = "fake-boot"
+AT = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens to a job. Made by the functions of this module."""
+
+    kind: str
+    value: object = None
+    code: int | None = None
+    signal: int | None = None
+
+
+def started() -> Step:
+    return Step("started")
+
+
+def metric(value: object, *, final: bool = False) -> Step:
+    """The job reports a value (anything that JSON can hold)."""
+    return Step("final" if final else "metric", value)
+
+
+def skipped(reason: str) -> Step:
+    """A frame that is no metric."""
+    return Step("skipped", reason)
+
+
+def wants_parameters(index: int) -> Step:
+    return Step("wants", index)
+
+
+def noted(note: str) -> Step:
+    return Step("noted", note)
+
+
+def ended(code: int | None = 0, *, signal: int | None = None) -> Step:
+    """The command exits, or is killed by a signal that was not ours (then ``code`` is None)."""
+    return Step("ended", None, None if signal is not None else code, signal)
+
+
+def lost(reason: str) -> Step:
+    return Step("lost", reason)
+
+
+def rejected(reason: str) -> Step:
+    """As the first step of a script: the platform will never run this job."""
+    return Step("rejected", reason)
+
+
+def hold() -> Step:
+    """Nothing more happens until ``FakeService.resume``."""
+    return Step("hold")
+
+
+@dataclass(slots=True)
+class _Job:
+    spec: TrialJobSpec
+    steps: deque[Step]
+    place: JobPlaced | None
+    running: bool = False  # its start is durable
+    held: bool = False
+    started: bool = False
+    frames: int = 0
+    sequence: int = 0
+    stop: StopOrdered | None = None
+    over: bool = False
+
+
+@dataclass(slots=True)
+class FakeService(TrainingService):
+    """See the module. ``slots`` jobs at most have a place (None: no limit).
+
+    ``orders`` holds what the core has asked for, in order: ("start" | "stop" | "update", job_id), noted when
+    it became durable.
+    """
+
+    slots: int | None = None
+    default: Sequence[Step] = (started(), metric(1.0, final=True), ended(0))
+    unavailable: list[str] = field(default_factory=list)  # the next openings fail with these
+    orders: list[tuple[str, str]] = field(default_factory=list)
+    closed: bool | None = None  # with ``detach`` or without
+    _scripts: dict[str, deque[Sequence[Step]]] = field(default_factory=dict)
+    _jobs: dict[str, _Job] = field(default_factory=dict)
+    _waiting: dict[str, TrialJobSpec] = field(default_factory=dict)
+    _outbox: Outbox = field(default_factory=Outbox)
+    _cmd_seq: int = 0
+    _acked: int = 0  # the highest durable one: this keeper is fast
+    _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    capabilities = Capabilities(updates=True)
+
+    # ---- for the test -------------------------------------------------------------------------------------
+
+    def script(self, trial_id: str, *attempts: Sequence[Step]) -> None:
+        """What the trial's attempts do, one script each; further ones follow ``default``."""
+        self._scripts[trial_id] = deque(attempts)
+
+    def resume(self, job_id: str) -> None:
+        """Let a job that holds go on."""
+        job = self._jobs[job_id]
+        job.held = False
+        self._outbox.put(self._play(job))
+
+    def say(self, *events: JobEvent) -> None:
+        """Yield these events as they stand."""
+        self._outbox.put(events)
+
+    def write_log(self, job_id: str, name: str, content: bytes) -> None:
+        self._logs[job_id, name] = content
+
+    # ---- the service --------------------------------------------------------------------------------------
+
+    async def open(self, known: KnownKeepers) -> None:
+        if self.unavailable:
+            raise ServiceUnavailable(self.unavailable.pop(0))
+        self._cmd_seq = max([self._cmd_seq, *(keeper.last_cmd for keeper in known.keepers)])
+        if not known.keepers:
+            self._outbox.put([KeeperEnrolled(keeper_id=KEEPER_ID, token_sha256="0" * 64)])
+            self._outbox.put([KeeperBound(keeper_id=KEEPER_ID, instance=INSTANCE, boot_id=BOOT_ID)])
+
+    def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
+        if job.id in self._jobs or job.id in self._waiting:
+            return None
+        scripts = self._scripts.get(job.trial_id)
+        steps = deque(scripts.popleft() if scripts else self.default)
+        if steps and steps[0].kind == "rejected":
+            raise JobRejected(str(steps[0].value))
+        if job.place is not None:
+            self._adopt(job, steps)
+            return None
+        if self.slots is not None and sum(not held.over for held in self._jobs.values()) >= self.slots:
+            if scripts is not None:
+                scripts.appendleft(steps)
+            self._waiting[job.id] = job
+            return JobWaiting(job_id=job.id, reason=f"waits for one of {self.slots} slots")
+        return self._place(job, steps)
+
+    def _adopt(self, job: TrialJobSpec, steps: deque[Step]) -> None:
+        """It has done what is recorded; the rest of its script follows."""
+        adopted = self._jobs[job.id] = _Job(job, steps, job.place, running=True, stop=job.stop)
+        while steps and adopted.frames < job.recorded:
+            step = steps.popleft()
+            adopted.frames += step.kind in ("metric", "final", "skipped", "wants")
+            adopted.sequence += step.kind == "metric"
+        if job.started and steps and steps[0].kind == "started":
+            steps.popleft()
+        adopted.started = job.started
+        self._outbox.put(self._play(adopted))
+
+    def _place(self, job: TrialJobSpec, steps: deque[Step]) -> JobPlaced:
+        self._cmd_seq += 1
+        place = Place(keeper_id=KEEPER_ID, instance=INSTANCE, boot_id=BOOT_ID)
+        placed = JobPlaced(job_id=job.id, place=place, cmd_seq=self._cmd_seq)
+        self._jobs[job.id] = _Job(job, steps, placed)
+        return placed
+
+    def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
+        job = self._jobs.get(job_id)
+        if job is None or job.over:
+            return None
+        self._cmd_seq += 1
+        return UpdateOrdered(job_id=job_id, index=index, cmd_seq=self._cmd_seq)
+
+    def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+        if self._waiting.pop(job_id, None) is not None:
+            return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
+        job = self._jobs.get(job_id)
+        if job is None or job.over or job.stop is not None:
+            return None
+        self._cmd_seq += 1
+        job.stop = StopOrdered(job_id=job_id, cmd_seq=self._cmd_seq, grace=grace)
+        return job.stop
+
+    def committed(self, facts: Sequence[JobEvent]) -> None:
+        for fact in facts:
+            if isinstance(fact, JobPlaced | UpdateOrdered | StopOrdered) and fact.cmd_seq is not None:
+                self._acked = max(self._acked, fact.cmd_seq)
+        for fact in facts:
+            if isinstance(fact, JobPlaced) and (job := self._jobs.get(fact.job_id)) is not None:
+                self.orders.append(("start", fact.job_id))
+                job.running = True
+                self._outbox.put(self._play(job))
+            elif isinstance(fact, UpdateOrdered):
+                self.orders.append(("update", fact.job_id))
+            elif isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
+                self.orders.append(("stop", fact.job_id))
+                self._stop(self._jobs[fact.job_id])
+
+    def _stop(self, job: _Job) -> None:
+        if job.over:
+            self._outbox.put([KeeperAcknowledged(keeper_id=KEEPER_ID, acked_cmd=self._acked)])
+        else:
+            self._outbox.put(self._end(job, EndReason.STOPPED, None, 15))
+
+    def _play(self, job: _Job) -> list[JobEvent]:
+        """Follow the script until it holds or ends."""
+        events: list[JobEvent] = []
+        while job.steps and not (job.over or job.held):
+            step = job.steps.popleft()
+            if step.kind == "hold":
+                job.held = True
+            elif step.kind == "ended":
+                events += self._end(job, EndReason.EXITED, step.code, step.signal)
+            else:
+                events.append(self._event(job, step))
+                if step.kind == "lost":
+                    events += [KeeperAcknowledged(keeper_id=KEEPER_ID, acked_cmd=self._acked), *self._freed()]
+        return events
+
+    def _event(self, job: _Job, step: Step) -> JobEvent:
+        job_id = job.spec.id
+        position = job.frames
+        match step.kind:
+            case "started":
+                job.started = True
+                return JobStarted(job_id=job_id, started_at=AT, pid=4711)
+            case "lost":
+                job.over = True
+                return JobLost(job_id=job_id, reason=str(step.value))
+            case "noted":
+                return JobNoted(job_id=job_id, note=str(step.value))
+        job.frames += 1
+        match step.kind:
+            case "skipped":
+                return FrameSkipped(job_id=job_id, position=position, reason=str(step.value))
+            case "wants":
+                return ParametersWanted(job_id=job_id, position=position, index=int(str(step.value)))
+        sequence = 0 if step.kind == "final" else job.sequence
+        job.sequence += step.kind == "metric"
+        number = step.value.get("default") if isinstance(step.value, dict) else step.value
+        return MetricReported(
+            job_id,
+            position,
+            "FINAL" if step.kind == "final" else "PERIODICAL",
+            sequence,
+            json.dumps(json.loads(job.spec.parameter_text or "{}").get("parameter_id")),
+            float(number) if isinstance(number, int | float) and math.isfinite(number) else None,
+            json.dumps(step.value),
+        )
+
+    def _end(self, job: _Job, reason: EndReason, code: int | None, signal: int | None) -> list[JobEvent]:
+        job.over = True
+        end = JobEnded(
+            job_id=job.spec.id,
+            reason=reason,
+            exit_code=code,
+            signal=signal,
+            metrics=job.frames,
+            acked_cmd=self._acked,
+            ended_at=AT,
+        )
+        return [end, *self._freed()]
+
+    def _freed(self) -> list[JobEvent]:
+        """A slot is free: the job that waits longest gets it."""
+        if not self._waiting:
+            return []
+        job_id = next(iter(self._waiting))
+        job = self._waiting.pop(job_id)
+        scripts = self._scripts.get(job.trial_id)
+        return [self._place(job, deque(scripts.popleft() if scripts else self.default))]
+
+    async def list_trial_jobs(self) -> list[TrialJobDetail]:
+        return [
+            TrialJobDetail(
+                job_id=job.spec.id,
+                place=job.place.place if job.place else None,
+                started=job.started,
+                ended=job.over,
+            )
+            for job in self._jobs.values()
+        ]
+
+    async def events(self) -> AsyncIterator[Sequence[JobEvent]]:
+        while (batch := await self._outbox.take()) is not None:
+            yield batch
+
+    async def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+        if name not in ("stdout", "stderr", "trial.log"):
+            raise ValueError(f"{name!r} is not a log")
+        if (job_id, name) not in self._logs:
+            raise FileNotFoundError(f"{job_id} has no {name}")
+        yield self._logs[job_id, name]
+
+    async def close(self, *, detach: bool) -> None:
+        self.closed = detach
+        self._outbox.close()
