@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training_services.keeper_service import ServiceTools
-
 from nnimgr.config import ExperimentConfig, resolve_secrets
 from nnimgr.config.model import AlgorithmConfig
 from nnimgr.core.runner import ExperimentRunner
@@ -21,6 +19,7 @@ from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.store.writer import database_path
 from training_services import registry
 from training_services.base import ExperimentContext, TrainingService
+from training_services.keeper_service import ServiceTools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +54,9 @@ class Assembly:
             python=around.python,
             environ=around.environ,
             log_level=config.log_level.value,
+            **({} if config.silence is None else {"silent_after": config.silence}),
         )
-        service: TrainingService = registry.service_class(config.platform)(
-            context, config.training_service, self._tools
-        )
-        return service
+        return registry.service_class(config.platform)(context, config.training_service, self._tools)
 
     def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
         config = _config(state)

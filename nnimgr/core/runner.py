@@ -417,6 +417,7 @@ class ExperimentRunner:
             if answer is not None:
                 facts.append(answer)
             self._door[job.id] = job.recorded
+        service.adopted()
         self.service = service
         return facts
 
@@ -446,7 +447,7 @@ class ExperimentRunner:
                     token_sha256=keeper.token_sha256,
                     instance=keeper.instance,
                     boot_id=keeper.boot_id,
-                    last_cmd=last.get(keeper_id, 0),
+                    last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
                 )
                 for keeper_id, keeper in state.keepers.items()
             ),

@@ -249,9 +249,10 @@ class Search:
         if message.parameter_id not in self._asking.ids:
             logger.warning("suggestion %d was not asked for", message.parameter_id)
             return
-        del self._asking.ids[message.parameter_id]
 
         def build(state: ExperimentState) -> Sequence[f.Fact]:
+            # Outstanding until the turn that takes it, or the plan would ask for another in its place.
+            self._asking.ids.pop(message.parameter_id, None)
             return (
                 f.Suggested(
                     trial_id=trial_id_of(state.id, state.next_sequence),
