@@ -99,3 +99,26 @@ def decode_request(body: bytes) -> Tuple[Dict[str, Any], Dict[str, List[bytes]]]
     if at != len(body):
         raise WireError(f"payloads of {at - end - 1} bytes announced, {len(body) - end - 1} sent")
     return header, payloads
+
+
+def decode_answer(body: bytes) -> Dict[str, Any]:
+    """An answer with every field in place. Raises WireError."""
+    try:
+        answer = json.loads(body)
+        if not isinstance(answer["db_id"], str) or not isinstance(answer["m_epoch"], int):
+            raise WireError("db_id or m_epoch of the answer has the wrong type")
+        return {**_EMPTY, **answer}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise WireError(f"bad answer: {error}") from error
+
+
+_EMPTY: Dict[str, Any] = {
+    "instance": "",
+    "acks": {},
+    "rewind": {},
+    "done": [],
+    "kill": [],
+    "cmds": [],
+    "leave": False,
+    "lease_s": None,
+}

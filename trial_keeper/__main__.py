@@ -1,0 +1,87 @@
+"""``trial-keeper <directory>``: be the keeper of one experiment on this host, unless it has one.
+
+``<directory>`` is ``<the experiment's directory>/keeper``. The spawner is forked before anything but the
+least is imported: all that this process holds by then every shim holds too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+
+if not __package__:  # run as a folder: make the package importable, not its modules
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from trial_keeper import spawner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+USAGE = 2
+
+
+def main() -> NoReturn:
+    """Run the keeper; exit status 0 at once if another one serves the directory."""
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.stderr.write("usage: trial-keeper <directory of the experiment's keeper>\n")
+        sys.exit(USAGE)
+    directory = os.path.abspath(sys.argv[1])
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    lock = os.open(f"{directory}/lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(0)
+    _detach(directory, lock)
+    wake = _wake(f"{directory}/wake")
+    requests, ask = os.pipe2(os.O_CLOEXEC)
+    failures, complain = os.pipe2(os.O_CLOEXEC)
+    if os.fork() == 0:
+        try:
+            for fd in (lock, ask, failures):
+                os.close(fd)
+            spawner.run(requests, complain, wake)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(0)
+    os.close(requests)
+    os.close(complain)
+    from trial_keeper import keeper
+
+    keeper.run(directory, keeper.Pipes(ask, failures, wake))
+
+
+def _detach(directory: str, lock: int) -> None:
+    """A session of its own, nothing inherited, its log for what it has to say."""
+    try:
+        os.setsid()
+    except PermissionError:
+        pass  # it leads its group already
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    log = os.open(f"{directory}/keeper.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != lock:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the listing's own
+
+
+def _wake(path: str) -> int:
+    """The named pipe by which shims, also those of an earlier spawner, wake the keeper."""
+    try:
+        os.mkfifo(path, 0o600)
+    except FileExistsError:
+        pass
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+if __name__ == "__main__":
+    main()

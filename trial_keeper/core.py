@@ -1,0 +1,604 @@
+"""The keeper's side of the protocol, pure: inputs in, effects out; no I/O, no clock, no threads.
+
+``now`` is any clock that does not jump, in seconds. Every input returns the effects to carry out, in order.
+Recovery has no path of its own: the journal's records rebuild the attempts, ``begin`` has every unfinished
+one looked at, and the looks decide as they always do.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Callable, Iterable, NamedTuple
+
+from trial_keeper import effects as fx
+from trial_keeper import wire
+from trial_keeper.attempt import Attempt
+from trial_keeper.effects import Channel, Effect
+from trial_keeper.reports import Flight, Reports
+
+STARTED_WAIT_S = 0.02  # "started" alone waits for company
+FIRST_PAUSE_S = 0.05
+LAST_PAUSE_S = 1.0
+RESPAWN_PAUSE_S = 0.5
+LAST_RESPAWN_PAUSE_S = 30.0
+JOURNAL_PAUSE_S = 1.0
+SWEEP_PAUSE_S = 0.05
+SWEEPS = 200
+RETRY_S = 1.0
+REMIND_S = 5.0
+KILL_GRACE_S = 10.0
+
+
+class Identity(NamedTuple):
+    """What the keeper knows of itself. ``idle_s``: so long without server or live attempt, and it leaves."""
+
+    instance: str
+    boot_id: str
+    idle_s: float = 600.0
+    status: str | None = None
+    jitter: Callable[[], float] = lambda: 0.5
+
+
+class KeeperCore:
+    """The state of one keeper and every decision it takes."""
+
+    def __init__(self, identity: Identity, records: Iterable[fx.Record]) -> None:
+        self._identity = identity
+        self.k_epoch = 0
+        self.db_id: str | None = None
+        self.m_epoch = 0
+        self.attempts: dict[str, Attempt] = {}
+        self._applied = 0
+        for record in records:
+            self._restore(record)
+        self.k_epoch += 1
+        self.acked_cmd = self._applied
+        self._out: list[Effect] = []
+        self._number = 0
+        self._unwritten: collections.deque[tuple[int, Callable[[float], None], Callable[[float], None]]] = (
+            collections.deque()
+        )
+        self._unflushed: collections.deque[tuple[int, int]] = collections.deque()
+        self._commands: collections.deque[list[Any]] = collections.deque()
+        self._writing = False
+        self._journal_trouble: str | None = None
+        self._journal_at = 0.0
+        self._later: list[tuple[float, Effect]] = []
+        self._reports = Reports(self.attempts)
+        self._flights: dict[Channel, Flight] = {}
+        self._sync_no = 0
+        self._inventory = True
+        self._collecting = False
+        self._retry_at = 0.0
+        self._pause = FIRST_PAUSE_S
+        self._heard_at: float | None = None
+        self._remind_at: float | None = None
+        self._unreachable: str | None = None
+        self._leaving = False
+        self._first_of_pause = 0
+        self._number_written = 0
+        self._breather = False
+
+    # -- recovery
+
+    def _restore(self, record: fx.Record) -> None:
+        kind = record["k"]
+        self._applied = max(self._applied, record.get("seq", 0))
+        attempt = self.attempts.get(record.get("job", ""))
+        if kind == "epoch":
+            self.k_epoch = record["k_epoch"]
+        elif kind == "server":
+            self.db_id, self.m_epoch = record["db_id"], record["m_epoch"]
+        elif kind == "start":
+            self.attempts[record["job"]] = Attempt(record["job"], record["seq"], record["start"])
+        elif attempt is None:
+            return
+        elif kind == "gone":
+            del self.attempts[attempt.job]
+        elif kind == "final":
+            attempt.final = record["final"]
+            attempt.started = record["started"]
+        else:
+            attempt.seq = max(attempt.seq, record.get("seq", 0))
+            if kind == "stop":
+                attempt.stop = record["grace"]
+                attempt.doomed = record.get("doomed", False)
+            elif kind == "update":
+                attempt.updates[record["index"]] = record["parameter"]
+
+    def records(self) -> list[fx.Record]:
+        """The shortest journal that says the same; written anew at each start, with the new ``k_epoch``."""
+        found: list[fx.Record] = [
+            {"k": "epoch", "k_epoch": self.k_epoch},
+            {"k": "server", "db_id": self.db_id, "m_epoch": self.m_epoch},
+            {"k": "nop", "seq": self._applied},
+        ]
+        for attempt in self.attempts.values():
+            start = attempt.start
+            if start is None or not attempt.live:
+                start = {"directory": attempt.directory, "boot_id": attempt.boot_id}
+            found.append({"k": "start", "seq": attempt.seq, "job": attempt.job, "start": start})
+            for index, parameter in attempt.updates.items():
+                found.append({"k": "update", "job": attempt.job, "index": index, "parameter": parameter})
+            if attempt.stop is not None:
+                found.append(
+                    {"k": "stop", "job": attempt.job, "grace": attempt.stop, "doomed": attempt.doomed}
+                )
+            if attempt.final is not None:
+                found.append(_final_record(attempt))
+        return found
+
+    def begin(self, now: float) -> list[Effect]:
+        """The first input: everything unfinished is looked at."""
+        self._heard_at = now
+        for attempt in self.attempts.values():
+            if attempt.live:
+                updates = attempt.updates if attempt.boot_id == self._identity.boot_id else {}
+                for index, parameter in updates.items():
+                    self._out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
+                self._look(attempt)
+        return self._pump(now)
+
+    # -- commands
+
+    def _take_commands(self, now: float, commands: list[list[Any]]) -> None:
+        if commands and (not self._commands or commands[-1][0] > self._commands[-1][0]):
+            self._commands = collections.deque(commands)
+            self._next_command(now)
+
+    def _next_command(self, now: float) -> None:
+        """One at a time: the next one waits until this one's record is written."""
+        while self._commands and not self._writing and now >= self._journal_at:
+            command = self._commands.popleft()
+            seq, kind, job, body = command
+            if seq <= self._applied:
+                continue
+            if seq != self._applied + 1:
+                self._commands.clear()
+                return
+            attempt = self.attempts.get(job)
+            record: fx.Record = {"k": "nop", "seq": seq}
+            act: Callable[[float], None] = _nothing
+            if kind == "start" and attempt is None:
+                record = {"k": "start", "seq": seq, "job": job, "start": body}
+                act = self._starter(job, seq, body)
+            elif attempt is not None and attempt.live and kind == "stop":
+                self._stop(now, attempt, float(body["grace"]))  # signal first, then journal, then acknowledge
+                record = {"k": "stop", "seq": seq, "job": job, "grace": body["grace"]}
+            elif attempt is not None and attempt.live and kind == "update":
+                record = {"k": "update", "seq": seq, "job": job, **body}
+                act = self._updater(attempt, body["index"], body["parameter"])
+            self._writing = True
+            self._append(record, self._applier(seq, attempt, act), self._deferrer(command))
+
+    def _applier(
+        self, seq: int, attempt: Attempt | None, act: Callable[[float], None]
+    ) -> Callable[[float], None]:
+        def applied(now: float) -> None:
+            self._writing = False
+            self._applied = seq
+            self._unflushed.append((self._number_written, seq))
+            if attempt is not None:
+                attempt.seq = seq
+            act(now)
+            self._next_command(now)
+
+        return applied
+
+    def _deferrer(self, command: list[Any]) -> Callable[[float], None]:
+        def put_back(now: float) -> None:
+            self._writing = False
+            self._commands.appendleft(command)
+
+        return put_back
+
+    def _starter(self, job: str, seq: int, start: dict[str, Any]) -> Callable[[float], None]:
+        def begin(now: float) -> None:
+            attempt = self.attempts[job] = Attempt(job, seq, start)
+            if attempt.boot_id == self._identity.boot_id:
+                self._out.append(fx.Spawn(job, start))
+            else:  # it was meant for a boot that is over
+                self._look(attempt)
+
+        return begin
+
+    def _updater(self, attempt: Attempt, index: int, parameter: str) -> Callable[[float], None]:
+        def write(now: float) -> None:
+            attempt.updates[index] = parameter
+            self._out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
+
+        return write
+
+    def _stop(self, now: float, attempt: Attempt, grace: float) -> None:
+        if attempt.stop is None:
+            attempt.stop = grace
+        if attempt.sealing or attempt.boot_id != self._identity.boot_id:
+            return
+        if attempt.shim is not None:
+            self._out.append(fx.Signal(attempt.job, attempt.directory, attempt.shim, attempt.stop))
+        else:
+            self._out.append(fx.Abort(attempt.job, attempt.directory))
+
+    def _kill(self, now: float, job: str) -> None:
+        """The server does not know the attempt."""
+        attempt = self.attempts.get(job)
+        if attempt is None:
+            return
+        if not attempt.live:
+            self._forget(attempt)
+        elif not attempt.doomed:
+            attempt.doomed = True
+            self._stop(now, attempt, KILL_GRACE_S)
+            record = {"k": "stop", "job": job, "grace": attempt.stop, "doomed": True}
+            self._append(record, _nothing, _nothing)
+
+    # -- journal
+
+    def _append(
+        self, record: fx.Record, written: Callable[[float], None], failed: Callable[[float], None]
+    ) -> None:
+        self._number += 1
+        self._unwritten.append((self._number, written, failed))
+        self._out.append(fx.Append(self._number, record))
+
+    def written(self, now: float, number: int) -> list[Effect]:
+        """The record is in the page cache: it survives the keeper's death."""
+        self._number_written, act, _ = self._unwritten.popleft()
+        act(now)
+        return self._pump(now)
+
+    def write_failed(self, now: float, number: int, sentence: str) -> list[Effect]:
+        """The record could not be written (disk full): nothing follows from it."""
+        _, _, failed = self._unwritten.popleft()
+        self._journal_at = now + JOURNAL_PAUSE_S
+        self._journal_said(sentence)
+        failed(now)
+        return self._pump(now)
+
+    def flushed(self, now: float, number: int) -> list[Effect]:
+        """All records up to this number survive power loss: their commands are acknowledged."""
+        while self._unflushed and self._unflushed[0][0] <= number:
+            self.acked_cmd = self._unflushed.popleft()[1]
+        self._journal_said(None)
+        if self._reports.owed_ack is not None and self.acked_cmd >= self._reports.owed_ack:
+            self._reports.owed_ack = None
+            self._reports.urgent = True
+        return self._pump(now)
+
+    def flush_failed(self, now: float, sentence: str) -> list[Effect]:
+        """Flushing does not work; it is tried again until ``flushed``."""
+        self._journal_said(sentence)
+        return self._pump(now)
+
+    def _journal_said(self, sentence: str | None) -> None:
+        if sentence != self._journal_trouble:
+            self._journal_trouble = sentence
+            self._reports.urgent = True
+            if sentence is not None:
+                self._out.append(fx.Say(sentence))
+
+    # -- attempts
+
+    def notified(self, now: float, job: str) -> list[Effect]:
+        """Something happened to the attempt's claim or to its shim."""
+        attempt = self.attempts.get(job)
+        if attempt is not None and attempt.live and not attempt.sealing:
+            self._look(attempt)
+        return self._pump(now)
+
+    def shim_failed(self, now: float, job: str, sentence: str) -> list[Effect]:
+        """A shim of the attempt ended in failure, perhaps before it could claim."""
+        attempt = self.attempts.get(job)
+        if attempt is not None and attempt.live and not attempt.sealing:
+            if not attempt.claimed:
+                pause = min(LAST_RESPAWN_PAUSE_S, RESPAWN_PAUSE_S * 2.0**attempt.respawns)
+                attempt.respawns += 1
+                attempt.respawn_at = now + pause
+                attempt.note = f"the attempt could not be prepared on its host and is tried again: {sentence}"
+                self._reports.tell(attempt)
+            self._look(attempt)
+        return self._pump(now)
+
+    def looked(self, now: float, job: str, seen: fx.Seen) -> list[Effect]:
+        """The claim as it is now."""
+        attempt = self.attempts.get(job)
+        if attempt is not None and attempt.live and not attempt.sealing:
+            self._judge(now, attempt, seen)
+        return self._pump(now)
+
+    def _judge(self, now: float, attempt: Attempt, seen: fx.Seen) -> None:
+        claim = seen.claim
+        here = attempt.boot_id == self._identity.boot_id
+        if claim is None:
+            if not here:
+                self._seal(attempt, wire.HOST_LOST, "the host was restarted before the command was started")
+            elif attempt.stop is not None:
+                self._later.append((now + RETRY_S, fx.Abort(attempt.job, attempt.directory)))
+            elif now < attempt.respawn_at:
+                self._later.append((attempt.respawn_at, fx.Look(attempt.job, attempt.directory)))
+            elif attempt.start is not None:
+                self._out.append(fx.Spawn(attempt.job, attempt.start))
+            return
+        attempt.take(claim)
+        if attempt.started is not None and not attempt.started_sent:
+            self._reports.tell_soon(attempt, now + STARTED_WAIT_S)
+        if claim.pid is None:
+            self._seal(attempt, "never_started", "it was stopped before its command was started")
+        elif claim.failed is not None:
+            self._seal(attempt, "never_started", f"the command could not be started: {claim.failed[1]}")
+        elif claim.exit is not None:
+            self._seal(attempt)
+        elif claim.boot_id != self._identity.boot_id or not here:
+            self._seal(attempt, wire.HOST_LOST, "the host was restarted while the command ran")
+        elif not seen.alive:
+            attempt.sealing = True
+            attempt.cause = f"its shim (pid {claim.pid}) was killed, so its exit code is not known"
+            self._out.append(fx.Sweep(attempt.job))
+        elif not attempt.watched:
+            attempt.watched = True
+            shim = (claim.pid, claim.start_time)
+            self._out.append(fx.Watch(attempt.job, attempt.directory, shim))
+            self._reports.grown(attempt.job)
+            if attempt.stop is not None:
+                self._out.append(fx.Signal(attempt.job, attempt.directory, shim, attempt.stop))
+
+    def _seal(self, attempt: Attempt, verdict: str | None = None, cause: str | None = None) -> None:
+        attempt.sealing = True
+        attempt.verdict = verdict
+        attempt.cause = cause
+        attempt.tally_position, attempt.tally_offset = attempt.position, attempt.offset
+        self._out.append(fx.Count(attempt.job, attempt.directory, attempt.tally_offset))
+
+    def swept(self, now: float, job: str, pids: list[int]) -> list[Effect]:
+        """What is left of an attempt whose shim was killed: these had its mark, and were signalled."""
+        attempt = self.attempts.get(job)
+        if attempt is not None and attempt.live:
+            attempt.sweeps += 1
+            attempt.empty_sweeps = 0 if pids else attempt.empty_sweeps + 1
+            if attempt.empty_sweeps >= 2 or attempt.sweeps >= SWEEPS:
+                cause = attempt.cause
+                if pids:
+                    cause = f"{cause}; processes that could not be killed: {', '.join(map(str, pids))}"
+                self._seal(attempt, None, cause)
+            else:
+                self._later.append((now + (SWEEP_PAUSE_S if pids else 0.0), fx.Sweep(job)))
+        return self._pump(now)
+
+    def counted(self, now: float, job: str, tally: fx.Tally) -> list[Effect]:
+        """A piece more of the metrics file is counted; with its end the attempt is sealed."""
+        attempt = self.attempts.get(job)
+        if attempt is not None and attempt.live:
+            attempt.tally_position += tally.frames
+            attempt.tally_offset = tally.end
+            if tally.more:
+                self._out.append(fx.Count(job, attempt.directory, tally.end))
+            else:
+                self._sealed(attempt, tally)
+        return self._pump(now)
+
+    def _sealed(self, attempt: Attempt, tally: fx.Tally) -> None:
+        here = attempt.boot_id == self._identity.boot_id
+        attempt.final = attempt.seal(size=tally.size, at=tally.at, here=here)
+        attempt.start = None
+        attempt.updates.clear()
+        if tally.bad:
+            attempt.note = _bad_header(tally.end)
+        elif tally.end < tally.size:
+            attempt.note = f"the metrics file ends in an incomplete frame of {tally.size - tally.end} bytes"
+        self._out.append(fx.Unwatch(attempt.job))
+        self._append(_final_record(attempt), _nothing, _nothing)  # if it fails: derived again from the files
+        if attempt.doomed:
+            self._forget(attempt)
+        else:
+            self._reports.tell(attempt)
+            self._reports.grown(attempt.job)
+
+    def _forget(self, attempt: Attempt) -> None:
+        """Its files stay; the record only shortens the next recovery."""
+        self._append({"k": "gone", "job": attempt.job}, _nothing, _nothing)
+        del self.attempts[attempt.job]
+        self._reports.forget(attempt.job)
+
+    def update_failed(self, now: float, update: fx.Update, sentence: str) -> list[Effect]:
+        """The file of a further parameter set could not be written; it is tried again."""
+        attempt = self.attempts.get(update.job)
+        if attempt is not None and attempt.live:
+            attempt.note = f"parameter set {update.number} could not be written yet: {sentence}"
+            self._reports.tell(attempt)
+            self._later.append((now + RETRY_S, update))
+        return self._pump(now)
+
+    def grown(self, now: float, job: str) -> list[Effect]:
+        """The metrics file has grown."""
+        if job in self.attempts:
+            self._reports.grown(job)
+        return self._pump(now)
+
+    def frames_read(self, now: float, job: str, chunk: fx.Chunk) -> list[Effect]:
+        """Frames for the report that is being put together."""
+        attempt = self.attempts[job]
+        self._reports.add(attempt, chunk)
+        if chunk.bad and attempt.note is None:
+            attempt.note = _bad_header(chunk.end)
+            self._reports.tell(attempt)
+        final = attempt.final
+        if (
+            final is not None
+            and not chunk.more
+            and attempt.position < final["n"]
+            and attempt.acked < final["n"]
+        ):
+            attempt.final = {
+                **final, "reason": wire.HOST_LOST, "n": attempt.position,
+                "message": f"{final['n'] - attempt.position} metrics were lost on disk after the end",
+            }  # fmt: skip
+        self._collect(now)
+        return self._pump(now)
+
+    def _look(self, attempt: Attempt) -> None:
+        self._out.append(fx.Look(attempt.job, attempt.directory))
+
+    # -- the calls
+
+    def answered(self, now: float, channel: Channel, answer: dict[str, Any]) -> list[Effect]:
+        """The server's answer to the call in flight on this channel."""
+        trouble = self._disobeyed(answer)
+        if trouble is not None:
+            return self.failed(now, channel, trouble)
+        flight = self._flights.pop(channel)
+        self._heard_at = now
+        self._retry_at = 0.0
+        self._pause = FIRST_PAUSE_S
+        self._unreachable = None
+        if (answer["db_id"], answer["m_epoch"]) != (self.db_id, self.m_epoch):
+            self.db_id, self.m_epoch = answer["db_id"], answer["m_epoch"]
+            record = {"k": "server", "db_id": self.db_id, "m_epoch": self.m_epoch}
+            self._append(record, _nothing, _nothing)
+            self._inventory = True
+            self._reports.start_over()
+        if flight.whole:
+            self._inventory = False
+        self._reports.delivered(flight)
+        if flight.finals:
+            self._remind_at = now + REMIND_S
+        self._reports.acknowledged(answer["acks"], answer["rewind"])
+        for job in answer["done"]:
+            attempt = self.attempts.get(job)
+            if attempt is not None and not attempt.live:
+                self._forget(attempt)
+        for job in answer["kill"]:
+            self._kill(now, job)
+        self._take_commands(now, answer["cmds"])
+        if answer["leave"] and not self.attempts:
+            self._leave("no job is left and none will come")
+        return self._pump(now)
+
+    def failed(self, now: float, channel: Channel, sentence: str) -> list[Effect]:
+        """The call came to nothing; what it carried goes again."""
+        flight = self._flights.pop(channel)
+        self._reports.lost(flight)
+        if flight.no >= self._first_of_pause:  # two calls that fail together are one failure
+            self._retry_at = now + self._pause * (0.5 + self._identity.jitter())
+            self._pause = min(LAST_PAUSE_S, self._pause * 2)
+            self._first_of_pause = self._sync_no + 1
+        if sentence != self._unreachable:
+            self._unreachable = sentence
+            self._out.append(fx.Say(f"sync failed: {sentence}"))
+        return self._pump(now)
+
+    def manager_changed(self, now: float) -> list[Effect]:
+        """The file that names the server was rewritten: a wait for it ends."""
+        self._retry_at = 0.0
+        self._pause = FIRST_PAUSE_S
+        return self._pump(now)
+
+    def _disobeyed(self, answer: dict[str, Any]) -> str | None:
+        """Why this answer does not count, if so."""
+        if answer["instance"] != self._identity.instance:
+            return "the answer is for another instance of this keeper"
+        if self.db_id is not None and answer["db_id"] != self.db_id:
+            return f"the server has another database ({answer['db_id']}) than this keeper's ({self.db_id})"
+        if answer["m_epoch"] < self.m_epoch:
+            return f"an older server (epoch {answer['m_epoch']}, {self.m_epoch} is known) is not obeyed"
+        return None
+
+    def _pump(self, now: float) -> list[Effect]:
+        """Start the calls that should be in flight; return what has come together."""
+        if now >= self._retry_at and not self._leaving:
+            if self._inventory:
+                if Channel.REPORT not in self._flights and not self._collecting:
+                    self._send(Channel.REPORT, self._reports.inventory())
+            else:
+                free = Channel.REPORT not in self._flights and not self._collecting and not self._breather
+                if free and self._reports.due(now):
+                    self._collecting = True
+                    self._reports.open()
+                    self._collect(now)
+                if Channel.WAIT not in self._flights and now >= self._journal_at:
+                    self._send(Channel.WAIT, Flight())
+        out, self._out = self._out, []
+        return out
+
+    def _collect(self, now: float) -> None:
+        read = self._reports.next_read()
+        if read is not None:
+            self._out.append(read)
+            return
+        self._collecting = False
+        flight = self._reports.close()
+        self._breather = flight is None
+        if flight is not None:
+            if any(self.attempts[job].seq > self.acked_cmd for job in flight.finals):
+                self._reports.owed_ack = max(self.attempts[job].seq for job in flight.finals)
+            self._send(Channel.REPORT, flight)
+
+    def _send(self, channel: Channel, flight: Flight) -> None:
+        self._sync_no += 1
+        flight.no = self._sync_no
+        self._flights[channel] = flight
+        header = {
+            "instance": self._identity.instance, "k_epoch": self.k_epoch, "sync_no": self._sync_no,
+            "boot_id": self._identity.boot_id, "db_id_seen": self.db_id, "m_epoch_seen": self.m_epoch,
+            "acked_cmd": self.acked_cmd, "seen_cmd": self._applied, "all": flight.whole,
+            "wait": channel is Channel.WAIT, "status": self.status, "attempts": flight.entries,
+        }  # fmt: skip
+        self._out.append(fx.Send(channel, header, flight.payloads))
+
+    @property
+    def status(self) -> str | None:
+        """What is wrong with the keeper itself."""
+        return "; ".join(filter(None, (self._identity.status, self._journal_trouble))) or None
+
+    # -- time
+
+    def tick(self, now: float) -> list[Effect]:
+        """The deadline has come."""
+        due = [effect for at, effect in self._later if at <= now]
+        self._later = [(at, effect) for at, effect in self._later if at > now]
+        self._breather = False
+        self._out += [effect for effect in due if effect[0] in self.attempts]
+        if self._remind_at is not None and now >= self._remind_at:
+            self._remind_at = None
+            self._reports.remind()
+        if self._journal_at <= now:
+            self._next_command(now)
+        idle_at = self._idle_at()
+        if idle_at is not None and now >= idle_at:
+            self._leave("no attempt is live and no server could be reached")
+        return self._pump(now)
+
+    def deadline(self, now: float) -> float | None:
+        """When ``tick`` is due; None: nothing waits for time."""
+        times = [at for at, _ in self._later]
+        if self._retry_at > now:
+            times.append(self._retry_at)
+        elif not self._flights.get(Channel.REPORT):
+            soon = self._reports.due_at(now)
+            if soon is not None:
+                times.append(soon)
+        if self._journal_at > now:
+            times.append(self._journal_at)
+        times += [at for at in (self._remind_at, self._idle_at()) if at is not None]
+        return min(times) if times else None
+
+    def _idle_at(self) -> float | None:
+        if self._heard_at is None or any(attempt.live for attempt in self.attempts.values()):
+            return None
+        return self._heard_at + self._identity.idle_s
+
+    def _leave(self, reason: str) -> None:
+        if not self._leaving:
+            self._leaving = True
+            self._out.append(fx.Leave(reason))
+
+
+def _final_record(attempt: Attempt) -> fx.Record:
+    return {"k": "final", "job": attempt.job, "final": attempt.final, "started": attempt.started}
+
+
+def _bad_header(offset: int) -> str:
+    return f"the metrics file holds no frame header at byte {offset}; nothing from there on is read"
+
+
+def _nothing(now: float) -> None:
+    """Nothing follows."""

@@ -1,0 +1,161 @@
+"""What ``KeeperCore`` asks for, and what it is told: plain values between it and whoever carries them out."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Dict, NamedTuple, Tuple, Union
+
+from trial_keeper.claim import Claim
+
+Record = Dict[str, Any]
+Shim = Tuple[int, str]  # pid and start time, as in the claim
+
+
+class Channel(enum.Enum):
+    """The two calls that may be in flight."""
+
+    REPORT = "report"
+    WAIT = "wait"
+
+
+class Append(NamedTuple):
+    """Write a journal record; answered by ``written`` or ``write_failed``, and later by ``flushed``."""
+
+    number: int
+    record: Record
+
+
+class Spawn(NamedTuple):
+    """Fork a shim for the attempt. The claim sees to it that only one starts it."""
+
+    job: str
+    start: dict[str, Any]
+
+
+class Abort(NamedTuple):
+    """Take the claim so that no shim can; answered by ``looked`` either way."""
+
+    job: str
+    directory: str
+
+
+class Look(NamedTuple):
+    """Read the claim file; answered by ``looked``."""
+
+    job: str
+    directory: str
+
+
+class Signal(NamedTuple):
+    """Have the shim stop the attempt: the grace beside the claim, then SIGTERM to exactly this process."""
+
+    job: str
+    directory: str
+    shim: Shim
+    grace: float
+
+
+class Sweep(NamedTuple):
+    """Kill every process that carries the attempt's mark; answered by ``swept``."""
+
+    job: str
+
+
+class Watch(NamedTuple):
+    """Tell ``grown`` when the metrics file grows, ``notified`` when the shim has gone."""
+
+    job: str
+    directory: str
+    shim: Shim
+
+
+class Unwatch(NamedTuple):
+    """The attempt is sealed."""
+
+    job: str
+
+
+class Read(NamedTuple):
+    """Cut frames from the metrics file; answered by ``frames_read``.
+
+    ``skip`` frames first; then at most ``frames`` of them with ``size`` bytes, ``first``: but at least one.
+    """
+
+    job: str
+    directory: str
+    offset: int
+    skip: int
+    frames: int
+    size: int
+    first: bool
+
+
+class Count(NamedTuple):
+    """Count the frames from ``offset`` on, a bounded piece at a time; answered by ``counted``."""
+
+    job: str
+    directory: str
+    offset: int
+
+
+class Update(NamedTuple):
+    """Write ``parameter_<number>.cfg``; only a failure is answered, by ``update_failed``."""
+
+    job: str
+    directory: str
+    number: int
+    parameter: str
+
+
+class Send(NamedTuple):
+    """Make a call; answered by ``answered`` or ``failed``."""
+
+    channel: Channel
+    header: dict[str, Any]
+    payloads: list[bytes]
+
+
+class Say(NamedTuple):
+    """One sentence for the keeper's log."""
+
+    sentence: str
+
+
+class Leave(NamedTuple):
+    """Exit; nothing of this keeper runs."""
+
+    reason: str
+
+
+Effect = Union[
+    Append, Spawn, Abort, Look, Signal, Sweep, Watch, Unwatch, Read, Count, Update, Send, Say, Leave
+]
+
+
+class Seen(NamedTuple):
+    """The claim file at one look. ``alive``: the process of the claim runs; ``at``: unix seconds."""
+
+    claim: Claim | None
+    alive: bool
+    at: float
+
+
+class Chunk(NamedTuple):
+    """Frames of a ``Read``. ``end``: byte offset after the last one; ``more``: complete frames may follow."""
+
+    payloads: list[bytes]
+    skipped: int
+    end: int
+    bad: bool
+    more: bool
+
+
+class Tally(NamedTuple):
+    """One piece of a ``Count``. ``size``: bytes in the file; ``at``: unix seconds."""
+
+    frames: int
+    end: int
+    bad: bool
+    more: bool
+    size: int
+    at: float

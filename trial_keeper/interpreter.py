@@ -1,0 +1,89 @@
+"""Whether the trials' interpreter can import ``nni``: asked once per interpreter, in the background.
+
+Only where it cannot, our two files of the trial API are laid down in ``<directory>/sdk`` for PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from typing import Callable
+
+import trial_keeper
+
+_QUESTION = "import importlib.util,sys; sys.exit(importlib.util.find_spec('nni') is None)"
+_FILES = ("__init__.py", "_trial.py")
+
+
+class Interpreters:
+    """The answers. ``known(interpreter)`` is called from a thread once an answer is there."""
+
+    def __init__(self, directory: str, answered: Callable[[], None]) -> None:
+        self._sdk = f"{directory}/sdk"
+        self._answered = answered
+        self._answers: dict[str | None, bool | None] = {None: True}  # without an interpreter: nothing to add
+        for word in ("python", "python3"):
+            self._ask(_find(word))
+
+    def ready(self, command: str) -> bool:
+        """The answer for this command is there; else it is being found out."""
+        interpreter = _interpreter(command)
+        self._ask(interpreter)
+        return self._answers[interpreter] is not None
+
+    def path_for(self, command: str) -> str | None:
+        """The directory to add to PYTHONPATH for this command, if any."""
+        return None if self._answers[_interpreter(command)] else self._sdk
+
+    def _ask(self, interpreter: str | None) -> None:
+        if interpreter in self._answers:
+            return
+        self._answers[interpreter] = None
+        threading.Thread(target=self._probe, args=(interpreter,), name="probe", daemon=True).start()
+
+    def _probe(self, interpreter: str) -> None:
+        has = True
+        try:
+            has = _can_import(interpreter)
+            if not has:
+                lay_down(self._sdk)
+        finally:
+            self._answers[interpreter] = has
+            self._answered()
+
+
+def lay_down(directory: str) -> None:
+    """Put the trial side of ``nni`` into ``directory``. Raises OSError."""
+    spec = trial_keeper.__spec__
+    loader = spec.loader if spec is not None else None
+    assert loader is not None and hasattr(loader, "get_data")
+    source = os.path.join(os.path.dirname(os.path.dirname(str(trial_keeper.__file__))), "nni")
+    os.makedirs(f"{directory}/nni", exist_ok=True)
+    for name in _FILES:
+        own = f"{directory}/nni/{name}.{os.getpid()}"
+        with open(own, "wb") as file:
+            file.write(loader.get_data(os.path.join(source, name)))
+        os.rename(own, f"{directory}/nni/{name}")
+
+
+def _can_import(interpreter: str) -> bool:
+    quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
+    pid = os.posix_spawn(interpreter, [interpreter, "-c", _QUESTION], os.environ, file_actions=quiet)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _interpreter(command: str) -> str | None:
+    word = command.split(None, 1)[0] if command.strip() else ""
+    return _find(word if os.path.basename(word).startswith("python") else "python3")
+
+
+def _find(word: str) -> str | None:
+    """Its path; two names of one interpreter in one folder (python, python3) count as one."""
+    found = shutil.which(word)
+    if found is None:
+        return None
+    folder = os.path.dirname(found)
+    plain = os.path.join(folder, "python3")
+    same = os.path.exists(plain) and os.path.realpath(plain) == os.path.realpath(found)
+    return plain if same else found

@@ -1,0 +1,147 @@
+"""The keeper's journal: an append-only file of records that survives kill -9 and, once flushed, power loss.
+
+A record is a length and a CRC-32 (4 bytes each, big endian) and JSON text. Appending reaches the page cache
+at once; a thread of its own flushes, many records at a time. A torn tail is cut before the first append. A
+record that does not match its CRC ends the reading: what follows is kept aside, and said.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+import time
+import zlib
+from typing import Any, Callable, Dict, Iterable, NamedTuple
+
+Record = Dict[str, Any]
+
+_HEADER = 8
+_RETRY_S = 1.0
+
+
+class Found(NamedTuple):
+    """What the journal held when it was opened. ``damage``: one sentence if some of it cannot be read."""
+
+    records: list[Record]
+    damage: str | None
+
+
+def frame(record: Record) -> bytes:
+    """The record's bytes in the file."""
+    text = json.dumps(record, separators=(",", ":")).encode("ascii")
+    return len(text).to_bytes(4, "big") + zlib.crc32(text).to_bytes(4, "big") + text
+
+
+def load(path: str) -> Found:
+    """Read the journal; cut its torn tail, set damage aside. A missing file is an empty journal."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return Found([], None)
+    records: list[Record] = []
+    at = 0
+    damage = None
+    while at < len(content):
+        end = at + _HEADER + int.from_bytes(content[at : at + 4], "big")
+        if at + _HEADER > len(content) or end > len(content):
+            break  # the tail of a write that did not happen
+        text = content[at + _HEADER : end]
+        if zlib.crc32(text).to_bytes(4, "big") != content[at + 4 : at + _HEADER]:
+            aside = f"{path}.damaged-{at}"
+            with open(aside, "wb") as file:
+                file.write(content[at:])
+            damage = (
+                f"the keeper's journal is damaged: {len(content) - at} bytes after record {len(records)} "
+                f"could not be read and lie in {os.path.basename(aside)}"
+            )
+            break
+        records.append(json.loads(text))
+        at = end
+    if at < len(content):
+        os.truncate(path, at)
+    return Found(records, damage)
+
+
+def rewrite(path: str, records: Iterable[Record]) -> None:
+    """Replace the journal, durably, by these records. Raises OSError and leaves the old one."""
+    replace(path, b"".join(map(frame, records)))
+
+
+def replace(path: str, content: bytes) -> None:
+    """Replace a file, durably. Raises OSError and leaves the old one."""
+    own = path + ".new"
+    fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(own, path)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class Journal:
+    """The open journal. ``flushed(number)`` and ``failed(sentence)`` are called from the flushing thread."""
+
+    def __init__(self, path: str, *, flushed: Callable[[int], None], failed: Callable[[str], None]) -> None:
+        self._path = path
+        self._fd = self._open()
+        self._written = 0
+        self._flushed = flushed
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._wanted = threading.Semaphore(0)
+        threading.Thread(target=self._flush, name="journal", daemon=True).start()
+
+    def append(self, number: int, record: Record) -> None:
+        """Write one record; ``flushed`` is told its number later. Raises OSError and leaves no trace."""
+        content = frame(record)
+        with self._lock:
+            size = os.fstat(self._fd).st_size
+            try:
+                if os.write(self._fd, content) != len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                os.ftruncate(self._fd, size)
+                raise
+            self._written = number
+        self._wanted.release()
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def _flush(self) -> None:
+        while True:
+            self._wanted.acquire()
+            while self._wanted.acquire(blocking=False):
+                continue  # one flush for all that were appended meanwhile
+            number = self._written
+            try:
+                os.fdatasync(self._fd)
+            except OSError as error:
+                number = self._renew(error)
+            self._flushed(number)
+
+    def _renew(self, error: OSError) -> int:
+        """A failed flush may have dropped pages for good: the whole file is written anew until it holds."""
+        while True:
+            self._failed(f"the keeper's journal could not be flushed: {error.strerror}")
+            try:
+                with self._lock:
+                    with open(self._path, "rb") as file:
+                        replace(self._path, file.read())
+                    os.close(self._fd)
+                    self._fd = self._open()
+                    return self._written
+            except OSError as again:
+                error = again
+            time.sleep(_RETRY_S)

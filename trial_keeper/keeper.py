@@ -1,0 +1,442 @@
+"""The keeper's body: one loop that tells ``KeeperCore`` what happened and carries out what it asks for."""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import resource
+import secrets
+import selectors
+import signal
+import sys
+import time
+from typing import Any, Callable, Iterable, NamedTuple, NoReturn
+
+from trial_keeper import effects as fx
+from trial_keeper import files, procs, spawner
+from trial_keeper import journal as journals
+from trial_keeper.core import Identity, KeeperCore
+from trial_keeper.effects import Channel, Effect
+from trial_keeper.interpreter import Interpreters
+from trial_keeper.sync import Caller, Failed, Outcome
+from trial_keeper.watch import Watcher, open_process
+
+LOOK_S = 0.05  # without inotify
+PROCESS_LOOK_S = 1.0  # without pidfd
+LOG_BYTES = 5 << 20
+MARK = "NNIMGR_JOB_ID"
+
+
+class Pipes(NamedTuple):
+    """Descriptors shared with the spawner: its requests, its failures, and the shims' wake-ups."""
+
+    requests: int
+    failures: int
+    wake: int
+
+
+class Keeper:
+    """One keeper at work in ``directory`` (``<experiment's directory>/keeper``)."""
+
+    def __init__(self, directory: str, pipes: Pipes) -> None:
+        self._directory = directory
+        self._experiment = os.path.dirname(directory)
+        self._pipes = pipes
+        self._log = Log(f"{directory}/keeper.log")
+        self._selector = selectors.DefaultSelector()
+        self._told: collections.deque[Callable[[], list[Effect]]] = collections.deque()  # by the threads
+        self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._watcher: Watcher | None = None
+        self._manager_watch = -1
+        self._watched: dict[int, str] = {}
+        self._watches: dict[str, int] = {}
+        self._processes: dict[str, int] = {}
+        self._blind: dict[str, None] = {}  # watched without inotify, or without a pidfd
+        self._requests = b""
+        self._waiting: list[fx.Spawn] = []
+        self._slow: collections.deque[fx.Count] = collections.deque()
+        self._interpreters = Interpreters(directory, lambda: self._tell(self._start_waiting))
+        status = self._open_watcher()
+        self._boot_id = _boot_id()
+        found = journals.load(f"{directory}/journal")
+        identity = Identity(
+            instance=_instance(directory),
+            boot_id=self._boot_id,
+            idle_s=float(os.environ.get("NNIMGR_KEEPER_IDLE_S", "600")),
+            status="; ".join(filter(None, (status, found.damage))) or None,
+            jitter=random.random,
+        )
+        self._core = KeeperCore(identity, found.records)
+        self._open_journal()
+        self._callers = {
+            channel: Caller(channel.value, f"{directory}/manager.json", self._called) for channel in Channel
+        }
+        self._acts: dict[type, Callable[[Any], list[Effect]]] = {
+            fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Look: self._look,
+            fx.Signal: self._signal, fx.Sweep: self._sweep, fx.Watch: self._watch, fx.Unwatch: self._unwatch,
+            fx.Read: self._read, fx.Count: self._count, fx.Update: self._update, fx.Send: self._send,
+            fx.Say: self._say, fx.Leave: self._leave,
+        }  # fmt: skip
+
+    # -- opening
+
+    def _open_watcher(self) -> str | None:
+        try:
+            self._watcher = Watcher()
+            self._manager_watch = self._watcher.watch_directory(self._directory)
+        except OSError as error:
+            self._watcher = None
+            return (
+                f"without inotify ({error.strerror}) the metrics are looked at every {LOOK_S * 1000:.0f} ms"
+            )
+        return None
+
+    def _open_journal(self) -> None:
+        path = f"{self._directory}/journal"
+        while True:  # nothing may happen before the new k_epoch is durable
+            try:
+                journals.rewrite(path, self._core.records())
+                break
+            except OSError as error:
+                self._log.write(f"the journal cannot be written, tried again in a second: {error}")
+                time.sleep(1.0)
+        self._journal = journals.Journal(
+            path,
+            flushed=lambda number: self._tell(lambda: self._core.flushed(_now(), number)),
+            failed=lambda sentence: self._tell(lambda: self._core.flush_failed(_now(), sentence)),
+        )
+
+    # -- the loop
+
+    def run(self) -> NoReturn:
+        """Work until there is nothing left to do; exits the process."""
+        self._log.write(f"keeper {os.getpid()} starts, epoch {self._core.k_epoch}")
+        _drain(self._pipes.wake)  # what was said before the looks below tells nothing more
+        readers: list[tuple[int, Callable[[], None]]] = [
+            (self._pulse, self._on_told),
+            (self._pipes.wake, self._on_wake),
+            (self._pipes.failures, self._on_failure),
+        ]
+        if self._watcher is not None:
+            readers.append((self._watcher.fd, self._on_change))
+        for fd, act in readers:
+            self._selector.register(fd, selectors.EVENT_READ, act)
+        self._perform(self._core.begin(_now()))
+        while True:
+            for key, _ in self._selector.select(self._timeout()):
+                key.data()
+            if self._slow:
+                order = self._slow.popleft()
+                self._perform(
+                    self._core.counted(
+                        _now(), order.job, files.count(self._path(order.directory), order.offset)
+                    )
+                )
+            now = _now()
+            due = self._core.deadline(now)
+            if due is not None and due <= now:
+                self._perform(self._core.tick(now))
+
+    def _timeout(self) -> float | None:
+        if self._slow:
+            return 0.0
+        now = _now()
+        due = self._core.deadline(now)
+        wait = None if due is None else max(0.0, due - now)
+        if self._blind:
+            look = LOOK_S if self._watcher is None else PROCESS_LOOK_S
+            if self._blind_at <= now:
+                self._blind_at = now + look
+                for job in list(self._blind):
+                    self._perform(self._core.grown(now, job))
+                    self._perform(self._core.notified(now, job))
+            wait = look if wait is None else min(wait, look)
+        return wait
+
+    _blind_at = 0.0
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        queue = collections.deque(effects)
+        while queue:
+            effect = queue.popleft()
+            queue.extend(self._acts[type(effect)](effect))
+
+    def _tell(self, input_: Callable[[], list[Effect]]) -> None:
+        """From another thread: have the loop give this to the core."""
+        self._told.append(input_)
+        try:
+            os.write(self._beat, b"\0")
+        except BlockingIOError:  # it will wake up anyway
+            return
+
+    def _on_told(self) -> None:
+        _drain(self._pulse)
+        while self._told:
+            self._perform(self._told.popleft()())
+
+    def _on_wake(self) -> None:
+        """Shims name the attempts whose claim files they have written to."""
+        for job in dict.fromkeys(_drain(self._pipes.wake).decode(errors="replace").split("\n")):
+            self._perform(self._core.notified(_now(), job))
+
+    def _on_failure(self) -> None:
+        content = os.read(self._pipes.failures, 65536)
+        if not content:
+            self._start_over()
+        for line in content.decode().splitlines():
+            job, _, status = line.partition(" ")
+            self._perform(self._core.shim_failed(_now(), job, _wait_status(int(status))))
+
+    def _on_change(self) -> None:
+        assert self._watcher is not None
+        for change in dict.fromkeys(self._watcher.changes()):
+            if change.watch == self._manager_watch:
+                if change.name == "manager.json":
+                    self._perform(self._core.manager_changed(_now()))
+            elif change.watch in self._watched:
+                self._perform(self._core.grown(_now(), self._watched[change.watch]))
+
+    def _start_over(self) -> NoReturn:
+        """The spawner is gone, and only a fresh process can fork a lean one. All state is in the files."""
+        self._log.write("the spawner has ended: the keeper starts anew")
+        time.sleep(1.0)
+        with open("/proc/self/cmdline", "rb") as file:
+            arguments = file.read().split(b"\0")[:-1]
+        os.execv(sys.executable, arguments)
+
+    # -- what the core asks for
+
+    def _path(self, directory: str) -> str:
+        return f"{self._experiment}/{directory}"
+
+    def _append(self, effect: fx.Append) -> list[Effect]:
+        try:
+            self._journal.append(effect.number, effect.record)
+        except OSError as error:
+            sentence = f"the keeper's journal cannot be written: {error.strerror}"
+            return self._core.write_failed(_now(), effect.number, sentence)
+        return self._core.written(_now(), effect.number)
+
+    def _spawn(self, effect: fx.Spawn) -> list[Effect]:
+        if not self._interpreters.ready(effect.start["command"]):
+            self._waiting.append(effect)
+            return []
+        start = effect.start
+        directory = self._path(start["directory"])
+        environment = {
+            **start["environment"],
+            "NNI_SYS_DIR": directory,
+            "NNI_OUTPUT_DIR": directory,
+            MARK: effect.job,
+        }
+        added = self._interpreters.path_for(start["command"])
+        if added is not None:
+            present = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+            environment["PYTHONPATH"] = f"{present}:{added}" if present else added
+        changes = [name if value is None else f"{name}={value}" for name, value in environment.items()]
+        fields = [
+            effect.job, self._boot_id, directory, start["command"], start["cwd"], start["parameter"],
+            str(start["log_cap"]), *changes,
+        ]  # fmt: skip
+        self._requests += spawner.pack(map(os.fsencode, fields))
+        self._write_requests()
+        return []
+
+    def _start_waiting(self) -> list[Effect]:
+        waiting, self._waiting = self._waiting, []
+        return list(waiting)
+
+    def _write_requests(self) -> None:
+        fd = self._pipes.requests
+        try:
+            while self._requests:
+                self._requests = self._requests[os.write(fd, self._requests) :]
+        except BlockingIOError:
+            if fd not in self._selector.get_map():
+                self._selector.register(fd, selectors.EVENT_WRITE, self._write_requests)
+            return
+        except BrokenPipeError:
+            self._requests = b""  # the end of its other pipe says the rest
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def _look(self, effect: fx.Look) -> list[Effect]:
+        return self._core.looked(_now(), effect.job, files.look(self._path(effect.directory)))
+
+    def _abort(self, effect: fx.Abort) -> list[Effect]:
+        directory = self._path(effect.directory)
+        try:
+            files.abort(directory, self._boot_id)
+        except OSError as error:
+            self._log.write(f"{effect.job}: the stop could not be written: {error}")
+        return self._core.looked(_now(), effect.job, files.look(directory))
+
+    def _signal(self, effect: fx.Signal) -> list[Effect]:
+        try:
+            files.stop(self._path(effect.directory), effect.shim, effect.grace)
+        except OSError as error:
+            self._log.write(f"{effect.job}: the stop could not be handed over: {error}")
+        return []
+
+    def _sweep(self, effect: fx.Sweep) -> list[Effect]:
+        pids = procs.marked(MARK, effect.job)
+        procs.signal_all(pids, signal.SIGKILL)
+        return self._core.swept(_now(), effect.job, pids)
+
+    def _watch(self, effect: fx.Watch) -> list[Effect]:
+        job = effect.job
+        if self._watcher is not None:
+            try:
+                watch = self._watcher.watch_file(f"{self._path(effect.directory)}/.nni/metrics")
+                self._watches[job] = watch
+                self._watched[watch] = job
+            except OSError as error:
+                self._log.write(f"{job}: its metrics file cannot be watched: {error.strerror}")
+                self._blind[job] = None
+        try:
+            fd = open_process(effect.shim[0])
+        except ProcessLookupError:
+            return self._core.notified(_now(), job)
+        except OSError as error:
+            self._log.write(f"{job}: its shim cannot be watched: {error.strerror}")
+            fd = None
+        if fd is None or self._watcher is None:
+            self._blind[job] = None
+        if fd is not None:
+            self._processes[job] = fd
+            self._selector.register(fd, selectors.EVENT_READ, lambda: self._on_shim_gone(job))
+        if procs.start_time(effect.shim[0]) != effect.shim[1]:
+            return self._core.notified(_now(), job)
+        return self._core.grown(_now(), job)
+
+    def _on_shim_gone(self, job: str) -> None:
+        self._forget_process(job)
+        self._perform(self._core.notified(_now(), job))
+
+    def _forget_process(self, job: str) -> None:
+        fd = self._processes.pop(job, None)
+        if fd is not None:
+            self._selector.unregister(fd)
+            os.close(fd)
+
+    def _unwatch(self, effect: fx.Unwatch) -> list[Effect]:
+        self._forget_process(effect.job)
+        self._blind.pop(effect.job, None)
+        watch = self._watches.pop(effect.job, None)
+        if watch is not None and self._watcher is not None:
+            del self._watched[watch]
+            self._watcher.forget(watch)
+        return []
+
+    def _read(self, effect: fx.Read) -> list[Effect]:
+        return self._core.frames_read(_now(), effect.job, files.read(self._path(effect.directory), effect))
+
+    def _count(self, effect: fx.Count) -> list[Effect]:
+        tally = files.count(self._path(effect.directory), effect.offset)
+        if tally.more:  # a long file: the rest a piece per turn
+            self._slow.append(fx.Count(effect.job, effect.directory, effect.offset))
+            return []
+        return self._core.counted(_now(), effect.job, tally)
+
+    def _update(self, effect: fx.Update) -> list[Effect]:
+        try:
+            files.write_parameter(self._path(effect.directory), effect.number, effect.parameter)
+        except OSError as error:
+            return self._core.update_failed(_now(), effect, str(error.strerror))
+        return []
+
+    def _send(self, effect: fx.Send) -> list[Effect]:
+        self._callers[effect.channel].call(effect)
+        return []
+
+    def _called(self, order: fx.Send, outcome: Outcome) -> None:
+        if isinstance(outcome, Failed):
+            self._tell(lambda: self._core.failed(_now(), order.channel, outcome.sentence))
+        else:
+            self._tell(lambda: self._core.answered(_now(), order.channel, outcome))
+
+    def _say(self, effect: fx.Say) -> list[Effect]:
+        self._log.write(effect.sentence)
+        return []
+
+    def _leave(self, effect: fx.Leave) -> list[Effect]:
+        self._log.write(f"keeper {os.getpid()} leaves: {effect.reason}")
+        os._exit(0)
+
+
+class Log:
+    """The keeper's log: standard error, moved to ``<path>.1`` when it has grown large."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, sentence: str) -> None:
+        """Add a line; never raises."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        try:
+            os.write(2, f"[{stamp}] {sentence}\n".encode(errors="replace"))
+            if os.fstat(2).st_size > LOG_BYTES:
+                os.rename(self._path, f"{self._path}.1")
+                redirect(self._path)
+        except OSError:
+            return
+
+
+def redirect(path: str) -> None:
+    """Standard output and error go to the end of this file. Raises OSError."""
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+
+
+def run(directory: str, pipes: Pipes) -> NoReturn:
+    """Be the keeper of this directory; ``pipes`` lead to its spawner."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # all state is in the files
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor per attempt
+    os.set_blocking(pipes.requests, False)
+    Keeper(directory, pipes).run()
+
+
+def _now() -> float:
+    return time.monotonic()
+
+
+def _drain(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except BlockingIOError:
+        return b""
+
+
+def _wait_status(status: int) -> str:
+    if status < 0:
+        return f"its shim could not be forked: {os.strerror(-status)}"
+    if os.WIFSIGNALED(status):
+        return f"its shim was killed by signal {os.WTERMSIG(status)}"
+    return f"its shim gave up with status {os.WEXITSTATUS(status)} (the keeper's log says why)"
+
+
+def _instance(directory: str) -> str:
+    path = f"{directory}/instance"
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        name = secrets.token_hex(16)
+        with open(f"{path}.new", "w", encoding="ascii") as file:
+            file.write(name)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{path}.new", path)
+        return name
+
+
+def _boot_id() -> str:
+    path = os.environ.get("NNIMGR_BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id")
+    with open(path, encoding="ascii") as file:
+        return file.read().strip()

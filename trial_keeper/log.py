@@ -1,0 +1,72 @@
+"""A log file with a cap: its head stays, its tail moves on, and a line between says what was left out."""
+
+from __future__ import annotations
+
+import os
+
+HEAD = 16 << 20
+LEAST = 4096  # a smaller cap would not hold its own note
+_CHUNK = 1 << 20
+
+
+class CappedLog:
+    """At most ``cap`` bytes of one stream in ``path``. A failed write drops bytes, and counts them.
+
+    Once full, the older half of the tail is dropped and the rest moved up: the file stays one readable text.
+    """
+
+    def __init__(self, path: str, cap: int) -> None:
+        self.dropped = 0
+        self._cap = max(LEAST, cap)
+        self._head = min(HEAD, self._cap // 2)
+        self._size = 0
+        self._skipped = 0
+        try:
+            self._fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        except OSError:
+            self._fd = -1
+
+    def write(self, chunk: bytes) -> None:
+        """Append; never raises."""
+        if self._fd < 0:
+            self.dropped += len(chunk)
+            return
+        try:
+            while chunk:
+                if self._size >= self._cap:
+                    self._move_up()
+                chunk = chunk[self._put(chunk[: self._cap - self._size], self._size) :]
+        except OSError:
+            self.dropped += len(chunk)
+
+    def close(self) -> None:
+        """Give the descriptor back; twice is harmless."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _put(self, chunk: bytes, at: int) -> int:
+        count = os.pwrite(self._fd, chunk, at)
+        self._size = max(self._size, at + count)
+        return count
+
+    def _move_up(self) -> None:
+        note_at = self._head
+        tail_at = note_at + (len(self._note()) if self._skipped else 0)
+        keep = (self._size - tail_at) // 2
+        source = self._size - keep
+        self._skipped += source - tail_at
+        target = note_at + os.pwrite(self._fd, self._note(), note_at)
+        while source < self._size:
+            chunk = os.pread(self._fd, min(_CHUNK, self._size - source), source)
+            os.pwrite(self._fd, chunk, target)
+            source += len(chunk)
+            target += len(chunk)
+        os.ftruncate(self._fd, target)
+        self._size = target
+
+    def _note(self) -> bytes:
+        return b"\n[... %020d bytes are left out here: the log may hold %d ...]\n" % (
+            self._skipped,
+            self._cap,
+        )

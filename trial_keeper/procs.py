@@ -1,0 +1,105 @@
+"""Processes as /proc shows them: identity, descendants, marks. Imports nothing that a shim would pay for."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def start_time(pid: int) -> str | None:
+    """Field 22 of the process's stat (clock ticks since boot): with the boot id it tells a reused pid apart.
+
+    None: there is no such process, or it is a zombie, which runs no more.
+    """
+    found = _stat(pid)
+    return None if found is None else found[1]
+
+
+def descendants(root: int) -> list[int]:
+    """All living processes below ``root``, whatever group or session they have moved to."""
+    if os.path.exists(f"/proc/{root}/task/{root}/children"):
+        return _walk(root, _listed_children)
+    below: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            found = _stat(int(name))
+            if found is not None:
+                below.setdefault(found[0], []).append(int(name))
+    return _walk(root, lambda pid: below.get(pid, []))
+
+
+def marked(variable: str, value: str) -> list[int]:
+    """All living processes of this user that were started with ``variable=value`` in their environment."""
+    mark = f"{variable}={value}".encode()
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    environ = file.read()
+            except OSError:  # gone, or another user's
+                continue
+            if mark in environ.split(b"\0") and _stat(int(name)) is not None:
+                pids.append(int(name))
+    return pids
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    """Signal each process; those that are gone or out of reach are left out."""
+    for pid in pids:
+        _signal(pid, number)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:  # gone meanwhile, or it changed its user: the survivors are reported by pid
+        return
+
+
+def _stat(pid: int) -> tuple[int, str] | None:
+    """Parent and start time of a process that runs."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(fd, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    fields = text[text.rfind(b")") + 2 :].split()  # the name before may hold blanks and brackets
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[1]), fields[19].decode()
+
+
+def _listed_children(pid: int) -> list[int]:
+    """The kernel's own list, where it has been built with one."""
+    children: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            fd = os.open(f"/proc/{pid}/task/{task}/children", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                text = b""
+                while chunk := os.read(fd, 65536):
+                    text += chunk
+            finally:
+                os.close(fd)
+            children += [int(child) for child in text.split()]
+    except OSError:  # gone while it was looked at
+        return children
+    return children
+
+
+def _walk(root: int, children: Callable[[int], list[int]]) -> list[int]:
+    found: list[int] = []
+    front = [root]
+    while front:
+        front = [child for pid in front for child in children(pid)]
+        found += front
+    return found

@@ -1,0 +1,291 @@
+"""The shim: the parent of one attempt's command. It outlives keeper and server and needs neither.
+
+It takes the claim, starts the command, drains its output, flushes its metrics, stops it when told to
+(SIGTERM, with the grace in ``.nnimgr/stop``), kills whatever is left of it, and writes how it ended into the
+claim file. As a sub-reaper it is the parent of every orphan below it: "no child left" proves that nothing is.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import os
+import select
+import sys
+import time
+
+from trial_keeper import claim, procs
+from trial_keeper.log import CappedLog
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHELL = "/bin/bash"
+DEFAULT_GRACE_S = 10.0
+GIVE_UP_S = 10.0  # what SIGKILL has not ended by then hangs in the kernel: reported by pid
+RETRY_S = 1.0
+LAST_FLUSH_PAUSE_S = 8.0
+NOT_CLAIMED = 75  # exit status: the attempt could not be prepared, and is not claimed
+
+_RESET = [
+    _signal.SIGHUP, _signal.SIGINT, _signal.SIGPIPE, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGXFSZ,
+]  # fmt: skip
+
+
+def main(
+    fields: list[bytes],
+    environ: dict[bytes, bytes],
+    wake: int,
+    inherited: tuple[int, ...],
+    subreaper: Callable[[], None],
+) -> None:
+    """Run one attempt and exit; ``fields`` as in ``spawner``. Never returns."""
+    status = NOT_CLAIMED
+    try:
+        shim = _Shim(fields, wake)
+        os.setsid()
+        subreaper()
+        shim.take_signals(inherited)
+        shim.run(environ)
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+class _Shim:
+    def __init__(self, fields: list[bytes], wake: int) -> None:
+        self._job, boot, directory, self._command, self._cwd, self._parameter, cap = fields[:7]
+        self._changes = fields[7:]
+        self._boot = boot.decode()
+        self._directory = os.fsdecode(directory)
+        self._cap = int(cap)
+        self._wake = wake
+        self._pulse = -1
+        self._claim = -1
+        self._metrics = -1
+        self._main = 0
+        self._status: int | None = None
+        self._stopping = False
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        self._pause = 0.01
+        self._flushed = 0
+        self._flush_at = 0.0
+        self._flush_pause = 1.0
+        self._logs: dict[int, CappedLog] = {}
+        self._dropped = 0
+        self._poll = select.poll()
+
+    def take_signals(self, inherited: tuple[int, ...]) -> None:
+        """Own wake-up pipe, before the claim makes this process known; close what is the spawner's."""
+        self._pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        _signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
+        for fd in inherited:
+            os.close(fd)
+        self._poll.register(self._pulse, select.POLLIN)
+
+    def run(self, environ: dict[bytes, bytes]) -> None:
+        """Claim, start, watch, seal. Returns at once if somebody else has the claim."""
+        parameter = self._prepare()
+        me = os.getpid()
+        fd = claim.take(self._directory, f"shim {me} {procs.start_time(me)} {self._boot}\n".encode())
+        if fd is None:
+            os.unlink(parameter)
+            return
+        self._claim = fd
+        try:
+            os.rename(parameter, f"{self._directory}/parameter.cfg")
+            os.chdir(self._cwd)
+            self._start(environ)
+        except (OSError, ValueError) as error:
+            self._append(f"failed {time.time():.6f} {_sentence(error)}\n".encode(errors="replace"))
+        else:
+            self._append(f"started {self._main} {time.time():.6f}\n".encode())
+            self._notify()
+            self._watch()
+            self._seal()
+        self._notify()
+
+    def _prepare(self) -> str:
+        """Everything that needs room on the disk, before the claim: a failure is simply tried again."""
+        directory = self._directory
+        for path in (directory, f"{directory}/.nni", f"{directory}/{claim.DIRECTORY}"):
+            _make(path)
+        flags = os.O_CREAT | os.O_CLOEXEC
+        self._metrics = os.open(f"{directory}/{claim.METRICS}", flags | os.O_RDWR | os.O_APPEND, 0o644)
+        own = f"{directory}/{claim.DIRECTORY}/parameter.{os.getpid()}"
+        fd = os.open(own, flags | os.O_WRONLY | os.O_TRUNC, 0o644)
+        rest = self._parameter
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.close(fd)
+        return own
+
+    def _start(self, environ: dict[bytes, bytes]) -> None:
+        environ = dict(environ)
+        for change in self._changes:
+            name, equals, value = change.partition(b"=")
+            if equals:
+                environ[name] = value
+            else:
+                environ.pop(name, None)
+        actions = []
+        ends = []
+        for number, stream in ((1, "stdout"), (2, "stderr")):
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(reader, False)
+            self._logs[reader] = CappedLog(f"{self._directory}/{stream}", self._cap)
+            self._poll.register(reader, select.POLLIN)
+            actions.append((os.POSIX_SPAWN_DUP2, writer, number))
+            ends.append(writer)
+        self._main = os.posix_spawn(
+            SHELL, (SHELL, b"-c", self._command), environ,
+            file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET,
+        )  # fmt: skip
+        for end in ends:
+            os.close(end)
+        self._flush_at = time.monotonic() + self._flush_pause
+
+    def _watch(self) -> None:
+        """Until nothing of the command is left, or what is left cannot be killed."""
+        while not self._reap():
+            now = time.monotonic()
+            if self._status is not None and not self._stopping and self._kill_at is None:
+                self._kill_at = now  # it ended by itself: its children get no grace
+            if self._kill_at is not None and now >= self._kill_at and not self._kill(now):
+                return
+            if now >= self._flush_at:
+                self._flush(now)
+            due = self._flush_at if self._kill_at is None else min(self._flush_at, self._kill_at)
+            for fd, _ in self._poll.poll(max(0.0, due - now) * 1000 + 1):
+                if fd == self._pulse:
+                    if _signal.SIGTERM in os.read(fd, 512):
+                        self._stop(now)
+                else:
+                    self._drain(fd)
+
+    def _reap(self) -> bool:
+        """Collect what ended; True: no child is left, so no descendant is."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if pid == self._main:
+                self._status = status
+
+    def _drain(self, fd: int) -> bool:
+        try:
+            chunk = os.read(fd, 65536)
+        except BlockingIOError:
+            return False
+        if chunk:
+            self._logs[fd].write(chunk)
+            return True
+        self._poll.unregister(fd)
+        self._close(fd)
+        return False
+
+    def _close(self, fd: int) -> None:
+        os.close(fd)
+        log = self._logs.pop(fd)
+        log.close()
+        self._dropped += log.dropped
+
+    def _stop(self, now: float) -> None:
+        """SIGTERM to the whole tree, SIGKILL after the grace."""
+        if self._stopping or self._status is not None:
+            return
+        self._stopping = True
+        self._kill_at = now + _grace(self._directory)
+        procs.signal_all(procs.descendants(os.getpid()), _signal.SIGTERM)
+
+    def _kill(self, now: float) -> bool:
+        """One more round of SIGKILL. False: given up."""
+        if self._give_up_at is None:
+            self._give_up_at = now + GIVE_UP_S
+        elif now >= self._give_up_at:
+            return False
+        procs.signal_all(procs.descendants(os.getpid()), _signal.SIGKILL)
+        self._kill_at = now + self._pause
+        self._pause = min(0.2, self._pause * 2)
+        return True
+
+    def _flush(self, now: float) -> None:
+        """The metrics reach the disk once a second while they grow; looks become rarer while they do not."""
+        size = os.fstat(self._metrics).st_size
+        if size > self._flushed:
+            self._flushed = size
+            self._flush_pause = 1.0
+            try:
+                os.fdatasync(self._metrics)
+            except OSError as error:
+                sys.stderr.write(f"shim: {self._directory}: fdatasync of the metrics: {error}\n")
+        else:
+            self._flush_pause = min(LAST_FLUSH_PAUSE_S, self._flush_pause * 2)
+        self._flush_at = now + self._flush_pause
+
+    def _seal(self) -> None:
+        """What is still in the pipes, and the line that says how it ended."""
+        for fd in list(self._logs):
+            while self._drain(fd):
+                continue
+            if fd in self._logs:  # a survivor holds the other end
+                self._close(fd)
+        status = self._status
+        code = None if status is None or os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        number = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
+        survivors = () if self._give_up_at is None else tuple(procs.descendants(os.getpid()))
+        message = f"{self._dropped} bytes of output could not be written" if self._dropped else ""
+        self._append(
+            claim.Exit(
+                code, number, os.fstat(self._metrics).st_size,
+                signalled=self._stopping, at=time.time(), survivors=survivors, message=message,
+            ).line()
+        )  # fmt: skip
+
+    def _append(self, line: bytes) -> None:
+        """The line must get there, whenever the disk has room again."""
+        while True:
+            size = os.fstat(self._claim).st_size
+            try:
+                if os.write(self._claim, line) == len(line):
+                    return
+                os.ftruncate(self._claim, size)
+            except OSError as error:
+                sys.stderr.write(f"shim: {self._directory}: {error}\n")
+            time.sleep(RETRY_S)
+
+    def _notify(self) -> None:
+        try:
+            os.write(self._wake, self._job + b"\n")
+        except OSError:  # no keeper reads: the next one looks by itself
+            return
+
+
+def _make(path: str) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
+
+
+def _grace(directory: str) -> float:
+    try:
+        with open(f"{directory}/{claim.DIRECTORY}/{claim.STOP}", "rb") as file:
+            return float(file.read())
+    except (OSError, ValueError):
+        return DEFAULT_GRACE_S
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error).replace("\n", " ")

@@ -1,0 +1,89 @@
+"""inotify and pidfd through ctypes: who wakes the keeper. The only file that knows either.
+
+Where inotify is missing the keeper looks at live attempts every 50 ms, and says so in its status.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from typing import NamedTuple
+
+_MODIFY = 0x2
+_MOVED_TO = 0x80
+_PIDFD_OPEN = 434  # the same on all architectures
+_EVENT = struct.Struct("iIII")
+
+
+class Changed(NamedTuple):
+    """A watched file was written (no name), or something was moved to ``name`` in a watched directory."""
+
+    watch: int
+    name: str
+
+
+class Watcher:
+    """One inotify instance. ``fd`` is readable when something changed. Raises OSError where there is none."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        try:
+            self.fd: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        except AttributeError as error:
+            raise OSError(38, "the C library knows no inotify") from error
+        if self.fd < 0:
+            raise _error()
+
+    def watch_file(self, path: str) -> int:
+        """Tell when the file is written. Raises OSError."""
+        return self._add(path, _MODIFY)
+
+    def watch_directory(self, path: str) -> int:
+        """Tell when something is moved into the directory. Raises OSError."""
+        return self._add(path, _MOVED_TO)
+
+    def forget(self, watch: int) -> None:
+        """End a watch; one that is gone already is no error."""
+        self._libc.inotify_rm_watch(self.fd, watch)
+
+    def changes(self) -> list[Changed]:
+        """What changed since the last call; never blocks."""
+        try:
+            content = os.read(self.fd, 65536)
+        except BlockingIOError:
+            return []
+        found = []
+        at = 0
+        while at < len(content):
+            watch, _, _, length = _EVENT.unpack_from(content, at)
+            at += _EVENT.size
+            found.append(Changed(watch, os.fsdecode(content[at : at + length].rstrip(b"\0"))))
+            at += length
+        return found
+
+    def _add(self, path: str, mask: int) -> int:
+        watch: int = self._libc.inotify_add_watch(self.fd, os.fsencode(path), mask)
+        if watch < 0:
+            raise _error()
+        return watch
+
+
+def open_process(pid: int) -> int | None:
+    """A descriptor that is readable once the process has ended. None: the kernel has no such thing.
+
+    Raises ProcessLookupError if it has ended already, OSError if descriptors are short.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd: int = libc.syscall(_PIDFD_OPEN, pid, 0)
+    if fd >= 0:
+        return fd
+    error = _error()
+    if error.errno in (38, 22, 1):  # ENOSYS; EINVAL, EPERM: a sandbox
+        return None
+    raise error
+
+
+def _error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
