@@ -26,7 +26,7 @@ from nnimgr.core.manager import UnknownExperiment
 from nnimgr.core.requests import RequestRefused, UnknownTrial
 from nnimgr.core.runner import RunnerClosed
 from nnimgr.home import HomeError
-from nnimgr.store.writer import StoreError
+from nnimgr.store.errors import StoreError
 
 __all__ = ["create_app"]
 

@@ -71,9 +71,8 @@ def _fields(record: Any) -> dict[str, Any]:
 
 @cache
 def _names(kind: Hashable) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (f.name, to_camel(f.name)) for f in dataclasses.fields(cast(Any, kind)) if f.name not in _HIDDEN
-    )
+    fields = dataclasses.fields(cast(Any, kind))
+    return tuple((field.name, to_camel(field.name)) for field in fields if field.name not in _HIDDEN)
 
 
 def _plain(value: Any, name: str = "") -> Any:

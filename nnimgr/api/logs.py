@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import stat
 from collections import deque
@@ -47,15 +48,12 @@ async def file_chunks(directory: Path, *, parts: Sequence[str]) -> AsyncGenerato
 
     Raises FileNotFoundError, also for a link, a directory or a device.
     """
-    descriptor = await asyncio.to_thread(_open_below, directory, parts)
-    try:
-        while chunk := await asyncio.to_thread(os.read, descriptor, CHUNK):
+    with await asyncio.to_thread(_open_below, directory, parts) as file:
+        while chunk := await asyncio.to_thread(file.read1, CHUNK):
             yield chunk
-    finally:
-        os.close(descriptor)
 
 
-def _open_below(directory: Path, parts: Sequence[str]) -> int:
+def _open_below(directory: Path, parts: Sequence[str]) -> io.BufferedReader:
     at = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         for part in parts:
@@ -72,7 +70,7 @@ def _open_below(directory: Path, parts: Sequence[str]) -> int:
     except OSError as error:
         os.close(at)
         raise FileNotFoundError(f"{'/'.join(parts)}: {error.strerror}") from error
-    return at
+    return open(at, "rb", buffering=CHUNK)
 
 
 async def _start_of_tail(read: ReadLog, tail: int) -> int:

@@ -25,6 +25,7 @@ __all__ = ["ServeOptions", "main"]
 
 LEVEL_VARIABLE = "NNIMGR_LOG_LEVEL"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_ANY = ("0.0.0.0", "::")
 _BACKLOG = 1024
 _OPEN_FILES = 16_384
 
@@ -47,9 +48,18 @@ class ServeOptions:
 
     @property
     def url(self) -> str:
-        """The address to show. A wildcard is shown as this machine's name."""
-        name = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
-        return f"http://{f'[{name}]' if ':' in name else name}:{self.port}"
+        """The address to show to people. A wildcard is shown as this machine's name."""
+        return self._address(socket.gethostname())
+
+    @property
+    def local_url(self) -> str:
+        """Where programs of this machine find the server."""
+        return self._address("[::1]" if self.host == "::" else "127.0.0.1")
+
+    def _address(self, wildcard: str) -> str:
+        if self.host in _ANY:
+            return f"http://{wildcard}:{self.port}"
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

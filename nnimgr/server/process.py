@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 
 import uvicorn
 import uvloop
-from training_services.keeper_service import ServiceTools
 
 from nnimgr import __version__
 from nnimgr.api.app import create_app
@@ -32,6 +31,7 @@ from nnimgr.server.main import ServeOptions
 from nnimgr.server.watchdog import Watchdog
 from training_services.keeper_door import KeeperDoor
 from training_services.keeper_hub import KeeperHub
+from training_services.keeper_service import ServiceTools
 from training_services.placement import HostLedger
 
 __all__ = ["run"]
@@ -53,7 +53,7 @@ def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: sock
 async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: socket.socket) -> None:
     token = home.token()
     hub = KeeperHub()
-    assembly = Assembly(ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.keeper_url,)))
+    assembly = Assembly(ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.local_url,)))
     sessions = Sessions(home.private_path / f"sessions-{options.port}.json", token=token)
     with Watchdog():
         async with NNIManager(home=home, port=options.port, assembly=assembly) as manager:
@@ -69,22 +69,23 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
             app = create_app(parts, hosts=hosts, keeper_door=KeeperDoor(hub))
 
             def ready() -> None:
-                claim.publish(url=options.url, version=__version__)
+                claim.publish(url=options.local_url, version=__version__)
                 _tell_ready(options.ready_fd)
                 logger.info("nnimgr %s serves %s (pid %d)", __version__, options.url, os.getpid())
 
             server = _HTTPServer(app, on_ready=ready)
-            await _until_told(options, parts=parts, server=server, listener=listener)
+            await _until_told(options, parts=parts, hub=hub, server=server, listener=listener)
 
 
 async def _until_told(
-    options: ServeOptions, *, parts: ApiParts, server: _HTTPServer, listener: socket.socket
+    options: ServeOptions, *, parts: ApiParts, hub: KeeperHub, server: _HTTPServer, listener: socket.socket
 ) -> None:
     loop = asyncio.get_running_loop()
 
     def leave(why: str) -> None:
         logger.info("the server leaves: %s", why)
         parts.life.closing.set()  # or the streams would keep their connections
+        hub.close()  # so would keepers' waiting calls
         server.should_exit = True
 
     for signal_number in (signal.SIGTERM, signal.SIGINT):

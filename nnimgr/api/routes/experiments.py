@@ -128,7 +128,7 @@ def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> m
     config = row.config
     best = reader.trial(row.best_trial_id) if row.best_trial_id else None
     tuner_arguments = (config.get("tuner") or {}).get("classArgs") or {}
-    limits = ExperimentConfig.from_canonical(config).limits()
+    limits = ExperimentConfig.from_canonical({**config, "searchSpace": row.search_space}).limits()
     return models.Experiment(
         id=row.experiment_id,
         name=config.get("experimentName") or "",

@@ -25,6 +25,7 @@ from nnimgr.api.dependencies import (
 from nnimgr.api.logs import LogName, log_stream
 from nnimgr.api.streams import until
 from nnimgr.core.facts import TrialStatus
+from nnimgr.core.requests import RequestRefused, UnknownTrial
 from nnimgr.store.reader import ExperimentReader, TrialRow
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
@@ -102,9 +103,13 @@ async def add_trial(runner: Live, wanted: models.AddTrial) -> models.CreatedTria
 
 
 @router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
-async def stop_trial(runner: Live, trial_id: TrialId) -> models.Done:
+async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
     """Stop a trial. The answer comes when the wish is durable; the trial ends soon after."""
-    await runner.stop_trial(trial_id)
+    try:
+        await runner.stop_trial(trial_id)
+    except UnknownTrial:
+        row = await asyncio.to_thread(_trial, reader, trial_id)
+        raise RequestRefused(f"Trial {trial_id} has ended already: it is {row.status}.") from None
     return models.Done()
 
 

@@ -1,0 +1,302 @@
+"""The API over a stored, scripted life of one experiment: real database, real application, no processes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+
+from nnimgr.api.app import create_app
+from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send, answer
+from nnimgr.api.auth import AllowedHosts, Credentials
+from nnimgr.api.dependencies import ApiParts
+from nnimgr.api.sessions import Sessions
+from nnimgr.core import facts as f
+from nnimgr.core import requests
+from nnimgr.core.manager import (
+    ExperimentConflict,
+    ExperimentSummary,
+    NewExperiment,
+    NNIManager,
+    UnknownExperiment,
+)
+from nnimgr.core.requests import RequestRefused
+from nnimgr.core.search import Builder, Notice
+from nnimgr.core.state import Touched
+from nnimgr.store.reader import ExperimentReader
+from nnimgr.store.writer import ExperimentWriter
+from tests.core.driver import Life
+
+TOKEN = "a-token-for-tests"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+PORT = 8080
+BASE = f"http://localhost:{PORT}"
+EXPERIMENT = "/api/v1/experiments/exp"
+
+
+def full_config(directory: Path) -> dict[str, Any]:
+    """A canonical configuration, without its search space."""
+    return {
+        "experimentName": "lab",
+        "experimentType": "hpo",
+        "trialCommand": "true",
+        "trialCodeDirectory": str(directory),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 10,
+        "maxExperimentDuration": "1h",
+        "useAnnotation": False,
+        "debug": False,
+        "logLevel": "info",
+        "experimentWorkingDirectory": str(directory),
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "minimize"}},
+        "trainingService": {
+            "platform": "local",
+            "trialCommand": "true",
+            "trialCodeDirectory": str(directory),
+        },
+    }
+
+
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+
+class StoredLife(Life):
+    """A life with a full configuration, whose turns can be written down."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.turns: list[tuple[list[f.Recorded], Touched]] = []
+        self._config = config
+        super().__init__(trial_concurrency=2, max_trial_number=10)
+
+    def take(self, *facts: f.Fact, after: timedelta = timedelta(0)) -> list[f.Fact]:
+        full = [
+            dataclasses.replace(fact, config=self._config, search_space=SPACE)
+            if isinstance(fact, f.ExperimentCreated)
+            else fact
+            for fact in facts
+        ]
+        start = len(self.log)
+        taken = super().take(*full, after=after)
+        if taken:
+            self.turns.append((self.log[start:], self.touched))
+        return taken
+
+
+class FakeService:
+    """Gives logs that tests have put there; following goes on until the log is closed."""
+
+    def __init__(self) -> None:
+        self.logs: dict[tuple[str, str], bytes] = {}
+        self.ended = asyncio.Event()
+        self.open_readings = 0
+
+    async def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+        try:
+            self.open_readings += 1
+            content = self.logs.get((job_id, name))
+            if content is None:
+                raise FileNotFoundError(name)
+            for at in range(0, len(content), 7):
+                yield content[at : at + 7]
+            if follow:
+                await self.ended.wait()
+                yield b"the end\n"
+        finally:
+            self.open_readings -= 1
+
+
+class FakeRunner:
+    """What the API asks of a runner, over a scripted life."""
+
+    def __init__(self, life: StoredLife, writer: ExperimentWriter) -> None:
+        self.life = life
+        self.service: FakeService | None = FakeService()
+        self.notices: dict[str, Notice] = {}
+        self.last_number = 0
+        self.waiting = asyncio.Event()  # set when somebody waits for a commit
+        self._writer = writer
+        self._tick: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def commit(self) -> None:
+        turns, self.life.turns = self.life.turns, []
+        for turn, touched in turns:
+            await self._writer.append(self.life.state, turn, touched)
+            self.last_number = turn[-1].number
+        tick, self._tick = self._tick, asyncio.get_running_loop().create_future()
+        tick.set_result(None)
+
+    async def committed_after(self, number: int) -> int:
+        while self.last_number <= number:
+            self.waiting.set()
+            await asyncio.shield(self._tick)
+        return self.last_number
+
+    def end(self) -> None:
+        """As a runner that ends does to those who wait."""
+        self._tick.cancel()
+
+    async def _request(self, build: Builder) -> Sequence[f.Fact]:
+        facts = build(self.life.state)
+        self.life.take(*facts)
+        await self.commit()
+        return facts
+
+    async def add_trial(self, parameters: Any) -> f.Suggested:
+        (suggested,) = await self._request(requests.add_trial(parameters, outstanding=0))
+        assert isinstance(suggested, f.Suggested)
+        return suggested
+
+    async def stop_trial(self, trial_id: str) -> None:
+        await self._request(requests.stop_trial(trial_id))
+
+    async def change_config(self, changes: Mapping[str, Any]) -> None:
+        await self._request(requests.change_config(changes))
+
+    async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
+        await self._request(requests.import_data(records))
+
+
+class FakeManager:
+    """One experiment, ``exp``; what is created is only remembered."""
+
+    def __init__(self, runner: FakeRunner, directory: Path) -> None:
+        self.runner: FakeRunner | None = runner
+        self.folder = directory
+        self.reading = ExperimentReader(directory)
+        self.created: list[NewExperiment] = []
+        self.resumed: list[tuple[str, NewExperiment | None]] = []
+        self.stopped: list[tuple[str, bool]] = []
+        self.troubles: str | None = None
+        self.failure: Exception | None = None
+
+    def _check(self, experiment_id: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if experiment_id != "exp":
+            raise UnknownExperiment(experiment_id)
+
+    def get(self, experiment_id: str) -> FakeRunner:
+        self._check(experiment_id)
+        if self.runner is None:
+            raise RequestRefused("experiment exp is not open on this server: resume it first")
+        return self.runner
+
+    def find(self, experiment_id: str) -> FakeRunner | None:
+        return self.runner
+
+    def trouble(self, experiment_id: str) -> str | None:
+        return self.troubles
+
+    def reader(self, experiment_id: str) -> ExperimentReader:
+        self._check(experiment_id)
+        return self.reading
+
+    def directory(self, experiment_id: str) -> Path:
+        self._check(experiment_id)
+        return self.folder
+
+    def summaries(self) -> list[ExperimentSummary]:
+        return [self.summary("exp")]
+
+    def summary(self, experiment_id: str) -> ExperimentSummary:
+        self._check(experiment_id)
+        return ExperimentSummary(
+            id="exp",
+            name="lab",
+            status="NO_MORE_TRIAL",
+            drain=None,
+            reason="",
+            platform="local",
+            port=PORT,
+            served=self.runner is not None,
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            ended_at=None,
+            counts={"WAITING": 2},
+            best_trial_id=None,
+            best_value=None,
+            active_s=1.5,
+            directory=self.folder,
+        )
+
+    async def create(self, new: NewExperiment) -> tuple[str, bool]:
+        if new.id == "taken":
+            raise ExperimentConflict("there is another experiment taken")
+        known = any(new.id is not None and new.id == other.id for other in self.created)
+        self.created.append(new)
+        return new.id or "fresh", not known
+
+    async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
+        self._check(experiment_id)
+        self.resumed.append((experiment_id, new))
+
+    async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
+        self._check(experiment_id)
+        self.stopped.append((experiment_id, detach))
+        return ["abcde"] if detach else []
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Lab:
+    """Everything of one test."""
+
+    life: StoredLife
+    runner: FakeRunner
+    manager: FakeManager
+    parts: ApiParts
+    app: ASGIApp
+    client: httpx.AsyncClient  # with the token
+    stranger: httpx.AsyncClient  # without
+
+    @property
+    def service(self) -> FakeService:
+        assert self.runner.service is not None
+        return self.runner.service
+
+
+async def door(scope: Scope, receive: Receive, send: Send) -> None:
+    await answer(send, 418, body=b"the keepers' door", content_type=b"text/plain")
+
+
+@asynccontextmanager
+async def open_lab(directory: Path) -> AsyncGenerator[Lab, None]:
+    writer = ExperimentWriter(directory)
+    await writer.open()
+    life = StoredLife(full_config(directory))
+    runner = FakeRunner(life, writer)
+    await runner.commit()
+    manager = FakeManager(runner, directory)
+    sessions = Sessions(directory / "sessions.json", token=TOKEN)
+    parts = ApiParts(
+        manager=cast(NNIManager, manager),
+        credentials=Credentials(TOKEN, sessions=sessions, port=PORT),
+        url=BASE,
+        port=PORT,
+        version="0.0.test",
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    app = create_app(parts, hosts=AllowedHosts("127.0.0.1"), keeper_door=door)
+    async with (
+        httpx.AsyncClient(transport=_transport(app), base_url=BASE, headers=BEARER) as client,
+        httpx.AsyncClient(transport=_transport(app), base_url=BASE) as stranger,
+    ):
+        yield Lab(
+            life=life,
+            runner=runner,
+            manager=manager,
+            parts=parts,
+            app=app,
+            client=client,
+            stranger=stranger,
+        )
+    manager.reading.close()
+    await writer.close()
+
+
+def _transport(app: ASGIApp) -> httpx.ASGITransport:
+    return httpx.ASGITransport(app=cast(Any, app), raise_app_exceptions=False)

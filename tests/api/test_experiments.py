@@ -1,0 +1,271 @@
+"""Experiments over REST."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nnimgr.config import ConfigError, Problem
+from nnimgr.core import facts as f
+from nnimgr.core.requests import RequestRefused
+from nnimgr.core.search import Notice
+from nnimgr.store.errors import StoreError
+from tests.api.lab import EXPERIMENT, PORT, SPACE, Lab
+
+URL = "/api/v1/experiments"
+SECRET = "canary-4711"
+
+
+def body(**more: Any) -> dict[str, Any]:
+    return {"config": {"trialCommand": "true"}, "searchSpace": {}, **more}
+
+
+async def test_create(lab: Lab) -> None:
+    surroundings = {"environ": {"TOKEN": SECRET}, "cwd": "/tmp", "python": "/usr/bin/python3"}
+    answer = await lab.client.post(URL, json=body(id="mine", **surroundings))
+    assert (answer.status_code, answer.json()) == (201, {"id": "mine"})
+    (new,) = lab.manager.created
+    assert (new.environ, new.cwd, new.python) == ({"TOKEN": SECRET}, "/tmp", "/usr/bin/python3")
+    again = await lab.client.post(URL, json=body(id="mine", **surroundings))
+    assert (again.status_code, again.json()) == (200, {"id": "mine"})
+
+
+async def test_create_with_the_servers_own_environment(lab: Lab) -> None:
+    assert (await lab.client.post(URL, json=body())).status_code == 201
+    assert lab.manager.created[0].environ is None
+
+
+async def test_an_id_that_is_taken(lab: Lab) -> None:
+    answer = await lab.client.post(URL, json=body(id="taken"))
+    assert (answer.status_code, answer.json()) == (
+        409,
+        {"error": {"message": "there is another experiment taken"}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ({"searchSpace": {}}, "body.config"),
+        (body(id="a/b"), "body.id"),
+        (body(id="../x"), "body.id"),
+        (body(unknown=1), "body.unknown"),
+        (body(environ={"A": 1}), "body.environ.A"),
+        ({"config": [], "searchSpace": {}}, "body.config"),
+        ("text", "body"),
+    ],
+)
+async def test_a_request_that_is_not_as_wanted(lab: Lab, sent: Any, field: str) -> None:
+    answer = await lab.client.post(URL, json=sent)
+    assert answer.status_code == 422
+    problems = answer.json()["error"]["problems"]
+    assert field in [problem["field"] for problem in problems]
+    assert not lab.manager.created
+
+
+async def test_what_was_sent_is_not_repeated(lab: Lab) -> None:
+    answer = await lab.client.post(URL, json=body(environ={"A": [SECRET]}, cwd=[SECRET]))
+    assert answer.status_code == 422
+    assert SECRET not in answer.text
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b'{"config": {"x": NaN}, "searchSpace": {}}',
+        b'{"config": {"x": 1e999}, "searchSpace": {}}',
+        b'{"config": {"x": ' + b"9" * 5000 + b'}, "searchSpace": {}}',
+        b'{"config": {"x": ' + b"[" * 100 + b"]" * 100 + b'}, "searchSpace": {}}',
+        b"[" * 100_000,
+        json.dumps({"config": {"x": list(range(20_000))}, "searchSpace": {}}).encode(),
+    ],
+)
+async def test_hostile_json(lab: Lab, raw: bytes) -> None:
+    answer = await lab.client.post(URL, content=raw, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]["message"]
+    assert not lab.manager.created
+
+
+async def test_a_configuration_that_cannot_be_used(lab: Lab) -> None:
+    lab.manager.failure = ConfigError(
+        [Problem(field="tuner.name", message="is not known", valid=("Random",), nearest="Random")]
+    )
+    answer = await lab.client.get(EXPERIMENT)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["problems"] == [
+        {"field": "tuner.name", "message": "is not known", "valid": ["Random"], "nearest": "Random"}
+    ]
+
+
+async def test_list(lab: Lab) -> None:
+    (summary,) = (await lab.client.get(URL)).json()["experiments"]
+    assert summary["id"] == "exp" and summary["name"] == "lab"
+    assert summary["status"] == "NO_MORE_TRIAL"  # as the index of another server may have it
+    assert summary["served"] is True and summary["durationS"] == 1.5
+
+
+async def test_profile(lab: Lab) -> None:
+    lab.life.start(0)
+    lab.life.metric(0, 0, 0.25, "FINAL")
+    lab.life.end(0)
+    lab.life.take(
+        f.AlgorithmFailed(role="assessor", call="assess_trial", sentence="it raised", traceback="Trace")
+    )
+    await lab.runner.commit()
+    lab.runner.notices = {"tuner": Notice(sentence="runs for 3 s", detail="stack")}
+    profile = (await lab.client.get(EXPERIMENT)).json()
+    assert profile["id"] == "exp" and profile["name"] == "lab" and profile["status"] == "RUNNING"
+    assert profile["counts"]["SUCCEEDED"] == 1
+    assert profile["bestTrial"] == {
+        "trialId": lab.life.trial(0),
+        "sequence": 0,
+        "value": 0.25,
+        "parameters": {"x": 1},
+    }
+    assert profile["optimizeMode"] == "minimize"
+    assert profile["limits"] == {
+        "trialConcurrency": 2,
+        "maxTrialNumber": 10,
+        "maxExperimentDurationS": 3600.0,
+        "maxTrialDurationS": None,
+    }
+    assert profile["searchSpace"] == SPACE
+    assert profile["config"]["trialCommand"] == "true" and profile["platform"] == "local"
+    assert profile["port"] == PORT and profile["served"] is True
+    assert profile["createdAt"] == "2026-01-01T00:00:00Z" and profile["endedAt"] is None
+    assert profile["durationS"] > 0
+    assert profile["notices"] == [{"about": "tuner", "sentence": "runs for 3 s", "detail": "stack"}]
+    assert profile["lastNumber"] == lab.runner.last_number
+    (error,) = profile["errors"]
+    assert error == {
+        "at": "2026-01-01T00:00:00Z",
+        "role": "assessor",
+        "call": "assess_trial",
+        "sentence": "it raised",
+        "traceback": "Trace",
+        "trialId": None,
+    }
+
+
+async def test_a_profile_says_why_nothing_goes_on(lab: Lab) -> None:
+    lab.manager.runner, lab.manager.troubles = None, "the database cannot be written: disk full"
+    profile = (await lab.client.get(EXPERIMENT)).json()
+    assert profile["reason"] == "the database cannot be written: disk full"
+    assert profile["served"] is False
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("PATCH", ""),
+        ("POST", "/stop"),
+        ("POST", "/resume"),
+        ("POST", "/import"),
+        ("GET", "/export"),
+        ("GET", "/trials"),
+        ("GET", "/trials/abcde"),
+        ("POST", "/trials"),
+        ("GET", "/metrics"),
+        ("GET", "/events"),
+        ("GET", "/trials/abcde/logs/stdout"),
+    ],
+)
+async def test_an_unknown_experiment(lab: Lab, method: str, path: str) -> None:
+    sent = {"records": [], "parameters": {}} if path in ("/import", "/trials") else {}
+    if path == "/import":
+        del sent["parameters"]
+    elif path == "/trials":
+        del sent["records"]
+    answer = await lab.client.request(method, f"{URL}/other{path}", json=sent if method != "GET" else None)
+    assert (answer.status_code, answer.json()) == (
+        404,
+        {"error": {"message": "there is no experiment other"}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [(RequestRefused("not now"), 409), (StoreError("disk full"), 503), (ZeroDivisionError("secret"), 500)],
+)
+async def test_failures_have_their_status(lab: Lab, failure: Exception, status: int) -> None:
+    lab.manager.failure = failure
+    answer = await lab.client.get(EXPERIMENT)
+    assert answer.status_code == status
+    message = answer.json()["error"]["message"]
+    assert message == str(failure) if status < 500 or status == 503 else "secret" not in message
+
+
+async def test_change(lab: Lab) -> None:
+    answer = await lab.client.patch(EXPERIMENT, json={"maxTrialNumber": 20, "trialConcurrency": 3})
+    assert answer.status_code == 200
+    assert answer.json()["limits"]["maxTrialNumber"] == 20
+    assert answer.json()["config"]["trialConcurrency"] == 3
+    lifted = await lab.client.patch(EXPERIMENT, json={"maxTrialNumber": None})
+    assert lifted.json()["limits"]["maxTrialNumber"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"maxTrialNumber": -1}, 400), ({"trialCommand": "rm"}, 400), ({"x": float("inf")}, 422), ([], 422)],
+)
+async def test_changes_that_are_refused(lab: Lab, changes: Any, status: int) -> None:
+    answer = await lab.client.patch(
+        EXPERIMENT, content=json.dumps(changes), headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code == status
+    assert answer.json()["error"]["problems"]
+
+
+async def test_stop_and_resume(lab: Lab) -> None:
+    assert (await lab.client.post(f"{EXPERIMENT}/stop")).json() == {"stillRunning": []}
+    detached = await lab.client.post(f"{EXPERIMENT}/stop", json={"detach": True})
+    assert detached.json() == {"stillRunning": ["abcde"]}
+    assert lab.manager.stopped == [("exp", False), ("exp", True)]
+    assert (await lab.client.post(f"{EXPERIMENT}/resume")).json() == {"id": "exp"}
+    sent = {"environ": {"A": "b"}, "cwd": "/tmp", "python": "/p"}
+    assert (await lab.client.post(f"{EXPERIMENT}/resume", json=sent)).status_code == 200
+    (_, first), (_, second) = lab.manager.resumed
+    assert first is None
+    assert second is not None and second.environ == {"A": "b"}
+
+
+async def test_import(lab: Lab) -> None:
+    records = [{"parameter": {"x": 0.5}, "value": 1}, {"parameter": {"x": 1}, "value": {"default": 2}}]
+    answer = await lab.client.post(f"{EXPERIMENT}/import", json={"records": records})
+    assert (answer.status_code, answer.json()) == (200, {"ok": True})
+    imported = [r.fact for r in lab.life.log if isinstance(r.fact, f.DataImported)]
+    assert [json.loads(fact.records) for fact in imported] == [records]
+    bad = await lab.client.post(f"{EXPERIMENT}/import", json={"records": [{"parameter": 1}]})
+    assert bad.status_code == 422
+
+
+async def test_export(lab: Lab) -> None:
+    assert (await lab.client.get(f"{EXPERIMENT}/export")).json() == {"trials": []}
+    for sequence, value in enumerate([0.5, 0.25]):
+        lab.life.start(sequence)
+        lab.life.metric(sequence, 0, value / 2)
+        lab.life.take(f.MetricReported(lab.life.job(sequence), 1, "PERIODICAL", 1, "0", None, "NaN"))
+        lab.life.metric(sequence, 2, value, "FINAL")
+        lab.life.end(sequence)
+    await lab.runner.commit()
+    answer = await lab.client.get(f"{EXPERIMENT}/export")
+    assert answer.headers["content-type"] == "application/json"
+    first, second = answer.json()["trials"]
+    assert first == {
+        "trialId": lab.life.trial(0),
+        "sequence": 0,
+        "parameters": {"x": 1},
+        "value": 0.5,
+        "text": "0.5",
+        "intermediates": None,
+    }
+    assert second["value"] == 0.25
+    full = (await lab.client.get(f"{EXPERIMENT}/export?intermediate=true")).json()["trials"]
+    assert [trial["intermediates"] for trial in full] == [[0.25, None], [0.125, None]]

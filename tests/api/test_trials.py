@@ -1,0 +1,157 @@
+"""Trials and metrics over REST."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nnimgr.api.routes.trials import TrialSort
+from nnimgr.core import facts as f
+from nnimgr.store.reader import TRIAL_SORTS
+from tests.api.lab import EXPERIMENT, Lab
+
+
+@pytest.fixture
+async def finished(lab: Lab) -> Lab:
+    """Four trials: two ended with 0.5 and with NaN, two placed after them."""
+    for sequence, (value, text) in enumerate([(0.5, "0.5"), (None, "NaN")]):
+        lab.life.start(sequence)
+        lab.life.metric(sequence, 0, 0.1)
+        lab.life.take(f.MetricReported(lab.life.job(sequence), 1, "FINAL", 0, "0", value, text))
+        lab.life.end(sequence)
+    await lab.runner.commit()
+    return lab
+
+
+async def trials(lab: Lab, query: str = "") -> tuple[int, list[dict[str, Any]]]:
+    answer = await lab.client.get(f"{EXPERIMENT}/trials{query}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()["total"], answer.json()["trials"]
+
+
+def test_all_sorts_of_the_store_are_offered() -> None:
+    assert tuple(TrialSort) == TRIAL_SORTS
+
+
+@pytest.mark.parametrize(
+    ("query", "total", "sequences"),
+    [
+        ("", 4, [0, 1, 2, 3]),
+        ("?offset=1&limit=2", 4, [1, 2]),
+        ("?offset=9", 4, []),
+        ("?order=desc", 4, [3, 2, 1, 0]),
+        ("?status=SUCCEEDED", 2, [0, 1]),
+        ("?status=SUCCEEDED&status=WAITING", 4, [0, 1, 2, 3]),
+        ("?status=FAILED", 0, []),
+        ("?sort=value&order=desc&status=SUCCEEDED", 2, [0, 1]),
+        ("?search=3", 1, [3]),
+        ("?search=%25", 0, []),
+        ("?search=%22x%22", 4, [0, 1, 2, 3]),
+    ],
+)
+async def test_pages_filters_and_orders(finished: Lab, query: str, total: int, sequences: list[int]) -> None:
+    found, page = await trials(finished, query)
+    assert found == total
+    assert [trial["sequence"] for trial in page] == sequences
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=1001",
+        "offset=-1",
+        "sort=x",
+        "order=up",
+        "status=DONE",
+        "offset=1e9",
+        "search=" + "x" * 201,
+    ],
+)
+async def test_queries_that_are_refused(lab: Lab, query: str) -> None:
+    answer = await lab.client.get(f"{EXPERIMENT}/trials?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["problems"][0]["field"].startswith("query.")
+
+
+async def test_numbers_that_are_not_finite_are_null(finished: Lab) -> None:
+    _, page = await trials(finished)
+    assert (page[0]["finalValue"], page[0]["finalText"]) == (0.5, "0.5")
+    assert (page[1]["finalValue"], page[1]["finalText"]) == (None, "NaN")
+
+
+async def test_a_trial_with_its_attempts(finished: Lab) -> None:
+    trial = finished.life.trial(0)
+    shown = (await finished.client.get(f"{EXPERIMENT}/trials/{trial}")).json()
+    assert shown["id"] == trial and shown["status"] == "SUCCEEDED" and shown["intermediates"] == 1
+    (job,) = shown["jobs"]
+    assert job["id"] == finished.life.job(0) and job["exitCode"] == 0 and job["endReason"] == "exited"
+    assert job["keeperId"] == "local" and job["gpus"] == [] and job["frames"] == 2
+    missing = await finished.client.get(f"{EXPERIMENT}/trials/zzzzz")
+    assert (missing.status_code, missing.json()["error"]["message"]) == (404, "There is no trial zzzzz.")
+
+
+async def test_add(lab: Lab) -> None:
+    answer = await lab.client.post(
+        f"{EXPERIMENT}/trials", json={"parameters": {"x": 0.5, "deep": {"y": [1]}}}
+    )
+    assert answer.status_code == 201
+    assert answer.json() == {"id": lab.life.trial(2), "sequence": 2}
+    shown = (await lab.client.get(f"{EXPERIMENT}/trials/{lab.life.trial(2)}")).json()
+    assert shown["parameters"] == {"x": 0.5, "deep": {"y": [1]}} and shown["source"] == "customized"
+
+
+@pytest.mark.parametrize("sent", [{}, {"parameters": 1}, {"parameters": {}, "more": 1}, []])
+async def test_add_something_else(lab: Lab, sent: Any) -> None:
+    assert (await lab.client.post(f"{EXPERIMENT}/trials", json=sent)).status_code == 422
+
+
+async def test_stop(finished: Lab) -> None:
+    running, ended = finished.life.trial(2), finished.life.trial(0)
+    stopped = await finished.client.post(f"{EXPERIMENT}/trials/{running}/stop")
+    assert (stopped.status_code, stopped.json()) == (202, {"ok": True})
+    assert any(isinstance(r.fact, f.StopRequested) for r in finished.life.log)
+    late = await finished.client.post(f"{EXPERIMENT}/trials/{ended}/stop")
+    assert late.status_code == 409
+    assert late.json()["error"]["message"] == f"Trial {ended} has ended already: it is SUCCEEDED."
+    unknown = await finished.client.post(f"{EXPERIMENT}/trials/zzzzz/stop")
+    assert unknown.status_code == 404
+
+
+async def test_changes_need_an_open_experiment(finished: Lab) -> None:
+    finished.manager.runner = None
+    answer = await finished.client.post(f"{EXPERIMENT}/trials", json={"parameters": {}})
+    assert answer.status_code == 409
+    assert "resume" in answer.json()["error"]["message"]
+    assert (await finished.client.get(f"{EXPERIMENT}/trials")).status_code == 200
+
+
+async def test_metrics(finished: Lab) -> None:
+    everything = (await finished.client.get(f"{EXPERIMENT}/metrics")).json()
+    assert everything["nextAfter"] is None
+    assert [metric["text"] for metric in everything["metrics"]] == ["0.1", "0.5", "0.1", "NaN"]
+    assert everything["metrics"][3]["value"] is None
+    finals = (await finished.client.get(f"{EXPERIMENT}/metrics?type=FINAL")).json()["metrics"]
+    assert [metric["text"] for metric in finals] == ["0.5", "NaN"]
+    trial = finished.life.trial(1)
+    of_one = (await finished.client.get(f"{EXPERIMENT}/metrics?trialId={trial}")).json()
+    assert of_one == (await finished.client.get(f"{EXPERIMENT}/trials/{trial}/metrics")).json()
+    assert {metric["trialId"] for metric in of_one["metrics"]} == {trial}
+    assert (await finished.client.get(f"{EXPERIMENT}/trials/zzzzz/metrics")).status_code == 404
+
+
+async def test_metrics_come_in_pages(finished: Lab) -> None:
+    found, after = [], 0
+    while True:
+        page = (await finished.client.get(f"{EXPERIMENT}/metrics?limit=3&after={after}")).json()
+        found += [metric["number"] for metric in page["metrics"]]
+        if page["nextAfter"] is None:
+            break
+        after = page["nextAfter"]
+    assert len(found) == 4 and found == sorted(found)
+
+
+async def test_a_bad_metric_query(lab: Lab) -> None:
+    for query in ("type=OTHER", "limit=0", "after=-1", "limit=10001"):
+        assert (await lab.client.get(f"{EXPERIMENT}/metrics?{query}")).status_code == 422
