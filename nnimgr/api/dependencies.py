@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from nnimgr.api.auth import Credentials
 from nnimgr.api.life import ServerLife
-from nnimgr.api.logs import file_chunks
+from nnimgr.api.logs import folder_log
 from nnimgr.api.models import ErrorAnswer
 from nnimgr.core.manager import NNIManager
 from nnimgr.core.runner import ExperimentRunner
@@ -62,8 +62,8 @@ class ApiParts:
         if runner is not None and runner.service is not None:
             return runner.service.read_log(job.job_id, name, follow=follow)
         attempt = [f"attempt-{job.attempt}"] if job.attempt > 1 else []
-        parts = ["trials", job.trial_id, *attempt, name]
-        return file_chunks(self.manager.directory(experiment_id), parts=parts)
+        parts = ["trials", job.trial_id, *attempt]
+        return folder_log(self.manager.directory(experiment_id), parts=parts, name=name)
 
 
 async def _parts(request: Request) -> ApiParts:

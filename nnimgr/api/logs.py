@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
-import os
-import stat
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -13,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
-__all__ = ["LogName", "ReadLog", "file_chunks", "log_stream"]
+from training_services.logs import LogFile
 
-CHUNK = 64 << 10
+__all__ = ["LogName", "ReadLog", "folder_log", "log_stream"]
 
 ReadLog = Callable[[bool], AsyncIterator[bytes]]
 """Reads the file from its start; True: goes on until the attempt has ended."""
@@ -43,34 +39,14 @@ async def log_stream(read: ReadLog, *, follow: bool, tail: int | None) -> AsyncG
     return _after(await anext(chunks, b""), chunks)
 
 
-async def file_chunks(directory: Path, *, parts: Sequence[str]) -> AsyncGenerator[bytes, None]:
-    """The regular file ``parts`` below ``directory``, of which no part may be a link.
-
-    Raises FileNotFoundError, also for a link, a directory or a device.
-    """
-    with await asyncio.to_thread(_open_below, directory, parts) as file:
-        while chunk := await asyncio.to_thread(file.read1, CHUNK):
-            yield chunk
-
-
-def _open_below(directory: Path, parts: Sequence[str]) -> io.BufferedReader:
-    at = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+async def folder_log(directory: Path, *, parts: Sequence[str], name: str) -> AsyncGenerator[bytes, None]:
+    """A log as it lies below an experiment's ``directory``. Raises FileNotFoundError."""
+    file = LogFile(directory, parts, name)
     try:
-        for part in parts:
-            if part in ("", ".", "..") or "/" in part:
-                raise FileNotFoundError(part)
-            last = part is parts[-1]
-            # O_NONBLOCK: opening a named pipe must not wait for its other end
-            flags = os.O_RDONLY | os.O_NONBLOCK if last else os.O_PATH | os.O_DIRECTORY
-            below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=at)
-            os.close(at)
-            at = below
-        if not stat.S_ISREG(os.fstat(at).st_mode):
-            raise FileNotFoundError(parts[-1])
-    except OSError as error:
-        os.close(at)
-        raise FileNotFoundError(f"{'/'.join(parts)}: {error.strerror}") from error
-    return open(at, "rb", buffering=CHUNK)
+        while chunk := file.read():
+            yield chunk
+    finally:
+        file.close()
 
 
 async def _start_of_tail(read: ReadLog, tail: int) -> int:

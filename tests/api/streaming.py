@@ -30,7 +30,7 @@ class Stream:
 
     def __init__(self) -> None:
         self.gone = asyncio.Event()
-        self.sent = 0  # messages that the application has got rid of
+        self._stuck = asyncio.Event()
         self._messages: asyncio.Queue[Message] = asyncio.Queue(1)
         self._text = ""
         self._asked = False
@@ -43,12 +43,20 @@ class Stream:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
+        if self._messages.full():
+            self._stuck.set()
         await self._messages.put(message)
-        self.sent += 1
 
     async def next_message(self) -> Message:
         async with asyncio.timeout(DEADLINE_S):
-            return await self._messages.get()
+            message = await self._messages.get()
+        self._stuck.clear()
+        return message
+
+    async def until_stuck(self) -> None:
+        """Return when a message waits to be sent because the last one was not taken."""
+        async with asyncio.timeout(DEADLINE_S):
+            await self._stuck.wait()
 
     async def drain(self) -> None:
         while True:
@@ -113,7 +121,7 @@ async def opened(
         "server": ("127.0.0.1", 8080),
     }
     stream = Stream()
-    serving = asyncio.create_task(app(scope, stream.receive, stream.send))  # type: ignore[arg-type]
+    serving = asyncio.ensure_future(app(scope, stream.receive, stream.send))
     try:
         yield stream
     finally:

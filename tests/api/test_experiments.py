@@ -178,12 +178,9 @@ async def test_a_profile_says_why_nothing_goes_on(lab: Lab) -> None:
     ],
 )
 async def test_an_unknown_experiment(lab: Lab, method: str, path: str) -> None:
-    sent = {"records": [], "parameters": {}} if path in ("/import", "/trials") else {}
-    if path == "/import":
-        del sent["parameters"]
-    elif path == "/trials":
-        del sent["records"]
-    answer = await lab.client.request(method, f"{URL}/other{path}", json=sent if method != "GET" else None)
+    bodies: dict[str, dict[str, Any]] = {"/import": {"records": []}, "/trials": {"parameters": {}}}
+    sent = None if method == "GET" else bodies.get(path, {})
+    answer = await lab.client.request(method, f"{URL}/other{path}", json=sent)
     assert (answer.status_code, answer.json()) == (
         404,
         {"error": {"message": "there is no experiment other"}},

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnimgr.api.logs import file_chunks, log_stream
+from nnimgr.api.logs import log_stream
 from tests.api.lab import EXPERIMENT, Lab
 from tests.api.streaming import opened
 
@@ -131,35 +129,3 @@ async def test_a_finished_experiment_has_its_logs_in_its_folder(lab: Lab) -> Non
     (folder / "stdout").unlink()
     (folder / "stdout").symlink_to("/etc/passwd")
     assert (await lab.client.get(path)).status_code == 404
-
-
-async def read_all(directory: Path, *parts: str) -> bytes:
-    return b"".join([chunk async for chunk in file_chunks(directory, parts=parts)])
-
-
-async def test_nothing_but_regular_files_below_the_folder(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("secret")
-    folder = tmp_path / "folder"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "sub" / "file").write_text("fine")
-    (folder / "link").symlink_to(secret)
-    (folder / "sublink").symlink_to(folder / "sub")
-    (folder / "loop").symlink_to("loop")
-    os.mkfifo(folder / "pipe")
-    assert await read_all(folder, "sub", "file") == b"fine"
-    for parts in (
-        ("link",),
-        ("sublink", "file"),
-        ("loop",),
-        ("pipe",),
-        ("sub",),
-        ("..", "secret"),
-        ("sub", "..", "sub", "file"),
-        ("sub/file",),
-        ("", "sub", "file"),
-        ("missing",),
-        ("sub", "file", "file"),
-    ):
-        with pytest.raises(FileNotFoundError):
-            await read_all(folder, *parts)

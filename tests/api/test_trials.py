@@ -93,13 +93,12 @@ async def test_a_trial_with_its_attempts(finished: Lab) -> None:
 
 
 async def test_add(lab: Lab) -> None:
-    answer = await lab.client.post(
-        f"{EXPERIMENT}/trials", json={"parameters": {"x": 0.5, "deep": {"y": [1]}}}
-    )
+    parameters = {"x": 0.5, "deep": {"y": [1]}}
+    answer = await lab.client.post(f"{EXPERIMENT}/trials", json={"parameters": parameters})
     assert answer.status_code == 201
     assert answer.json() == {"id": lab.life.trial(2), "sequence": 2}
     shown = (await lab.client.get(f"{EXPERIMENT}/trials/{lab.life.trial(2)}")).json()
-    assert shown["parameters"] == {"x": 0.5, "deep": {"y": [1]}} and shown["source"] == "customized"
+    assert shown["parameters"] == parameters and shown["source"] == "customized"
 
 
 @pytest.mark.parametrize("sent", [{}, {"parameters": 1}, {"parameters": {}, "more": 1}, []])
