@@ -1,0 +1,52 @@
+"""What existing NNI code imports. ``import nni`` loads the trial API only; all else comes when it is named."""
+
+from __future__ import annotations
+
+from nni._trial import (
+    get_current_parameter,
+    get_experiment_id,
+    get_next_parameter,
+    get_next_parameters,
+    get_sequence_id,
+    get_trial_id,
+    report_final_result,
+    report_intermediate_result,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "NoMoreTrialError",
+    "get_current_parameter",
+    "get_experiment_id",
+    "get_next_parameter",
+    "get_next_parameters",
+    "get_sequence_id",
+    "get_trial_id",
+    "report_final_result",
+    "report_intermediate_result",
+]
+
+__version__ = "0.1.0"
+
+_ELSEWHERE = {"NoMoreTrialError": "nnimgr.algorithm", "ClassArgsValidator": "nnimgr.algorithm"}
+
+
+def __getattr__(name: str) -> Any:
+    """PEP 562. A name that is no module and lives nowhere is no attribute."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'nni' has no attribute '{name}'")
+    import importlib
+
+    source = _ELSEWHERE.get(name)
+    try:
+        if source is None:
+            return importlib.import_module(f"nni.{name}")
+        return getattr(importlib.import_module(source), name)
+    except ModuleNotFoundError as error:
+        raise AttributeError(
+            f"module 'nni' has no attribute '{name}' here: {error}. Where only trials run, nni holds the trial "
+            "functions alone; install nnimgr in this environment for the rest."
+        ) from error

@@ -1,0 +1,273 @@
+"""The trial API over NNI's file protocol. Every trial pays for this import: no ``json``, no ``re``.
+
+The variables ``NNI_*`` are read when a function is called. Without ``NNI_PLATFORM`` the trial runs on its own:
+no parameters, and results go to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+__all__ = [
+    "get_current_parameter",
+    "get_experiment_id",
+    "get_next_parameter",
+    "get_next_parameters",
+    "get_sequence_id",
+    "get_trial_id",
+    "report_final_result",
+    "report_intermediate_result",
+]
+
+_LIMIT = 1_000_000
+_FIRST_LOOK_S = 0.01
+_LAST_LOOK_S = 0.5
+_CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+class _Decoder:
+    """What the C scanner wants to know."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = _CONSTANTS.__getitem__
+
+
+def _loads(text: str) -> Any:
+    """Decode one JSON document. Raises ValueError."""
+    text = text.strip(" \t\n\r")
+    try:
+        from _json import make_scanner  # type: ignore[import-not-found]
+
+        scan = make_scanner(_Decoder)
+    except (ImportError, AttributeError):  # another implementation of Python
+        import json
+
+        return json.loads(text)
+    try:
+        value, end = scan(text, 0)
+    except StopIteration as error:
+        raise ValueError(f"no JSON at character {error.value}") from None
+    if end != len(text):
+        raise ValueError(f"more than one JSON document: the first ends at character {end}")
+    return value
+
+
+def _string_encoder() -> Callable[[str], str]:
+    try:
+        from _json import encode_basestring_ascii
+    except ImportError:
+        from json.encoder import py_encode_basestring_ascii as encode_basestring_ascii
+    encoder: Callable[[str], str] = encode_basestring_ascii
+    return encoder
+
+
+_quote = _string_encoder()
+
+
+def _dumps(value: Any) -> str:
+    """JSON text as NNI writes it: ``", "`` and ``": "``, floats by repr, ASCII only, bare NaN and Infinity.
+
+    Numpy scalars become plain numbers, arrays ``{"__ndarray__": ...}``. Raises TypeError.
+    """
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, str):
+        return _quote(value)
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join([f"{_quote(_key(key))}: {_dumps(item)}" for key, item in value.items()]) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join([_dumps(item) for item in value]) + "]"
+    return _dumps_numpy(value)
+
+
+def _float(value: float) -> str:
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float.__repr__(value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, (bool, int, float)):
+        return _dumps(key)
+    raise TypeError(f"the key {key!r} of a metric must be a string or a number, not {type(key).__name__}")
+
+
+def _dumps_numpy(value: Any) -> str:
+    """By what numpy's types can do, without importing numpy."""
+    if not (hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "tolist")):
+        raise TypeError(f"a metric of type {type(value).__name__} cannot be written as JSON")
+    if not value.shape:
+        return _dumps(value.item())
+    array = {"__ndarray__": value.tolist(), "dtype": str(value.dtype), "shape": list(value.shape)}
+    if len(value.shape) > 1:
+        array["Corder"] = bool(value.flags["C_CONTIGUOUS"])
+    return _dumps(array)
+
+
+class _Trial:
+    """The record that is held, and how much was reported: of this process."""
+
+    def __init__(self) -> None:
+        self._record: dict[str, Any] | None = None
+        self._sequence = 0
+        self._index = 0
+        self._metrics: int | None = None
+
+    def get_next_parameter(self) -> Any:
+        """The trial's parameters: a dict of the search space's names, ``{}`` outside an experiment.
+
+        Call it once: a second call returns None and lets go of the record, unless ``MULTI_PHASE`` is true.
+        """
+        if _standalone():
+            self._warn()
+            self._record = {"parameter_id": "STANDALONE", "parameters": {}}
+        elif self._index == 0 or os.environ.get("MULTI_PHASE") in ("true", "True"):
+            self._record = self._receive()
+            self._index += 1
+        else:
+            self._record = None
+        return None if self._record is None else self._record["parameters"]
+
+    def get_current_parameter(self, tag: Any = None) -> Any:
+        """The parameters that ``get_next_parameter`` gave last, or one of them. Raises KeyError."""
+        if self._record is None:
+            return None
+        parameters = self._record["parameters"]
+        return parameters if tag is None else parameters[tag]
+
+    def report_intermediate_result(self, metric: Any) -> None:
+        """Report a number, a dict with the number under ``default``, or anything that JSON can hold."""
+        self._report("report_intermediate_result", "PERIODICAL", self._sequence, metric)
+        self._sequence += 1
+
+    def report_final_result(self, metric: Any) -> None:
+        """Report the trial's result: a number, or a dict with the number under ``default``."""
+        self._report("report_final_result", "FINAL", 0, metric)
+
+    def _report(self, caller: str, kind: str, sequence: int, metric: Any) -> None:
+        record = self._record
+        if record is None and os.environ.get("NNI_PLATFORM") is not None:
+            raise AssertionError(f"nni.get_next_parameter() needs to be called before {caller}")
+        value = _dumps(metric)
+        if _standalone():
+            if kind == "FINAL":
+                _say(f"Final result: {value}")
+            else:
+                _say(f"Intermediate result: {value}  (Index {sequence})")
+            return
+        assert record is not None
+        self._send(
+            f'{{"parameter_id": {_dumps(record["parameter_id"])}, "trial_job_id": {_quote(get_trial_id())}, '
+            f'"type": "{kind}", "sequence": {sequence}, "value": {_quote(value)}}}'
+        )
+
+    def _send(self, text: str) -> None:
+        """One frame, in one write: frames of several processes of a trial do not mix."""
+        payload = text.encode("ascii") + b"\n"
+        if len(payload) >= _LIMIT:
+            raise AssertionError("Metric too long")
+        if self._metrics is None:
+            path = os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics")
+            self._metrics = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        frame = b"ME%06d" % len(payload) + payload
+        count = os.write(self._metrics, frame)
+        if count != len(frame):
+            self._retract(count)
+
+    def _retract(self, count: int) -> NoReturn:
+        """A part of a frame would spoil all that follow: take it back if it is still the file's end."""
+        assert self._metrics is not None
+        end = os.lseek(self._metrics, 0, os.SEEK_CUR)
+        if os.fstat(self._metrics).st_size == end:
+            os.ftruncate(self._metrics, end - count)
+        raise OSError(28, "the metric could not be written")
+
+    def _receive(self) -> dict[str, Any]:
+        name = f"parameter_{self._index}.cfg" if self._index else "parameter.cfg"
+        path = os.path.join(os.environ["NNI_SYS_DIR"], name)
+        text = _text(path)
+        if text is None:
+            self._send(
+                f'{{"trial_job_id": {_quote(get_trial_id())}, "type": "REQUEST_PARAMETER", "sequence": 0, '
+                f'"parameter_index": {self._index}}}'
+            )
+        pause = _FIRST_LOOK_S
+        while not text:  # the protocol has nothing to wait for but the file
+            time.sleep(pause)
+            pause = min(_LAST_LOOK_S, pause * 1.5)
+            text = _text(path)
+        record: dict[str, Any] = _loads(text)
+        return record
+
+    def _warn(self) -> None:
+        import warnings
+
+        warnings.warn(
+            "Running trial code without an experiment: get_next_parameter() returns no parameters.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _standalone() -> bool:
+    return os.environ.get("NNI_PLATFORM") in (None, "unittest")
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] INFO (nni) {sentence}\n")
+    sys.stdout.flush()
+
+
+def _text(path: str) -> str | None:
+    """None: there is no such file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def get_experiment_id() -> str:
+    """The experiment's id, ``STANDALONE`` outside of one."""
+    return os.environ.get("NNI_EXP_ID", "STANDALONE")
+
+
+def get_trial_id() -> str:
+    """The trial's id, ``STANDALONE`` outside an experiment."""
+    return os.environ.get("NNI_TRIAL_JOB_ID", "STANDALONE")
+
+
+def get_sequence_id() -> int:
+    """The trial's number in its experiment, from 0; 0 outside of one."""
+    return int(os.environ.get("NNI_TRIAL_SEQ_ID", "0"))
+
+
+_trial = _Trial()
+get_next_parameter = _trial.get_next_parameter
+get_next_parameters = _trial.get_next_parameter
+get_current_parameter = _trial.get_current_parameter
+report_intermediate_result = _trial.report_intermediate_result
+report_final_result = _trial.report_final_result

@@ -1,0 +1,276 @@
+"""A small server that speaks the keepers' protocol, and a keeper process to speak with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import trial_keeper
+from trial_keeper import procs, wire
+
+PACKAGE = Path(trial_keeper.__file__).parent
+DEADLINE_S = 20.0
+
+
+def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
+    """The first true value of ``condition``; it is looked at often, and the test fails at the deadline."""
+    end = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"waited {deadline_s} s in vain for {what}"
+        time.sleep(0.005)
+
+
+class Told:
+    """What the server knows of one attempt."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.started: dict[str, Any] | None = None
+        self.final: dict[str, Any] | None = None
+        self.notes: list[str] = []
+
+
+class FakeServer:
+    """Accepts frames in order and once, repeats commands until they are acknowledged, answers ends with done."""
+
+    def __init__(self, instance: str) -> None:
+        self.db_id = "db-1"
+        self.m_epoch = 1
+        self.instance = instance
+        self.jobs: dict[str, Told] = {}
+        self.calls: list[dict[str, Any]] = []
+        self.commands: list[list[Any]] = []
+        self.acked_cmd = 0
+        self.leave = False
+        self.kill: list[str] = []
+        self.condition = threading.Condition()
+        self.closing = False
+        self._seen = 0
+        self._newest_wait = 0
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                assert self.headers["Authorization"] == "Bearer secret"
+                answer = server.answer(body)
+                if answer is None:
+                    self.close_connection = True
+                    return
+                content = json.dumps(answer).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        class Http(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                pass  # a keeper was killed in the middle of its call
+
+        self.http = Http(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        path = wire.PATH.format(experiment_id="exp", keeper_id="local")
+        return f"http://127.0.0.1:{self.http.server_address[1]}{path}"
+
+    def close(self) -> None:
+        with self.condition:
+            self.closing = True
+            self.condition.notify_all()
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+    def command(self, kind: str, job: str, body: dict[str, Any] | None = None) -> None:
+        """Order something; it leaves with the next answer."""
+        with self.condition:
+            self.commands.append([len(self.commands) + 1, kind, job, body or {}])
+            self.condition.notify_all()
+
+    def told(self, job: str) -> Told:
+        with self.condition:
+            return self.jobs.setdefault(job, Told())
+
+    def ended(self, job: str, deadline_s: float = DEADLINE_S) -> Told:
+        """Wait for the end of the attempt."""
+        told = self.told(job)
+        wait_for(lambda: told.final, f"the end of {job}", deadline_s)
+        return told
+
+    def answer(self, body: bytes) -> dict[str, Any] | None:
+        header, payloads = wire.decode_request(body)
+        with self.condition:
+            self.calls.append(header)
+            number = len(self.calls)
+            self.acked_cmd = max(self.acked_cmd, header["acked_cmd"])
+            acks, rewind, done = self._take(header, payloads)
+            self._newest_wait = max(self._newest_wait, number)
+            self.condition.notify_all()
+            if header["wait"]:
+                self.condition.wait_for(
+                    lambda: (
+                        self.closing
+                        or self._newest_wait != number
+                        and any(call["wait"] for call in self.calls[number:])
+                        or len(self.commands) > header["seen_cmd"]
+                        or self.leave
+                        or bool(self.kill)
+                    ),
+                    timeout=wire.WAIT_S,
+                )
+            if self.closing:
+                return None
+            return {
+                "db_id": self.db_id,
+                "m_epoch": self.m_epoch,
+                "instance": self.instance,
+                "acks": acks,
+                "rewind": rewind,
+                "done": done,
+                "kill": self.kill,
+                "cmds": [command for command in self.commands if command[0] > header["acked_cmd"]],
+                "leave": self.leave,
+                "lease_s": None,
+            }
+
+    def _take(
+        self, header: dict[str, Any], payloads: dict[str, list[bytes]]
+    ) -> tuple[dict[str, int], dict[str, int], list[str]]:
+        acks, rewind, done = {}, {}, []
+        for job, entry in header["attempts"].items():
+            told = self.jobs.setdefault(job, Told())
+            for position, payload in enumerate(payloads[job], entry["from"]):
+                if position > len(told.frames):
+                    rewind[job] = len(told.frames)
+                    break
+                if position == len(told.frames):
+                    told.frames.append(payload)
+                else:
+                    assert told.frames[position] == payload
+            acks[job] = len(told.frames)
+            told.started = told.started or entry["started"]
+            if entry["note"] is not None and entry["note"] not in told.notes:
+                told.notes.append(entry["note"])
+            if entry["final"] is not None and len(told.frames) >= entry["final"]["n"]:
+                told.final = entry["final"]
+                done.append(job)
+        return acks, rewind, done
+
+
+class Host:
+    """An experiment's directory with a keeper that can be killed and started again."""
+
+    def __init__(self, directory: Path, python: str = sys.executable) -> None:
+        self.directory = directory
+        self.keeper = directory / "keeper"
+        self.keeper.mkdir(parents=True)
+        (self.keeper / "instance").write_text("instance-1")
+        self.boot = directory / "boot_id"
+        self.boot.write_text("boot-1\n")
+        self.python = python
+        self.environ = {**os.environ, "NNIMGR_BOOT_ID_FILE": str(self.boot)}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.server = FakeServer("instance-1")
+        self.point()
+
+    def point(self) -> None:
+        """Write manager.json."""
+        content = {"urls": [self.server.url], "token": "secret", "db_id": "db-1", "fingerprint": None}
+        new = self.keeper / "manager.json.new"
+        new.write_text(json.dumps(content))
+        new.rename(self.keeper / "manager.json")
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start a keeper."""
+        self.process = subprocess.Popen(
+            [self.python, "-S", "-E", str(PACKAGE), str(self.keeper)], env=self.environ, close_fds=True
+        )
+        return self.process
+
+    def kill(self) -> None:
+        """Kill the keeper, its trials not."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def attempt(self, job: str, command: str, **changes: Any) -> Path:
+        """Order the start of an attempt; returns its directory."""
+        directory = f"trials/{job}"
+        self.server.command(
+            "start",
+            job,
+            {
+                "trial_id": job,
+                "attempt": 1,
+                "boot_id": "boot-1",
+                "directory": directory,
+                "command": command,
+                "cwd": str(self.directory),
+                "environment": {"NNI_PLATFORM": "local", "NNI_TRIAL_JOB_ID": job},
+                "parameter": '{"parameter_id": 0, "parameters": {}}',
+                "log_cap": 1 << 20,
+                **changes,
+            },
+        )
+        return self.directory / directory
+
+    def log(self) -> str:
+        path = self.keeper / "keeper.log"
+        return path.read_text() if path.exists() else ""
+
+    def processes(self) -> list[int]:
+        """Everything that was started with this host's boot file in its environment."""
+        return [pid for pid in procs.marked("NNIMGR_BOOT_ID_FILE", str(self.boot)) if pid != os.getpid()]
+
+    def close(self) -> None:
+        """End the keeper and whatever runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+        wait_for(self._cleared, "the end of all processes")
+        self.server.close()
+
+    def _cleared(self) -> bool:
+        left = self.processes()
+        procs.signal_all(left, signal.SIGKILL)
+        return not left
+
+
+@contextlib.contextmanager
+def host(directory: Path, **options: Any) -> Iterator[Host]:
+    """A host with a running keeper."""
+    found = Host(directory / "experiment", **options)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+def frame(payload: bytes) -> bytes:
+    """One frame of a metrics file."""
+    return b"ME%06d" % len(payload) + payload
