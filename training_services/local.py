@@ -21,7 +21,7 @@ from training_services.keeper_link import StartOrder
 from training_services.keeper_service import KeeperHost, KeeperService, ServiceTools
 from training_services.logs import LogFile
 from training_services.placement import Gpu, Host
-from training_services.process import WatchedProcess, launch
+from training_services.process import WatchedProcess, launch, lock_holder
 
 __all__ = ["KEEPER_ID", "LocalConfig", "LocalService", "find_gpus"]
 
@@ -143,18 +143,15 @@ class LocalKeeper(KeeperHost):
             self._command(),
             environ=self._environ,
             python=self._python,
-            output=self._directory / "output",
+            output=self._directory / "keeper.log",
         )
 
     def _find(self) -> WatchedProcess | None:
         """The keeper that runs, whoever has started it."""
-        try:
-            process = WatchedProcess(int((self._directory / "pid").read_text()))
-        except (OSError, ValueError):
-            return None
-        if process.arguments()[-1:] == [str(self._directory)]:
+        process = lock_holder(self._directory / "lock")
+        if process is None or process.arguments()[-1:] == [str(self._directory)]:
             return process
-        process.close()
+        process.close()  # the inode of another file system
         return None
 
 

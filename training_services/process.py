@@ -14,7 +14,7 @@ from pathlib import Path
 
 from training_services.base import ServiceError
 
-__all__ = ["WatchedProcess", "launch"]
+__all__ = ["WatchedProcess", "launch", "lock_holder"]
 
 _LAUNCHER = """
 import os, sys
@@ -63,6 +63,24 @@ class WatchedProcess:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def lock_holder(path: Path) -> WatchedProcess | None:
+    """The process that holds ``flock`` on the file; None if none does, or it cannot be known."""
+    try:
+        inode = os.stat(path).st_ino
+        locks = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    for line in locks:
+        # "1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF"; with "->" before the kind it only waits
+        words = line.split()
+        if len(words) == 8 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
+            try:
+                return WatchedProcess(int(words[4]))
+            except (OSError, ValueError):
+                continue
+    return None
 
 
 async def launch(
