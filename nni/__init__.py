@@ -1,4 +1,4 @@
-"""What existing NNI code imports. ``import nni`` loads the trial API only; all else comes when it is named."""
+"""What existing NNI code imports. ``import nni`` loads the trial API only; the rest comes when named."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(source), name)
     except ModuleNotFoundError as error:
         raise AttributeError(
-            f"module 'nni' has no attribute '{name}' here: {error}. Where only trials run, nni holds the trial "
-            "functions alone; install nnimgr in this environment for the rest."
+            f"module 'nni' has no attribute '{name}' here: {error}. Beside trials alone, nni holds only "
+            "their functions; install nnimgr in this environment for the rest."
         ) from error

@@ -1,7 +1,7 @@
 """The trial API over NNI's file protocol. Every trial pays for this import: no ``json``, no ``re``.
 
-The variables ``NNI_*`` are read when a function is called. Without ``NNI_PLATFORM`` the trial runs on its own:
-no parameters, and results go to standard output.
+The variables ``NNI_*`` are read when a function is called. Without ``NNI_PLATFORM`` the trial runs on its
+own: no parameters, and results go to standard output.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def _loads(text: str) -> Any:
     """Decode one JSON document. Raises ValueError."""
     text = text.strip(" \t\n\r")
     try:
-        from _json import make_scanner  # type: ignore[import-not-found]
+        from _json import make_scanner
 
-        scan = make_scanner(_Decoder)
+        scan: Callable[[str, int], tuple[Any, int]] = make_scanner(_Decoder)  # type: ignore[arg-type]
     except (ImportError, AttributeError):  # another implementation of Python
         import json
 

@@ -41,6 +41,7 @@ def stop(directory: str, shim: fx.Shim, grace: float) -> None:
 
 def write_parameter(directory: str, index: int, parameter: str) -> None:
     """Give the command its next parameter set. Raises OSError."""
+    os.makedirs(directory, exist_ok=True)  # its shim may not have come that far
     _replace(f"{directory}/parameter_{index}.cfg", parameter.encode())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -44,7 +45,7 @@ class Told:
 
 
 class FakeServer:
-    """Accepts frames in order and once, repeats commands until they are acknowledged, answers ends with done."""
+    """Takes frames in order and once, repeats commands until they are acknowledged."""
 
     def __init__(self, instance: str) -> None:
         self.db_id = "db-1"
@@ -58,8 +59,6 @@ class FakeServer:
         self.kill: list[str] = []
         self.condition = threading.Condition()
         self.closing = False
-        self._seen = 0
-        self._newest_wait = 0
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -129,14 +128,12 @@ class FakeServer:
             number = len(self.calls)
             self.acked_cmd = max(self.acked_cmd, header["acked_cmd"])
             acks, rewind, done = self._take(header, payloads)
-            self._newest_wait = max(self._newest_wait, number)
             self.condition.notify_all()
             if header["wait"]:
                 self.condition.wait_for(
                     lambda: (
                         self.closing
-                        or self._newest_wait != number
-                        and any(call["wait"] for call in self.calls[number:])
+                        or any(call["wait"] for call in self.calls[number:])
                         or len(self.commands) > header["seen_cmd"]
                         or self.leave
                         or bool(self.kill)
@@ -274,3 +271,14 @@ def host(directory: Path, **options: Any) -> Iterator[Host]:
 def frame(payload: bytes) -> bytes:
     """One frame of a metrics file."""
     return b"ME%06d" % len(payload) + payload
+
+
+@functools.lru_cache(maxsize=1)
+def oldest_python() -> str | None:
+    """A Python 3.8 that runs: on the path, or among pyenv's."""
+    versions = sorted((Path.home() / ".pyenv" / "versions").glob("3.8*/bin/python"))
+    for candidate in ["python3.8", *map(str, versions)]:
+        with contextlib.suppress(OSError):
+            if subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
+                return candidate
+    return None

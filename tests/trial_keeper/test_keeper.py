@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.trial_keeper.harness import Host, host
+from tests.trial_keeper.harness import Host, host, oldest_python, wait_for
+from trial_keeper import claim, journal, procs
 
-REPORT = "printf 'ME000003%s\\n' aa >> $NNI_SYS_DIR/.nni/metrics; "
+REPORT = "report() { printf 'ME%06d%s\\n' $((${#1} + 1)) \"$1\" >> $NNI_SYS_DIR/.nni/metrics; }; "
 
 
 @pytest.fixture
@@ -18,16 +23,320 @@ def here(tmp_path: Path) -> Iterator[Host]:
         yield found
 
 
+def ending(told: object) -> tuple[object, object, object]:
+    final = told.final  # type: ignore[attr-defined]
+    return final["reason"], final["code"], final["signal"]
+
+
+def text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
 def test_a_trial_starts_reports_and_ends(here: Host) -> None:
-    directory = here.attempt("e-a-1", REPORT + "echo out; echo err >&2; env | sort > seen; exit 3")
+    directory = here.attempt("e-a-1", REPORT + "report aa; echo out; echo err >&2; env | sort > seen; exit 3")
     told = here.server.ended("e-a-1")
     assert told.frames == [b"aa\n"]
     assert told.started is not None and told.started["pid"] > 0
-    assert told.final is not None
-    assert (told.final["reason"], told.final["code"], told.final["signal"]) == ("exited", 3, None)
-    assert (directory / "stdout").read_text() == "out\n"
-    assert (directory / "stderr").read_text() == "err\n"
-    assert (directory / "parameter.cfg").read_text() == '{"parameter_id": 0, "parameters": {}}'
-    seen = (here.directory / "seen").read_text()
+    assert ending(told) == ("exited", 3, None)
+    assert text(directory / "stdout") == "out\n"
+    assert text(directory / "stderr") == "err\n"
+    assert text(directory / "parameter.cfg") == '{"parameter_id": 0, "parameters": {}}'
+    assert sorted(path.name for path in (directory / ".nnimgr").iterdir()) == ["claim"]
+    seen = text(here.directory / "seen")
     assert f"NNI_SYS_DIR={directory}\n" in seen
+    assert f"NNI_OUTPUT_DIR={directory}\n" in seen
     assert "NNIMGR_JOB_ID=e-a-1\n" in seen
+
+
+def test_the_environment_is_changed_as_ordered(here: Host) -> None:
+    here.attempt("e-a-1", "env > seen", environment={"HOME": None, "A": "x=y z"})
+    here.server.ended("e-a-1")
+    lines = text(here.directory / "seen").splitlines()
+    assert "A=x=y z" in lines
+    assert not any(line.startswith("HOME=") for line in lines)
+    assert f"NNIMGR_BOOT_ID_FILE={here.boot}" in lines
+
+
+def test_a_signal_ends_the_command(here: Host) -> None:
+    here.attempt("e-a-1", "kill -SEGV $$")
+    assert ending(here.server.ended("e-a-1")) == ("exited", None, signal.SIGSEGV)
+
+
+def test_a_command_that_cannot_be_started_never_started(here: Host) -> None:
+    here.attempt("e-a-1", ":", cwd="/no/such/folder")
+    told = here.server.ended("e-a-1")
+    assert ending(told) == ("never_started", None, None)
+    assert told.final is not None and "/no/such/folder" in told.final["message"]
+
+
+def test_a_stop_reaches_the_whole_tree(here: Host) -> None:
+    command = (
+        'setsid bash -c \'trap "echo bye > polite; exit" TERM; echo $$ > inner; '
+        "while :; do sleep 0.02; done' & "
+        "(setsid bash -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 60; done' &) & "
+        "trap '' TERM; echo $$ > main; while :; do sleep 60; done"
+    )
+    here.attempt("e-a-1", command)
+    names = ("main", "inner", "daemon")
+    wait_for(lambda: all(text(here.directory / name) for name in names), "the tree")
+    here.server.command("stop", "e-a-1", {"grace": 0.3})
+    told = here.server.ended("e-a-1")
+    assert ending(told) == ("stopped", None, signal.SIGKILL)
+    assert text(here.directory / "polite") == "bye\n"
+    for name in names:
+        assert procs.start_time(int(text(here.directory / name))) is None
+
+
+def test_what_a_trial_leaves_behind_is_killed_before_its_end_is_told(here: Host) -> None:
+    report = REPORT.replace("$NNI_SYS_DIR", "$0")
+    inner = report + 'trap "" TERM HUP; echo $$ > daemon; while :; do report x; sleep 0.01; done'
+    here.attempt("e-a-1", f"(setsid bash -c '{inner.replace(chr(39), chr(34))}' $NNI_SYS_DIR &); "
+                 "until [ -s daemon ]; do sleep 0.01; done; exit 0")  # fmt: skip
+    told = here.server.ended("e-a-1")
+    assert ending(told) == ("exited", 0, None)
+    assert procs.start_time(int(text(here.directory / "daemon"))) is None
+    assert told.final is not None and told.final["n"] == len(told.frames)
+
+
+def test_a_stop_before_the_start_is_seen_aborts_it(here: Host) -> None:
+    here.kill()
+    here.attempt("e-a-1", "touch ran; sleep 60")
+    here.server.command("stop", "e-a-1", {"grace": 0.1})
+    here.start()
+    told = here.server.ended("e-a-1")
+    assert told.final is not None
+    assert told.final["reason"] in ("never_started", "stopped")
+    assert (told.final["reason"] == "never_started") == (claim_of(here, "e-a-1").pid is None)
+
+
+def claim_of(here: Host, job: str) -> claim.Claim:
+    found = claim.read(str(here.directory / "trials" / job))
+    assert found is not None
+    return found
+
+
+def test_a_killed_keeper_adopts_its_trials(here: Host) -> None:
+    directory = here.attempt(
+        "e-a-1", REPORT + "echo start >> starts; for i in 1 2 3; do report $i; done; "
+        "until [ -e go ]; do sleep 0.01; done; report 4"
+    )  # fmt: skip
+    told = here.server.told("e-a-1")
+    wait_for(lambda: len(told.frames) == 3, "three metrics")
+    here.kill()
+    here.start()
+    wait_for(lambda: here.server.calls[-1]["k_epoch"] == 2, "the new keeper")
+    (here.directory / "go").touch()
+    here.server.ended("e-a-1")
+    assert told.frames == [b"1\n", b"2\n", b"3\n", b"4\n"]
+    assert text(here.directory / "starts") == "start\n"
+    assert directory.exists()
+
+
+def test_a_trial_that_ends_without_a_keeper_is_told_by_the_next(here: Host) -> None:
+    here.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2; exit 7")
+    told = here.server.told("e-a-1")
+    wait_for(lambda: told.frames, "a metric")
+    here.kill()
+    (here.directory / "go").touch()
+    wait_for(lambda: claim_of(here, "e-a-1").exit, "the end")
+    here.start()
+    assert ending(here.server.ended("e-a-1")) == ("exited", 7, None)
+    assert told.frames == [b"1\n", b"2\n"]
+
+
+def test_a_stop_is_repeated_by_the_next_keeper(here: Host) -> None:
+    here.attempt("e-a-1", "trap '' TERM; touch up; while :; do sleep 0.05; done")
+    wait_for((here.directory / "up").exists, "the trial")
+    wait_for(lambda: here.server.acked_cmd == 1, "the acknowledgement")
+    shim = claim_of(here, "e-a-1").pid
+    assert shim is not None
+    os.kill(shim, signal.SIGSTOP)  # it cannot obey before the keeper is killed
+    here.server.command("stop", "e-a-1", {"grace": 0.05})
+    wait_for(lambda: b'"stop"' in (here.keeper / "journal").read_bytes(), "the record")
+    here.kill()
+    os.kill(shim, signal.SIGCONT)
+    here.start()
+    assert ending(here.server.ended("e-a-1")) == ("stopped", None, signal.SIGKILL)
+
+
+def test_a_second_keeper_leaves_at_once(here: Host) -> None:
+    wait_for(lambda: here.server.calls, "the keeper")
+    first = here.process
+    assert here.start().wait(10) == 0
+    here.process = first
+
+
+def test_a_killed_shim_is_noticed_and_swept(here: Host) -> None:
+    here.attempt("e-a-1", REPORT + "report 1; (setsid sleep 61 &) & echo $$ > main; sleep 62")
+    told = here.server.told("e-a-1")
+    wait_for(lambda: told.frames and text(here.directory / "main"), "the trial")
+    shim = claim_of(here, "e-a-1").pid
+    assert shim is not None
+    os.kill(shim, signal.SIGKILL)
+    here.server.ended("e-a-1")
+    assert ending(told) == ("exited", None, None)
+    assert told.final is not None and "killed" in told.final["message"]
+    assert procs.start_time(int(text(here.directory / "main"))) is None
+    assert procs.marked("NNIMGR_JOB_ID", "e-a-1") == []
+
+
+def test_another_boot_is_a_lost_host(here: Host) -> None:
+    here.attempt("e-a-1", REPORT + "report 1; sleep 63")
+    told = here.server.told("e-a-1")
+    wait_for(lambda: told.frames and here.server.acked_cmd == 1, "the trial")
+    here.kill()
+    procs.signal_all(here.processes(), signal.SIGKILL)
+    here.boot.write_text("boot-2\n")
+    here.attempt("e-b-1", "touch ran")  # placed on the boot that is over
+    here.start()
+    here.server.ended("e-a-1")
+    assert told.final is not None and (told.final["reason"], told.final["n"]) == ("host_lost", 1)
+    other = here.server.ended("e-b-1")
+    assert other.final is not None and other.final["reason"] == "host_lost"
+    assert not (here.directory / "ran").exists()
+
+
+def test_a_torn_journal_is_cut(here: Host) -> None:
+    here.attempt("e-a-1", "until [ -e go ]; do sleep 0.01; done")
+    wait_for(lambda: here.server.acked_cmd == 1, "the acknowledgement")
+    here.kill()
+    path = here.keeper / "journal"
+    path.write_bytes(path.read_bytes() + journal.frame({"k": "nop", "seq": 99})[:-3])
+    here.start()
+    (here.directory / "go").touch()
+    assert ending(here.server.ended("e-a-1")) == ("exited", 0, None)
+
+
+def test_a_bad_frame_ends_the_reading_and_kills_nothing(here: Host) -> None:
+    here.attempt("e-a-1", REPORT + "report 1; printf 'garbage here' >> $NNI_SYS_DIR/.nni/metrics; report 2")
+    told = here.server.ended("e-a-1")
+    assert told.frames == [b"1\n"]
+    assert ending(told) == ("exited", 0, None)
+    assert told.notes == ["the metrics file holds no frame header at byte 10; nothing from there on is read"]
+
+
+def test_many_metrics_arrive_complete_and_in_order(here: Host) -> None:
+    script = (
+        "import os\n"
+        "fd = os.open(os.environ['NNI_SYS_DIR'] + '/.nni/metrics', os.O_WRONLY | os.O_APPEND)\n"
+        "for i in range(20000):\n"
+        "    payload = b'%d\\n' % i + b'x' * (i % 200)\n"
+        "    os.write(fd, b'ME%06d' % len(payload) + payload)\n"
+    )
+    (here.directory / "many.py").write_text(script)
+    for job in ("e-a-1", "e-b-1"):
+        here.attempt(job, "python3 -S many.py")
+    for job in ("e-a-1", "e-b-1"):
+        told = here.server.ended(job)
+        assert told.frames == [b"%d\n" % i + b"x" * (i % 200) for i in range(20000)]
+
+
+def test_output_is_capped(here: Host) -> None:
+    directory = here.attempt("e-a-1", "echo first; seq 1 20000; echo last", log_cap=8192)
+    here.server.ended("e-a-1")
+    content = text(directory / "stdout")
+    assert len(content) <= 8192
+    assert content.startswith("first\n1\n2\n") and content.endswith("20000\nlast\n")
+    assert content.count("bytes are left out here") == 1
+
+
+def test_a_further_parameter_set_is_written(here: Host) -> None:
+    directory = here.attempt("e-a-1", "until [ -e $NNI_SYS_DIR/parameter_1.cfg ]; do sleep 0.01; done")
+    here.server.command("update", "e-a-1", {"index": 1, "parameter": '{"parameter_id": 1}'})
+    assert ending(here.server.ended("e-a-1")) == ("exited", 0, None)
+    assert text(directory / "parameter_1.cfg") == '{"parameter_id": 1}'
+
+
+def test_an_attempt_the_server_does_not_know_is_killed(here: Host) -> None:
+    here.attempt("e-a-1", "touch up; sleep 64")
+    wait_for((here.directory / "up").exists, "the trial")
+    with here.server.condition:
+        here.server.kill.append("e-a-1")
+        here.server.condition.notify_all()
+    wait_for(lambda: not procs.marked("NNIMGR_JOB_ID", "e-a-1"), "the end of it")
+    wait_for(lambda: claim_of(here, "e-a-1").exit, "the seal")
+
+
+def test_a_keeper_leaves_when_it_is_told(here: Host) -> None:
+    here.attempt("e-a-1", "true")
+    here.server.ended("e-a-1")
+    with here.server.condition:
+        here.server.leave = True
+        here.server.condition.notify_all()
+    assert here.process is not None
+    assert here.process.wait(10) == 0
+
+
+def test_a_keeper_without_trials_and_server_leaves_by_itself(tmp_path: Path) -> None:
+    found = Host(tmp_path / "experiment")
+    found.environ["NNIMGR_KEEPER_IDLE_S"] = "0.2"
+    (found.keeper / "manager.json").unlink()
+    try:
+        assert found.start().wait(10) == 0
+        assert "leaves" in found.log()
+    finally:
+        found.close()
+
+
+def test_a_new_address_ends_the_wait(tmp_path: Path) -> None:
+    found = Host(tmp_path / "experiment")
+    (found.keeper / "manager.json").unlink()
+    try:
+        found.start()
+        wait_for(lambda: "sync failed" in found.log(), "a failed call")
+        found.point()
+        found.attempt("e-a-1", "true")
+        found.server.ended("e-a-1")
+    finally:
+        found.close()
+
+
+def test_a_new_epoch_of_the_server_gets_everything_again(here: Host) -> None:
+    here.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2")
+    told = here.server.told("e-a-1")
+    wait_for(lambda: told.frames, "a metric")
+    with here.server.condition:
+        here.server.m_epoch = 2
+        told.frames.clear()  # it had not been committed
+    (here.directory / "go").touch()
+    here.server.ended("e-a-1")
+    assert told.frames == [b"1\n", b"2\n"]
+
+
+def test_a_killed_spawner_is_replaced(here: Host) -> None:
+    wait_for(lambda: here.server.calls, "the keeper")
+    assert here.process is not None
+    os.kill(procs.descendants(here.process.pid)[0], signal.SIGKILL)
+    here.attempt("e-a-1", "true")
+    assert ending(here.server.ended("e-a-1")) == ("exited", 0, None)
+
+
+@pytest.mark.kill
+def test_kills_at_random_instants_lose_and_double_nothing(here: Host) -> None:
+    chance = random.Random(7)
+    jobs = [f"e-{i:02}-1" for i in range(40)]
+    for job in jobs:
+        pause = chance.uniform(0.01, 0.1)
+        loop = f"for i in 1 2 3 4 5; do report $i; sleep {pause:.3f}; done"
+        here.attempt(job, f"{REPORT} echo {job} >> starts; {loop}")
+    for _ in range(20):
+        time.sleep(chance.uniform(0, 0.2))  # the instant of the kill
+        here.kill()
+        here.start()
+    for job in jobs:
+        told = here.server.ended(job)
+        assert told.frames == [b"1\n", b"2\n", b"3\n", b"4\n", b"5\n"]
+        assert ending(told) == ("exited", 0, None)
+    assert sorted(text(here.directory / "starts").split()) == jobs
+
+
+@pytest.mark.skipif(oldest_python() is None, reason="no Python 3.8 here")
+def test_the_oldest_python(tmp_path: Path) -> None:
+    with host(tmp_path, python=oldest_python()) as here:
+        here.attempt("e-a-1", REPORT + "report 1; sleep 60")
+        told = here.server.told("e-a-1")
+        wait_for(lambda: told.frames, "a metric")
+        here.kill()
+        here.start()
+        here.server.command("stop", "e-a-1", {"grace": 5.0})
+        assert ending(here.server.ended("e-a-1")) == ("stopped", None, signal.SIGTERM)
