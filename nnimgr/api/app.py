@@ -31,6 +31,7 @@ from nnimgr.store.errors import StoreError
 __all__ = ["create_app"]
 
 KEEPERS = "/keepers/v1/"
+_LEAVING = ((b"connection", b"close"), (b"retry-after", b"1"))
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _STATUS: dict[type[Exception], int] = {
@@ -63,7 +64,7 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) ->
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         http = scope["type"] == "http"
         if http and parts.life.closing.is_set():
-            await refuse(send, 503, sentence="The server is leaving.", headers=[(b"connection", b"close")])
+            await refuse(send, 503, sentence="The server is leaving.", headers=_LEAVING)
         elif http and scope["path"].startswith(KEEPERS):
             await keeper_door(scope, receive, send)
         elif http and scope["method"] not in _SAFE_METHODS:

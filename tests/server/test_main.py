@@ -1,0 +1,159 @@
+"""The server process: how it starts, what it tells, and how it leaves."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from nnimgr import __version__
+from nnimgr.server import main as command
+from tests.server.harness import free_port, serving
+
+
+def test_a_server_starts_serves_and_leaves(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        assert server.ready, server.said
+        assert server.call("GET", "/api/v1/server", headers={}).status == 401
+        profile = server.call("GET", "/api/v1/server")
+        assert profile.status == 200
+        assert profile.body["pid"] == server.process.pid and profile.body["version"] == __version__
+        found = server.home.server_running(server.port)
+        assert found is not None
+        assert (found.pid, found.version) == (server.process.pid, __version__)
+        assert found.url == f"http://127.0.0.1:{server.port}"
+        assert "server" not in {name.lower() for name in profile.headers}
+        assert server.end() == 0
+        assert server.home.server_running(server.port) is None
+        assert not server.home.server_path(server.port).exists()
+        assert "the server leaves: SIGTERM" in server.said
+
+
+def test_an_idle_server_is_small(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        server.call("GET", "/api/v1/openapi.json")
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        resident = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert resident is not None and int(resident[1]) < 110 * 1024
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with closing(socket.socket()) as other:
+        port = free_port()
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        with serving(tmp_path, port=port) as server:
+            assert not server.ready
+            assert server.wait() == 1
+            assert server.said == f"nnimgr: Port {port} is not idle\n"
+            assert server.home.server_running(port) is None
+
+
+def test_a_second_server_of_a_port_gives_up(tmp_path: Path) -> None:
+    with serving(tmp_path) as first, serving(tmp_path, port=first.port) as second:
+        assert not second.ready and second.wait() == 1
+        found = first.home.server_running(first.port)
+        assert found is not None and found.pid == first.process.pid
+        assert first.call("GET", "/api/v1/server").status == 200
+
+
+def test_two_servers_of_a_home(tmp_path: Path) -> None:
+    with serving(tmp_path) as one, serving(tmp_path) as two:
+        ports = {server.port for server in one.home.servers()}
+        assert ports == {one.port, two.port}
+        assert one.bearer == two.bearer
+
+
+def test_after_a_kill_the_port_is_taken_again_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        assert first.end(signal.SIGKILL) == -signal.SIGKILL
+        assert first.home.server_running(first.port) is None
+        with serving(tmp_path, port=first.port) as second:
+            assert second.ready, second.said
+            assert second.call("GET", "/api/v1/server").status == 200
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_requests_wait(tmp_path: Path, how: signal.Signals) -> None:
+    """A client that has sent half a request does not keep the server."""
+    with serving(tmp_path) as server, closing(socket.create_connection(("127.0.0.1", server.port))) as half:
+        half.sendall(b"GET /api/v1/server HTTP/1.1\r\nHost: loc")
+        assert server.call("GET", "/api/v1/server").status == 200
+        assert server.end(how) == 0
+
+
+def test_the_log_goes_to_its_file_and_holds_no_token(tmp_path: Path) -> None:
+    log = tmp_path / "own.log"
+    with serving(tmp_path, "--log-file", str(log), environ={"NNIMGR_LOG_LEVEL": "debug"}) as server:
+        token = server.home.token()
+        server.call("GET", "/api/v1/server")
+        server.call("GET", f"/api/v1/{token}")
+        server.call("POST", "/api/v1/server/login-code")
+        assert server.end() == 0
+        assert f"serves http://127.0.0.1:{server.port}" in log.read_text()
+        assert log.stat().st_mode & 0o777 == 0o600
+        assert server.said == ""
+        assert token not in log.read_text()
+
+
+def test_what_cannot_be(tmp_path: Path) -> None:
+    for options, environ, sentence in (
+        (["--host", "no.such.host.invalid"], {}, "Cannot find the address no.such.host.invalid"),
+        (["--host", "192.0.2.1"], {}, "Cannot bind 192.0.2.1"),
+        (["--log-file", str(tmp_path / "no" / "log")], {}, "Cannot write the log"),
+        ([], {"NNIMGR_LOG_LEVEL": "loud"}, "NNIMGR_LOG_LEVEL is 'loud'"),
+        ([], {"NNIMGR_HOME": "/proc/nothing"}, "Cannot write to /proc/nothing"),
+    ):
+        with serving(tmp_path, *options, environ=environ) as server:
+            assert not server.ready
+            assert server.wait() == 1
+            assert sentence in server.said
+            assert server.said.count("\n") == 1, server.said
+
+
+def test_an_open_server_warns(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "0.0.0.0") as server:
+        assert server.call("GET", "/api/v1/server").status == 200
+        assert server.call("GET", "/api/v1/server", headers={}).status == 401
+        assert "not encrypted" in server.said
+
+
+def test_linux_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert command.main(["serve"]) == 1
+    assert capsys.readouterr().err == "nnimgr: nnimgr runs on Linux only, not on darwin.\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve", "--port", "0"], ["serve", "--port", "70000"], ["other"]])
+def test_arguments_that_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.main(arguments)
+    assert left.value.code == 2
+    assert "nnimgr" in capsys.readouterr().err
+
+
+def test_a_ready_fd_that_is_not_open(capsys: pytest.CaptureFixture[str]) -> None:
+    descriptor = os.dup(0)
+    os.close(descriptor)
+    assert command.main(["serve", "--ready-fd", str(descriptor)]) == 1
+    assert f"--ready-fd {descriptor} is not open" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80"),
+        ("0.0.0.0", "http://127.0.0.1:80"),
+        ("::", "http://[::1]:80"),
+        ("::1", "http://[::1]:80"),
+        ("10.0.0.1", "http://10.0.0.1:80"),
+    ],
+)
+def test_addresses(host: str, local: str) -> None:
+    assert command.ServeOptions(port=80, host=host).local_url == local
