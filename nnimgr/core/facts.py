@@ -36,6 +36,7 @@ from training_services.base import (
 
 __all__ = [
     "AlgorithmFailed",
+    "AlgorithmRecovered",
     "AttemptDue",
     "ConfigChanged",
     "DataImported",
@@ -223,6 +224,13 @@ class AlgorithmFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmRecovered:
+    """After a crash the algorithm has answered again (or has lived for a while with nothing to answer)."""
+
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The assessor judges the trial Bad at this metric."""
 
@@ -320,6 +328,7 @@ Fact = (
     | Suggested
     | TunerExhausted
     | AlgorithmFailed
+    | AlgorithmRecovered
     | Verdict
     | StopRequested
     | ExperimentStopRequested

@@ -7,7 +7,6 @@ away by ``admits`` at the mailbox.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from nnimgr.core import facts as f
@@ -37,7 +36,6 @@ TRANSITIONS: Mapping[type[f.Fact], frozenset[f.TrialStatus]] = {
     f.KeeperHeard: frozenset({U}),  # -> RUNNING
 }
 
-CRASH_MEMORY = timedelta(minutes=10)
 MAX_CRASHES = 3
 
 
@@ -75,6 +73,8 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             return state.keepers[fact.keeper_id].silent is not None
         case f.TunerExhausted():
             return not state.exhausted
+        case f.AlgorithmRecovered():
+            return fact.role in state.crashes
     return True
 
 
@@ -202,12 +202,14 @@ def _failed(state: ExperimentState, r: f.Recorded) -> None:
         _note(state, fact.trial_id, fact.sentence)
     if not fact.fatal and not fact.hopeless:
         return
-    if state.last_crash_at is not None and r.at - state.last_crash_at > CRASH_MEMORY:
-        state.crashes = {}
-    state.last_crash_at = r.at
     state.crashes[fact.role] = state.crashes.get(fact.role, 0) + 1
     if fact.hopeless or state.crashes[fact.role] > MAX_CRASHES:
         state.failed = fact.sentence
+
+
+def _recovered(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    state.crashes.pop(fact.role, None)
 
 
 # ---- trials -----------------------------------------------------------------------------------------------
@@ -230,7 +232,6 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
     state.next_sequence = fact.sequence + 1
     if fact.source is f.SuggestionSource.ALGORITHM:
         state.next_parameter_id = max(state.next_parameter_id, fact.parameter_id + 1)
-        state.crashes.pop("tuner", None)
     if fact.source is f.SuggestionSource.RESUMED:
         state.interrupted = [i for i in state.interrupted if i.trial_id != fact.retry_of]
     state.queued[trial.id] = None
@@ -238,7 +239,6 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
 
 def _exhausted(state: ExperimentState, r: f.Recorded) -> None:
     state.exhausted = True
-    state.crashes.pop("tuner", None)
 
 
 def _aim(state: ExperimentState, fact: Any, kind: f.StopKind, reason: str) -> None:
@@ -249,7 +249,6 @@ def _aim(state: ExperimentState, fact: Any, kind: f.StopKind, reason: str) -> No
 
 
 def _verdict(state: ExperimentState, r: f.Recorded) -> None:
-    state.crashes.pop("assessor", None)
     fact: Any = r.fact
     reason = f"the assessor judged it bad at report {fact.position + 1}"
     _aim(state, fact, f.StopKind.ASSESSOR, reason)
@@ -543,6 +542,7 @@ _STEPS: Mapping[type[Any], Callable[[ExperimentState, f.Recorded], None]] = {
     f.ExperimentMoved: _moved,
     f.ExperimentStopRequested: _stop_requested,
     f.AlgorithmFailed: _failed,
+    f.AlgorithmRecovered: _recovered,
     f.DataImported: lambda state, r: None,
     f.Suggested: _suggested,
     f.TunerExhausted: _exhausted,

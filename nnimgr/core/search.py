@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 SLOW_ANSWER_S = 0.02  # a tuner slower than this is asked ahead
 RESTART_DELAY_S = 0.1  # doubled with each crash in a row
+PROOF_OF_LIFE_S = 1.0  # a child with nothing to answer has recovered when it has lived so long
 
 Builder = Callable[[ExperimentState], Sequence[f.Fact]]
 Item = f.Fact | Builder
@@ -55,6 +56,7 @@ class _Member:
     child: Child | None = None
     generation: int = 0
     reported: bool = False  # the child has said itself why it dies
+    unanswered: bool = False  # it was asked something since it began, and has not answered
     learns: bool = True
 
 
@@ -142,6 +144,7 @@ class Search:
         asking.ids.update(dict.fromkeys(ids))
         if asking.since is None:
             asking.since, asking.freed = time.monotonic(), 0
+        tuner.unanswered = True
         tuner.child.send(m.Ask(parameter_ids=ids, fed_to=self._fed_to))
 
     def judge(self, metric: f.MetricReported) -> None:
@@ -154,8 +157,11 @@ class Search:
         if not self._judging:
             return
         items, self._judging = tuple(self._judging), []
-        child = self._members["assessor"].child
-        if child is not None and not child.send(m.Metrics(items=items)):
+        member = self._members["assessor"]
+        if member.child is None:
+            return
+        member.unanswered = True
+        if not member.child.send(m.Metrics(items=items)):
             self._commits_to_catch_up = 2  # the commit under way may have been begun without them
 
     def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
@@ -214,7 +220,10 @@ class Search:
             case m.Suggestion():
                 self._suggested(message)
             case m.Answered():
-                self._answered(message)
+                member.unanswered = False
+                self._post(f.AlgorithmRecovered(role=role))
+                if role == "tuner":
+                    self._answered(message)
             case m.Judged():
                 self._post(
                     f.Verdict(trial_id=message.trial_id, attempt=message.attempt, position=message.position)
@@ -244,6 +253,14 @@ class Search:
                 if message.note:
                     self.notices[f"{role} rebuilt"] = Notice(sentence=message.note)
                 self._post(_nothing)
+                loop = asyncio.get_running_loop()
+                loop.call_later(PROOF_OF_LIFE_S, self._lived, role, generation)
+
+    def _lived(self, role: str, generation: int) -> None:
+        member = self._members[role]
+        alive = generation == member.generation and member.child is not None
+        if alive and not member.unanswered and not self._closed:
+            self._post(f.AlgorithmRecovered(role=role))
 
     def _suggested(self, message: m.Suggestion) -> None:
         if message.parameter_id not in self._asking.ids:
@@ -283,7 +300,7 @@ class Search:
     async def _begin(self, role: str) -> None:
         member = self._members[role]
         member.generation += 1
-        member.reported = False
+        member.reported = member.unanswered = False
         generation = member.generation
         member.child = self._spawn(
             replace(member.start, rebuild_to=self._fed_to),

@@ -163,7 +163,6 @@ class ExperimentState:
     detached: bool = False
     failed: str | None = None  # the sentence that makes it ERROR
     crashes: dict[str, int] = field(default_factory=dict)  # role -> in a row
-    last_crash_at: datetime | None = None
     best: Best | None = None
     counts: dict[str, int] = field(default_factory=dict)  # TrialStatus -> all trials ever
     trials: dict[str, TrialState] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from nnimgr.dispatcher.calls import Calls
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.history import History, Metric
 from nnimgr.dispatcher.messages import (
+    Answered,
     CatchUp,
     Failed,
     Judged,
@@ -68,6 +69,7 @@ class AssessorHost:
         self._fresh: dict[str, None] = {}  # trials with reports that were not judged yet
         self._deferred = 0
         self._read_to = start.rebuild_to
+        self._proved = False  # has given an opinion since it was built
 
     def build(self) -> None:
         """Construct and rebuild the assessor, say Ready, and judge what came in meanwhile. Raises Doomed."""
@@ -180,6 +182,10 @@ class AssessorHost:
         fresh, self._fresh = self._fresh, {}
         for trial_id in fresh:
             self._judge(trial_id, self._running[trial_id])
+        if fresh and not self._proved:
+            # Good opinions are not sent, so the server could not tell a working assessor from a dying one.
+            self._proved = True
+            self._channel.send(Answered(missing=(), exhausted=False))
 
     def _judge(self, trial_id: str, reports: _Reports) -> None:
         reports.assessed = len(reports.values)
@@ -207,7 +213,11 @@ class AssessorHost:
     def _end(self, trial_id: str, success: bool) -> None:
         self._finished.add(trial_id)
         self._judged.discard(trial_id)
-        if self._running.pop(trial_id, None) is not None:
+        reports = self._running.pop(trial_id, None)
+        if reports is not None:
+            if len(reports.values) > reports.assessed:
+                # NNI's assessors learn of a trial by being asked: the answer matters no more.
+                self._calls.attempt("assess_trial", lambda: self._assess(trial_id, reports.values))
             self._tell(
                 self._calls.attempt(
                     "trial_end", lambda: self._assessor.trial_end(trial_id, success), trial_id=trial_id

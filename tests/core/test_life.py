@@ -260,7 +260,8 @@ def test_more_than_three_crashes_in_a_row_are_an_error() -> None:
     for _ in range(3):
         life.take(crash)
     assert life.state.status is E.RUNNING
-    life.take(life.suggestion())
+    life.take(life.suggestion(), f.AlgorithmRecovered(role="tuner"))
+    assert life.take(f.AlgorithmRecovered(role="tuner")) == []
     for _ in range(3):
         life.take(crash)
     assert life.state.status is E.RUNNING
