@@ -22,6 +22,7 @@ __all__ = ["OWN_CODE", "Channel"]
 
 OWN_CODE = os.path.dirname(os.path.abspath(__file__))
 FIRST_LOOK_S = 1.0  # a call that runs longer is told, then again at each doubling
+MOST_QUEUED = 8 << 20  # bytes read ahead; beyond that the pipe fills, and the server leaves metrics out
 
 
 class Channel:
@@ -30,8 +31,11 @@ class Channel:
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._given = self._done = 0  # lines put in the queue; lines whose work is finished
-        self._taken = 0
+        # Lines put in the queue (written by the reader), taken and finished (by the main thread).
+        self._given = self._taken = self._done = 0
+        self._bytes_given = self._bytes_taken = 0
+        self._full = False
+        self._room = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._write_lock = threading.Lock()
         self._call: tuple[str, float] | None = None  # name, start on the monotonic clock
         self._told_s = 0.0  # the age at which the running call was told last
@@ -43,6 +47,10 @@ class Channel:
         self._done = self._taken
         line = self._lines.get()
         self._taken += 1
+        self._bytes_taken += len(line)
+        if self._full and self._bytes_given - self._bytes_taken < MOST_QUEUED // 2:
+            self._full = False
+            os.eventfd_write(self._room, 1)
         return to_child(line)
 
     @property
@@ -83,23 +91,40 @@ class Channel:
 
     def _read(self) -> None:
         poller = select.poll()
+        poller.register(self._room, select.POLLIN)
         poller.register(self._read_fd, select.POLLIN)
         rest = bytearray()
         while True:
-            if poller.poll(self._patience_ms()):
-                chunk = os.read(self._read_fd, 1 << 18)
-                if not chunk:
+            for fd, event in poller.poll(self._patience_ms()):
+                if fd == self._room:
+                    os.eventfd_read(self._room)
+                    poller.modify(self._read_fd, select.POLLIN)
+                elif event & select.POLLIN:
+                    self._hand_over(rest)
+                    if self._bytes_given - self._bytes_taken > MOST_QUEUED:
+                        self._full = True  # before the second look: from now on ``take`` sees to the rest
+                        if self._bytes_given - self._bytes_taken >= MOST_QUEUED // 2:
+                            poller.modify(self._read_fd, select.POLLRDHUP)
+                else:
                     os._exit(0)
-                start = len(rest)
-                rest += chunk
-                end = rest.rfind(b"\n", start) + 1
-                if end:
-                    lines = bytes(rest[:end]).splitlines()
-                    del rest[:end]
-                    for line in lines:
-                        self._given += 1
-                        self._lines.put(line)
             self._look()
+
+    def _hand_over(self, rest: bytearray) -> None:
+        """Read what there is; whole lines go into the queue, what is left stays in ``rest``."""
+        chunk = os.read(self._read_fd, 1 << 18)
+        if not chunk:
+            os._exit(0)
+        start = len(rest)
+        rest += chunk
+        end = rest.rfind(b"\n", start) + 1
+        if not end:
+            return
+        lines = bytes(rest[:end]).splitlines()
+        del rest[:end]
+        for line in lines:
+            self._given += 1
+            self._bytes_given += len(line)
+            self._lines.put(line)
 
     def _patience_ms(self) -> float | None:
         """Until when there is nothing to look at. None: no line is being worked on."""

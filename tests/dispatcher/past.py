@@ -1,0 +1,106 @@
+"""Writes an experiment's database as the store does, fact by fact, for children that are built anew."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine
+
+from nnimgr.core import facts as f
+from nnimgr.store.rows import fact_row
+from nnimgr.store.schema import metadata
+
+EXPERIMENT = "exp"
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+_TRIAL = """
+INSERT INTO trials (experiment_id, trial_id, sequence, status, source, parameter_id, parameters, attempt,
+created_at, intermediates) VALUES (?, ?, ?, 'RUNNING', ?, ?, ?, 1, 0, 0)
+"""
+_METRIC = """
+INSERT INTO metrics (experiment_id, number, trial_id, attempt, position, type, sequence, at, value, text)
+VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?)
+"""
+
+
+class Past:
+    """``number`` is that of the last fact."""
+
+    def __init__(self, path: Path, space: Mapping[str, Any]) -> None:
+        self.path = path
+        self.number = 0
+        engine = create_engine(f"sqlite:///{path}")
+        metadata.create_all(engine)
+        engine.dispose()
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._trials = 0
+        self._fact(
+            f.ExperimentCreated(
+                experiment_id=EXPERIMENT, config={}, search_space=space, limits=f.Limits(trial_concurrency=2)
+            )
+        )
+
+    def close(self) -> None:
+        self._db.close()
+
+    def suggested(
+        self, parameter_id: int | None, parameters: Any, *, fed_to: int | None = None, state: Any = None
+    ) -> str:
+        """A trial with these parameters; its id is returned. ``parameter_id`` None: a customised one."""
+        trial_id = f"t{self._trials}"
+        source = f.SuggestionSource.CUSTOMIZED if parameter_id is None else f.SuggestionSource.ALGORITHM
+        text = parameters if isinstance(parameters, str) else json.dumps(parameters)
+        asked_at = self.number if fed_to is None else fed_to
+        self._fact(
+            f.Suggested(
+                trial_id=trial_id,
+                sequence=self._trials,
+                source=source,
+                parameter_id=parameter_id,
+                parameters=text,
+                fed_to=asked_at,
+                tuner_state=None if state is None else json.dumps(state),
+            )
+        )
+        self._db.execute(_TRIAL, (EXPERIMENT, trial_id, self._trials, source, parameter_id, text))
+        self._trials += 1
+        return trial_id
+
+    def reported(self, trial_id: str, *values: Any, attempt: int = 1) -> None:
+        for sequence, value in enumerate(values):
+            self.number += 1
+            row = (EXPERIMENT, self.number, trial_id, attempt, sequence, sequence, json.dumps(value))
+            self._db.execute(_METRIC, row)
+
+    def ended(self, trial_id: str, value: Any = None, *, success: bool = True) -> int:
+        """The number of the fact. ``value``: the final result, None for none."""
+        text = None if value is None else json.dumps(value)
+        status = f.TrialStatus.SUCCEEDED if success else f.TrialStatus.FAILED
+        self._db.execute(
+            "UPDATE trials SET final_text = ?, status = ? WHERE trial_id = ?", (text, status, trial_id)
+        )
+        return self._fact(f.TrialEnded(trial_id=trial_id, status=status, reason="it ended"))
+
+    def imported(self, *records: Any) -> int:
+        return self._fact(f.DataImported(records=json.dumps(records)))
+
+    def space_changed(self, space: Mapping[str, Any]) -> int:
+        return self._fact(
+            f.ConfigChanged(changes={}, limits=f.Limits(trial_concurrency=2), search_space=space)
+        )
+
+    def judged(self, trial_id: str) -> None:
+        self._fact(f.Verdict(trial_id=trial_id, attempt=1, position=0))
+
+    def _fact(self, fact: f.Fact) -> int:
+        self.number += 1
+        self._db.execute(
+            "INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?)", fact_row(EXPERIMENT, self.number, NOW, fact)
+        )
+        return self.number

@@ -1,0 +1,187 @@
+"""An assessor in its process: what it is shown, what its answers become, and how it is built anew."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nnimgr.dispatcher import messages as m
+from tests.dispatcher.conftest import Host, MakePast
+
+PRINTER = """
+    from nni.assessor import Assessor, AssessResult
+
+    class Mine(Assessor):
+        def assess_trial(self, trial_job_id, trial_history):
+            print("assess", trial_job_id, trial_history)
+            last = trial_history.pop()
+            if last == "raise":
+                raise ValueError("what is that?")
+            if last == "nothing":
+                return None
+            return last != "bad" if isinstance(last, str) else AssessResult.Good
+        def trial_end(self, trial_job_id, success):
+            print("end", trial_job_id, success)
+"""
+
+
+def metrics(*items: tuple[str, int, Any], attempt: int = 1) -> m.Metrics:
+    """(trial, sequence, value) each, the position being the sequence."""
+    return m.Metrics(items=tuple((t, attempt, n, n, json.dumps(v)) for t, n, v in items))
+
+
+def ended(trial_id: str, *, number: int = 9, success: bool = True) -> m.TrialFinished:
+    return m.TrialFinished(
+        number=number, trial_id=trial_id, parameter_id=0, parameters="{}", text=None, success=success
+    )
+
+
+async def lines(assessor: Any) -> list[str]:
+    await assessor.child.close()
+    return [line for line in assessor.log.read_text().splitlines() if line]
+
+
+async def test_histories_are_in_order_and_without_gaps(host: Host) -> None:
+    assessor = await host("assessor", code=PRINTER)
+    assessor.send(metrics(("a", 0, 1), ("b", 1, "y")))
+    assessor.send(ended("z"))
+    assessor.send(metrics(("a", 2, 3)))
+    assessor.send(ended("z"))
+    assessor.send(metrics(("a", 1, 2), ("b", 0, "x")))
+    assessor.send(ended("a"))
+    assessor.send(metrics(("b", 2, "bad")))
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="b", attempt=1, position=2)
+    assessor.send(metrics(("b", 3, "more")))
+    assessor.send(ended("b", success=False))
+    printed = await lines(assessor)
+    assert [line for line in printed if line.split()[1] == "a"] == [
+        "assess a [1]",
+        "assess a [1, 2, 3]",
+        "end a True",
+    ]
+    # What came after the verdict is shown once more, before the end, to be in its history.
+    assert [line for line in printed if line.split()[1] == "b"] == [
+        "assess b ['x', 'y']",
+        "assess b ['x', 'y', 'bad']",
+        "assess b ['x', 'y', 'bad', 'more']",
+        "end b False",
+    ]
+
+
+async def test_each_trial_is_judged_by_its_newest_state(host: Host) -> None:
+    assessor = await host("assessor", code=PRINTER)
+    assessor.send(metrics(("a", 0, 1), ("a", 1, 2), ("b", 0, 1), ("a", 2, 3)))
+    assessor.send(metrics(("b", 1, 2), attempt=2))
+    assessor.send(metrics(("b", 0, 5), attempt=2))
+    assessor.send(metrics(("b", 9, 9), attempt=1))
+    assessor.send(ended("c"))
+    printed = await lines(assessor)
+    assert printed[0] == "assess a [1, 2, 3]"
+    assert printed[-1] == "assess b [5, 2]"
+
+
+async def test_exceptions_and_wrong_answers_are_told_once_for_each_trial(host: Host) -> None:
+    assessor = await host("assessor", code=PRINTER)
+    await assessor.expect(m.Ready)
+    for number in range(3):
+        assessor.send(metrics(("a", number, "raise")))
+        assessor.send(ended("z"))
+    assessor.send(metrics(("b", 0, "nothing")))
+    failed = await assessor.expect(m.Failed)
+    assert failed.sentence == "the assessor's assess_trial raised ValueError: what is that?"
+    assert (failed.trial_id, failed.fatal) == ("a", False)
+    wrong = await assessor.expect(m.Failed)
+    assert (wrong.trial_id, wrong.sentence) == (
+        "b",
+        "the assessor's assess_trial raised TypeError: it must return an AssessResult or a bool, not None",
+    )
+    await assessor.child.close()
+    assert len(assessor.of_kind(m.Failed)) == 2
+
+
+@pytest.mark.parametrize("value", ["oops", float("nan"), {"loss": 1}])
+async def test_a_built_in_assessor_leaves_out_what_is_no_number_and_says_so(host: Host, value: Any) -> None:
+    assessor = await host("assessor")
+    assessor.send(metrics(("a", 0, 0.5), ("a", 1, value), ("a", 2, value)))
+    noted = await assessor.expect(m.Noted)
+    assert noted.trial_id == "a" and noted.note.startswith("its intermediate result 1 ")
+    assessor.send(ended("a"))
+    assessor.send(metrics(("b", 0, 0.4)))
+    assert (await assessor.expect(m.Judged)).trial_id == "b"
+    assert len(assessor.of_kind(m.Noted)) == 1
+
+
+async def test_a_verdict_names_the_metric(host: Host) -> None:
+    assessor = await host("assessor", class_args={"optimize_mode": "minimize"})
+    assessor.send(metrics(("a", 0, 1.0), ("a", 1, 0.5)))
+    assessor.send(ended("a"))
+    assessor.send(m.Metrics(items=(("b", 2, 0, 0, "0.9"),)))
+    assessor.send(ended("z"))
+    assessor.send(m.Metrics(items=(("b", 2, 3, 1, "0.9"),)))
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="b", attempt=2, position=3)
+
+
+async def test_medianstop_is_built_anew_from_the_database(host: Host, make_past: MakePast) -> None:
+    past = make_past()
+    good, failed, open_trial, stopped = (past.suggested(i, {"x": i}) for i in range(4))
+    past.reported(good, 0.2, 0.3, attempt=1)
+    past.reported(good, 0.5, 0.7, attempt=2)
+    past.ended(good, 0.7)
+    past.reported(failed, 0.9)
+    past.ended(failed, success=False)
+    past.reported(open_trial, 0.5)
+    past.reported(stopped, 0.1)
+    past.judged(stopped)
+    late = past.number
+    past.reported(stopped, 0.1, 0.1, attempt=2)
+    assessor = await host("assessor", past=past, rebuild_to=late)
+    assert (await assessor.expect(m.Ready)).note is None
+    assessor.send(metrics((stopped, 1, 0.1)))
+    assessor.send(metrics((open_trial, 0, 0.5), (open_trial, 1, 0.4)))
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id=open_trial, attempt=1, position=1)
+    assert len(assessor.of_kind(m.Judged)) == 1
+
+
+async def test_a_trial_that_was_not_judged_before_the_crash_is(host: Host, make_past: MakePast) -> None:
+    past = make_past()
+    good, bad = past.suggested(0, {}), past.suggested(1, {})
+    past.reported(good, 0.5)
+    past.ended(good, 0.5)
+    past.reported(bad, 0.4)
+    assessor = await host("assessor", past=past)
+    assert (await assessor.expect(m.Judged)).trial_id == bad
+
+
+async def test_an_assessor_without_recall_starts_anew_and_says_so(host: Host, make_past: MakePast) -> None:
+    past = make_past()
+    old, live = past.suggested(0, {}), past.suggested(1, {})
+    past.reported(old, 1)
+    past.ended(old)
+    past.reported(live, 1, 2)
+    assessor = await host("assessor", past=past, code=PRINTER)
+    note = (await assessor.expect(m.Ready)).note
+    assert note == "the assessor has no recall method: it knows nothing of the 1 trials that ended"
+    assessor.send(metrics((old, 1, 5), (live, 2, 3)))
+    assessor.send(ended(live))
+    assert await lines(assessor) == [
+        f"assess {live} [1, 2]",
+        f"assess {live} [1, 2, 3]",
+        f"end {live} True",
+    ]
+
+
+async def test_metrics_that_were_left_out_are_read_before_the_trial_ends(
+    host: Host, make_past: MakePast
+) -> None:
+    past = make_past()
+    trial = past.suggested(0, {})
+    assessor = await host("assessor", past=past, code=PRINTER)
+    await assessor.expect(m.Ready)
+    past.reported(trial, 1, 2, 3)
+    assessor.send(metrics((trial, 0, 1)))
+    number = past.ended(trial, 3)
+    assessor.send(m.CatchUp(number=number))
+    assessor.send(ended(trial, number=number))
+    assert (await lines(assessor))[-2:] == [f"assess {trial} [1, 2, 3]", f"end {trial} True"]

@@ -1,0 +1,51 @@
+"""Names and arguments of built-in algorithms, and NNI's import paths of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nnimgr.algorithm import Assessor, Tuner
+from nnimgr.dispatcher import registry
+
+
+@pytest.mark.parametrize("builtin", registry.BUILTINS, ids=lambda builtin: str(builtin.name))
+def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.Builtin) -> None:
+    found = registry.load(builtin.target)
+    assert issubclass(found, Tuner if builtin.role == "tuner" else Assessor)
+    assert callable(getattr(found, "recall", None))
+    arguments = found.__init__.__code__.co_varnames[1 : found.__init__.__code__.co_argcount]
+    assert set(arguments) == set(builtin.arguments)
+    for name in (builtin.name, builtin.name.lower(), *builtin.aliases):
+        assert registry.find(builtin.role, name.upper()) is builtin
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "arguments", "told"),
+    [
+        ("tuner", "Rnadom", {}, "no built-in tuner 'Rnadom'; valid names are Random; did you mean Random?"),
+        ("assessor", "Random", {}, "there is no built-in assessor 'Random'; valid names are Medianstop"),
+        ("tuner", "random", {"sede": 1}, "takes no argument 'sede'; valid arguments are optimize_mode, seed"),
+        ("tuner", "random", {"seed": "1"}, "seed of Random must be an integer or null, not '1'"),
+        ("tuner", "random", {"seed": True}, "must be an integer or null, not True"),
+        ("assessor", "Medianstop", {"optimize_mode": "max"}, "must be one of minimize, maximize, not 'max'"),
+        ("assessor", "Medianstop", {"start_step": -1}, "must be an integer of at least 0, not -1"),
+    ],
+)
+def test_what_is_wrong_is_said_before_the_start(
+    role: str, name: str, arguments: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(registry.AlgorithmError) as caught:
+        registry.check(role, name, arguments)
+    assert told in str(caught.value)
+
+
+def test_what_is_right_passes() -> None:
+    registry.check("tuner", "RANDOM", {"optimize_mode": "maximize", "seed": None})
+    registry.check("assessor", "medianstop", {"start_step": 5})
+
+
+def test_a_class_must_be_named_with_its_module() -> None:
+    with pytest.raises(registry.AlgorithmError, match=r'"module\.Class", not \'Mine\''):
+        registry.load("Mine")

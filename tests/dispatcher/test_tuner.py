@@ -1,0 +1,266 @@
+"""A tuner in its process: the calls it gets, and what becomes of what it does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nnimgr.dispatcher import messages as m
+from tests.dispatcher.conftest import Host
+
+RECORDER = """
+    import json, logging
+    import nni.tuner
+
+    class Mine(nni.tuner.Tuner):
+        def __init__(self, start=0):
+            self.calls = []
+            self.at = start
+            print("hello from the constructor")
+        def update_search_space(self, search_space):
+            self.calls.append(["space", search_space])
+        def generate_parameters(self, parameter_id, **kwargs):
+            self.at += 1
+            return {"id": parameter_id, "at": self.at, "calls": self.calls, "pair": (1, 2)}
+        def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+            self.calls.append(["result", parameter_id, parameters["at"], value, kwargs["customized"],
+                               kwargs["trial_job_id"], isinstance(parameters["pair"], tuple)])
+        def trial_end(self, parameter_id, success, **kwargs):
+            self.calls.append(["end", parameter_id, success, kwargs["trial_job_id"]])
+        def import_data(self, data):
+            self.calls.append(["import", data])
+        def _on_exit(self):
+            print("goodbye")
+"""
+
+
+def finished(
+    number: int, parameter_id: int | None, text: str | None, *, success: bool = True
+) -> m.TrialFinished:
+    return m.TrialFinished(
+        number=number,
+        trial_id=f"t{number}",
+        parameter_id=parameter_id,
+        parameters='{"at": 0, "pair": []}',
+        text=text,
+        success=success,
+    )
+
+
+async def test_calls_come_as_in_nni_and_in_order(host: Host) -> None:
+    tuner = await host(code=RECORDER, class_args={"start": 10}, search_space={"x": 1})
+    assert (await tuner.expect(m.Ready)).learns
+    tuner.ask(0, 1)
+    first = json.loads((await tuner.suggestions(2))[0])
+    assert first == {"id": 0, "at": 11, "calls": [["space", {"x": 1}]], "pair": [1, 2]}
+    assert await tuner.expect(m.Answered) == m.Answered(missing=(), exhausted=False)
+    tuner.send(finished(5, 0, "0.5"))
+    tuner.send(finished(6, 1, None, success=False))
+    tuner.send(finished(7, None, "1"))
+    tuner.send(
+        m.Imported(number=8, records='[{"parameter": 3, "value": "0.25"}, {"parameter": 4, "value": 1}]')
+    )
+    tuner.send(m.SpaceChanged(number=9, search_space={"y": 2}))
+    tuner.ask(2, fed_to=9)
+    suggestion = await tuner.expect(m.Suggestion)
+    assert suggestion.fed_to == 9
+    assert json.loads(suggestion.parameters)["calls"] == [
+        ["space", {"x": 1}],
+        ["result", 0, 11, 0.5, False, "t5", True],
+        ["end", 0, True, "t5"],
+        ["end", 1, False, "t6"],
+        ["import", [{"parameter": 3, "value": 0.25}, {"parameter": 4, "value": 1}]],
+        ["space", {"y": 2}],
+    ]
+    await tuner.child.close()
+    assert "hello from the constructor" in tuner.log.read_text()
+    assert "goodbye" in tuner.log.read_text()
+    assert not tuner.exits
+
+
+async def test_customised_trials_reach_a_tuner_that_accepts_them(host: Host) -> None:
+    code = RECORDER.replace("self.at = start", "self.at = start; self._accept_customized_trials()")
+    tuner = await host(code=code)
+    tuner.send(finished(5, None, "1"))
+    tuner.ask(0, fed_to=5)
+    calls = json.loads((await tuner.suggestions(1))[0])["calls"]
+    assert calls[1:] == [["result", None, 0, 1, True, "t5", False], ["end", None, True, "t5"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("NaN", "is nan, which is not finite"),
+        ("-Infinity", "is -inf, which is not finite"),
+        ('{"default": NaN}', 'has as "default" nan, which is not finite'),
+    ],
+)
+async def test_a_result_that_is_not_finite_is_a_failed_observation(host: Host, text: str, told: str) -> None:
+    tuner = await host(code=RECORDER)
+    tuner.ask(0)
+    tuner.send(finished(5, 0, text))
+    assert await tuner.expect(m.Noted) == m.Noted(
+        trial_id="t5", note=f"its final result {told}: the tuner takes it as a failed trial"
+    )
+    tuner.ask(1, fed_to=5)
+    assert json.loads((await tuner.suggestions(1))[0])["calls"][1:] == [["end", 0, False, "t5"]]
+
+
+@pytest.mark.parametrize("text", ['"oops"', "null", "[1]", '{"accuracy": 1}'])
+async def test_a_built_in_tuner_takes_no_result_but_numbers(host: Host, text: str) -> None:
+    tuner = await host()
+    tuner.ask(0)
+    tuner.send(finished(5, 0, text))
+    assert "the tuner takes it as a failed trial" in (await tuner.expect(m.Noted)).note
+
+
+async def test_an_exception_in_a_handler_is_told_and_changes_nothing_else(host: Host) -> None:
+    code = RECORDER.replace(
+        'self.calls.append(["result",', 'nni.utils.extract_scalar_reward(value); (["result",'
+    )
+    tuner = await host(code=code.replace("import nni.tuner", "import nni.tuner, nni.utils"))
+    tuner.ask(0)
+    tuner.send(finished(5, 0, '"oops"'))
+    failed = await tuner.expect(m.Failed)
+    assert (failed.call, failed.trial_id, failed.fatal) == ("receive_trial_result", "t5", False)
+    assert failed.sentence.startswith(
+        "the tuner's receive_trial_result raised RuntimeError: a result must be"
+    )
+    assert failed.traceback.splitlines()[1].endswith("in receive_trial_result")
+    tuner.ask(1, fed_to=5)
+    assert json.loads((await tuner.suggestions(1))[0])["calls"][1:] == [["end", 0, True, "t5"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "call", "told"),
+    [
+        ("raise ImportError('no such thing')", "import", "ImportError: no such thing"),
+        ("class Mine: pass; x = (", "import", "SyntaxError"),
+        ("class Miner: pass", "import", "has no class Mine; did you mean Miner?"),
+        (
+            "class Mine:\n  def __init__(self): raise ValueError('bad\\nluck')",
+            "constructor",
+            "ValueError: bad luck",
+        ),
+        ("class Mine:\n  def __init__(self, *, depth): pass", "constructor", "depth"),
+        ("class Mine:\n  pass", "update_search_space", "no attribute 'update_search_space'"),
+    ],
+)
+async def test_what_cannot_be_built_is_hopeless(host: Host, code: str, call: str, told: str) -> None:
+    tuner = await host(code=code)
+    failed = await tuner.expect(m.Failed)
+    assert (failed.call, failed.fatal, failed.hopeless) == (call, True, True)
+    assert told in failed.sentence
+    assert "exited with status 1" in await tuner.exited()
+    assert "nnimgr/" not in failed.traceback
+
+
+async def test_an_exception_while_generating_ends_the_process(host: Host) -> None:
+    tuner = await host(code=RECORDER.replace("self.at += 1", "1 / 0"))
+    tuner.ask(0)
+    failed = await tuner.expect(m.Failed)
+    assert (failed.call, failed.fatal, failed.hopeless) == ("generate_parameters", True, False)
+    assert "ZeroDivisionError" in failed.traceback
+    assert "exited with status 1" in await tuner.exited()
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [("float('nan')", "ValueError"), ("object()", "has no JSON form")]
+)
+async def test_parameters_that_json_cannot_hold_are_an_error(host: Host, value: str, told: str) -> None:
+    tuner = await host(code=RECORDER.replace("(1, 2)", value))
+    tuner.ask(0)
+    failed = await tuner.expect(m.Failed)
+    assert failed.fatal and told in failed.sentence
+
+
+async def test_numpy_like_values_become_plain_numbers(host: Host) -> None:
+    code = RECORDER.replace(
+        '"pair": (1, 2)', '"pair": Scalar(3), Scalar("key"): Scalar([1, Scalar(0.5)])'
+    ) + dedented(
+        """
+        class Scalar:
+            def __init__(self, inner): self.inner = inner
+            def tolist(self): return self.inner
+            def __hash__(self): return 1
+        """
+    )
+    tuner = await host(code=code)
+    tuner.ask(0)
+    found = json.loads((await tuner.suggestions(1))[0])
+    assert (found["pair"], found["key"]) == (3, [1, 0.5])
+
+
+def dedented(text: str) -> str:
+    """At the indentation that RECORDER has."""
+    return text.replace("\n        ", "\n    ")
+
+
+@pytest.mark.parametrize(
+    ("end", "told"), [("import sys; sys.exit(3)", "status 3"), ("import os; os._exit(4)", "status 4")]
+)
+async def test_a_tuner_that_ends_its_process_is_seen(host: Host, end: str, told: str) -> None:
+    tuner = await host(code=RECORDER.replace("self.at += 1", end))
+    tuner.ask(0)
+    assert told in await tuner.exited()
+    failures = tuner.of_kind(m.Failed)
+    if "sys" in end:
+        assert [failed.sentence for failed in failures] == [
+            "the tuner ended its process in generate_parameters: SystemExit: 3"
+        ]
+        assert failures[0].fatal
+
+
+async def test_exhaustion_and_late_suggestions(host: Host) -> None:
+    tuner = await host(
+        code="""
+        import nni.tuner
+        from nnimgr.algorithm import NoMoreTrialError
+
+        class Mine(nni.tuner.Tuner):
+            def update_search_space(self, search_space): pass
+            def generate_multiple_parameters(self, ids, **kwargs):
+                self.later = kwargs["st_callback"]
+                if ids == [9]:
+                    raise NoMoreTrialError
+                return [[i] for i in ids[:2]]
+            def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+                self.later(value, {"late": True})
+        """
+    )
+    tuner.ask(0, 1, 2, 3)
+    assert await tuner.suggestions(2) == ["[0]", "[1]"]
+    assert await tuner.expect(m.Answered) == m.Answered(missing=(2, 3), exhausted=False)
+    tuner.send(finished(5, 0, "3"))
+    late = await tuner.expect(m.Suggestion)
+    assert (late.parameter_id, late.parameters, late.fed_to) == (3, '{"late": true}', 5)
+    tuner.send(finished(6, 1, "3"))
+    assert "for which no set is wanted" in (await tuner.expect(m.Failed)).sentence
+    tuner.ask(9, fed_to=6)
+    assert await tuner.expect(m.Answered) == m.Answered(missing=(9,), exhausted=True)
+    tuner.send(finished(7, None, "2"))
+
+
+async def test_imported_results_that_are_not_finite_are_left_out_and_told(host: Host) -> None:
+    tuner = await host(code=RECORDER)
+    tuner.send(
+        m.Imported(number=3, records='[{"parameter": 1, "value": NaN}, {"parameter": 2, "value": 5}, 8]')
+    )
+    failed = await tuner.expect(m.Failed)
+    assert failed.sentence.startswith("2 of 3 imported results were left out") and not failed.fatal
+    tuner.ask(0, fed_to=3)
+    calls = json.loads((await tuner.suggestions(1))[0])["calls"]
+    assert calls[1:] == [["import", [{"parameter": 2, "value": 5}]]]
+
+
+async def test_the_seed_of_the_experiment_counts_unless_class_args_name_one(host: Host) -> None:
+    space = {"x": {"_type": "uniform", "_value": [0, 1]}, "n": {"_type": "randint", "_value": [0, 9]}}
+    found = []
+    for fields in ({"seed": 1}, {"seed": 2}, {"seed": 3, "class_args": {"seed": 1}}):
+        tuner = await host(search_space=space, **fields)
+        tuner.ask(0, 1)
+        assert not (await tuner.expect(m.Ready)).learns
+        found.append(await tuner.suggestions(2))
+    assert found[0] == found[2] != found[1]
+    assert list(json.loads(found[0][0])) == ["x", "n"]

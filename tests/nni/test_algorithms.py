@@ -1,0 +1,82 @@
+"""What NNI's own algorithms and trials import."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import random
+from typing import Any
+
+import pytest
+
+from nni import parameter_expressions as draw
+from nni.utils import merge_parameter
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "home"),
+    [
+        ("nni.tuner", "Tuner", "nnimgr.algorithm"),
+        ("nni.assessor", "Assessor", "nnimgr.algorithm"),
+        ("nni.assessor", "AssessResult", "nnimgr.algorithm"),
+        ("nni.recoverable", "Recoverable", "nnimgr.algorithm"),
+        ("nni.utils", "OptimizeMode", "nnimgr.algorithm"),
+        ("nni.utils", "extract_scalar_reward", "nnimgr.algorithm"),
+        ("nni.utils", "extract_scalar_history", "nnimgr.algorithm"),
+        ("nni.algorithms.hpo.random_tuner", "RandomTuner", "nnimgr.tuners.random"),
+        ("nni.algorithms.hpo.medianstop_assessor", "MedianstopAssessor", "nnimgr.assessors.medianstop"),
+    ],
+)
+def test_nni_paths_lead_home(path: str, name: str, home: str) -> None:
+    assert getattr(importlib.import_module(path), name) is getattr(importlib.import_module(home), name)
+
+
+def test_parameters_are_merged_into_a_dict_or_a_namespace() -> None:
+    base: dict[str, Any] = {"lr": 0.1, "layers": 2, "act": None}
+    assert merge_parameter(base, {"lr": 1, "act": "relu"}) is base
+    assert base == {"lr": 1, "layers": 2, "act": "relu"}
+    arguments = argparse.Namespace(lr=0.1)
+    assert merge_parameter(arguments, {"lr": 0.2}).lr == 0.2
+    assert merge_parameter(arguments, None) is arguments
+
+
+@pytest.mark.parametrize("override", [{"rate": 1}, {"layers": 2.5}, {"lr": "0.1"}, {"layers": True}])
+def test_what_does_not_fit_the_base_is_refused(override: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(override))):
+        merge_parameter({"lr": 0.1, "layers": 2}, override)
+
+
+class State:
+    """The part of numpy's RandomState that is used."""
+
+    def __init__(self) -> None:
+        self._rng = random.Random(3)
+
+    def randint(self, low: int, high: int) -> int:
+        return self._rng.randrange(low, high)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._rng.uniform(low, high)
+
+    def normal(self, loc: float, scale: float) -> float:
+        return self._rng.normalvariate(loc, scale)
+
+
+def test_one_value_of_each_type() -> None:
+    state = State()
+    for _ in range(50):
+        assert draw.choice(["a", 1], state) in ("a", 1)
+        assert draw.randint(2, 4, state) in (2, 3)
+        assert 1 <= draw.uniform(1, 2, state) <= 2
+        assert draw.quniform(0.3, 2.2, 1, state) in (0.3, 1, 2)
+        assert 1 <= draw.loguniform(1, 8, state) <= 8.000001
+        assert draw.qloguniform(1, 8, 4, state) in (1, 4, 8)
+        assert math.isfinite(draw.normal(0, 1, state))
+        assert draw.qnormal(0, 1, 0.5, state) % 0.5 == 0
+        assert draw.lognormal(0, 1, state) > 0
+        assert draw.qlognormal(0, 1, 2, state) % 2 == 0
+    with pytest.raises(ValueError, match="the upper bound 1 is less than the lower bound 2"):
+        draw.uniform(2, 1, state)
+    with pytest.raises(ValueError, match="must be greater than 0"):
+        draw.loguniform(0, 1, state)
