@@ -68,9 +68,9 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
             client = start.client()
         around = _surroundings()
         body = {"environ": around["environ"], "python": around["python"]}
+        after = int(client.get("experiments", args.id)["lastNumber"])
         terminal.stamped(f"Resuming experiment, Experiment ID: {args.id}")
         client.post("experiments", args.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
-        after = int(client.get("experiments", args.id)["lastNumber"])
     except HomeError as error:
         raise CliError(str(error)) from error
     url = client.post("server", "login-code")["url"]

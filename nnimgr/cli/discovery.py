@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_PORT", "ServerStart", "connect"]
 
 DEFAULT_PORT = 8080
+SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
 _READY_S = 60.0
 _LOG_LINES = 20
 
@@ -37,9 +39,10 @@ class ServerStart:
     the block is left by an exception.
     """
 
-    def __init__(self, home: Home, port: int) -> None:
+    def __init__(self, home: Home, port: int, *, program: Sequence[str] = SERVER) -> None:
         self._home = home
         self._port = port
+        self._program = program
         self._stack = contextlib.ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = -1
@@ -84,10 +87,9 @@ class ServerStart:
         log = os.open(self._home.server_log_path(self._port), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             self._log_from = os.fstat(log).st_size
-            command = [sys.executable, "-P", "-m", "nnimgr.server.main", "serve"]
-            options = ["--port", str(self._port), "--until-idle", "--ready-fd", str(told)]
+            options = ["serve", "--port", str(self._port), "--until-idle", "--ready-fd", str(told)]
             self._process = subprocess.Popen(
-                command + options,
+                [*self._program, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -13,7 +13,7 @@ from typing import Any
 
 from nnimgr.cli.client import Event
 
-__all__ = ["ENDED", "LiveTrial", "Progress", "number", "parameters_text"]
+__all__ = ["ENDED", "LiveTrial", "Progress", "moved", "number", "parameters_text"]
 
 ENDED = frozenset({"DONE", "STOPPED", "ERROR"})
 _MOST_RECENT = 8
@@ -42,6 +42,7 @@ class Progress:
     status: str = ""
     reason: str = ""
     best: float | None = None
+    failed: str | None = None  # the id of the last trial that failed
     stale: bool = False  # something happened that the profile does not yet show
 
     @classmethod
@@ -50,9 +51,9 @@ class Progress:
         progress.refresh(profile)
         return progress
 
-    @property
-    def ended(self) -> bool:
-        return self.status in ENDED
+    def ended(self, cursor: int) -> bool:
+        """Whether the experiment has ended, and ``cursor`` is behind all that is known to have happened."""
+        return self.status in ENDED and cursor >= self.profile["lastNumber"]
 
     def refresh(self, profile: Mapping[str, Any]) -> None:
         """Take a newer profile."""
@@ -91,9 +92,7 @@ class Progress:
                 return self._end(fields)
             case "ExperimentMoved":
                 self.status, self.reason = fields["status"], fields["reason"]
-                return (
-                    f"Experiment {self.status}: {self.reason}" if self.reason else f"Experiment {self.status}"
-                )
+                return moved(self.status, self.reason)
             case "closed":
                 self.status, self.reason = fields["status"], fields["reason"] or self.reason
             case "ConfigChanged":
@@ -148,6 +147,8 @@ class Progress:
         name = self._name(fields["trialId"])
         trial = self.trials.pop(fields["trialId"], None)
         text = f"{name} {fields['status']}"
+        if fields["status"] == "FAILED":
+            self.failed = fields["trialId"]
         if fields["status"] != "SUCCEEDED":
             return f"{text}: {fields['reason']}"
         if trial is None or trial.final is None:
@@ -165,6 +166,12 @@ class Progress:
     def _name(self, trial_id: str) -> str:
         trial = self.trials.get(trial_id)
         return f"Trial {trial_id}" if trial is None else f"Trial {trial.sequence} ({trial_id})"
+
+
+def moved(status: str, reason: str) -> str:
+    """A sentence on the status of an experiment."""
+    reason = reason.removeprefix(f"{status.lower()}: ")
+    return f"Experiment {status}: {reason}" if reason and status != "RUNNING" else f"Experiment {status}"
 
 
 def number(value: float | None) -> str:

@@ -12,11 +12,12 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from nnimgr.cli.client import ApiError, Client, Event, ServerGone
 from nnimgr.cli.discovery import connect
-from nnimgr.cli.progress import Progress, number
+from nnimgr.cli.progress import Progress, moved, number
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.cli.trials import all_trials
@@ -93,7 +94,7 @@ def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: in
             progress.add_trial(trial)
     with _screen(terminal) as screen:
         tries = 0
-        while not progress.ended:
+        while not progress.ended(after):
             stream = _Stream(client, experiment_id, after=after)
             try:
                 _show(stream, progress, screen=screen, client=client)
@@ -111,11 +112,13 @@ def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: in
 def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client) -> None:
     """Take events until the experiment ends. Raises ServerGone."""
     drawn_at = 0.0
-    while not progress.ended:
+    while not progress.ended(stream.cursor):
         for event in stream.take(_DRAW_S):
             sentence = progress.apply(event)
             if sentence is not None:
                 screen.tell(sentence)
+            if progress.ended(stream.cursor):
+                break
         now = time.monotonic()
         if now - drawn_at >= _DRAW_S:
             if progress.stale and not isinstance(screen, _Lines):
@@ -171,13 +174,15 @@ def _screen(terminal: Terminal) -> Iterator[Screen]:
 def _report(progress: Progress, terminal: Terminal) -> None:
     """The last word on an experiment: how it ended, and its best trial."""
     profile = progress.profile
-    reason = f": {profile['reason']}" if profile["reason"] else ""
-    terminal.stamped(f"Experiment {profile['id']} is {profile['status']}{reason}")
+    terminal.stamped(moved(profile["status"], profile["reason"]))
     counts = ", ".join(f"{count} {status}" for status, count in profile["counts"].items() if count)
     terminal.say(f"Trials: {counts or 'none'}")
     if profile["status"] == "ERROR":
         for error in profile["errors"][:1]:
             terminal.say(f"{error['sentence']}\n{error['traceback']}".rstrip())
+    if progress.failed is not None:
+        folder = Path(profile["config"]["experimentWorkingDirectory"]) / profile["id"]
+        terminal.say(f"What a failed trial printed: {folder / 'trials' / progress.failed / 'stderr'}")
     best = profile["bestTrial"]
     if best is None:
         terminal.say("No trial has a final result.")

@@ -99,6 +99,8 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             where: KeyPath = (*path, *fault["loc"])
+            if fault["type"] == "default_factory_not_called":
+                continue  # a default that depends on fields at fault
             if any(known.field == dotted(where) for known in reading.problems):
                 continue  # what it was shaped from is at fault already
             if fault["type"] == "missing" and any(known.nearest == where[-1] for known in reading.problems):

@@ -1,0 +1,25 @@
+"""A home and a server for the command line's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nnimgr.home import Home
+from tests.cli.fake import FakeServer
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("NNIMGR_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return Home.find()
+
+
+@pytest.fixture
+def server(home: Home) -> Iterator[FakeServer]:
+    with FakeServer(home).running() as server:
+        yield server

@@ -1,0 +1,288 @@
+"""A server for the command line's tests: it speaks the REST contract and holds what it is given in memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from nnimgr.home import Home
+from nnimgr.index import Index, IndexEntry
+
+CREATED_AT = "2026-01-02T03:04:05+00:00"
+
+
+def profile(experiment_id: str, **changes: Any) -> dict[str, Any]:
+    """A profile as the server gives it."""
+    found: dict[str, Any] = {
+        "id": experiment_id,
+        "name": "a name",
+        "status": "RUNNING",
+        "drain": None,
+        "reason": "runs",
+        "platform": "local",
+        "createdAt": CREATED_AT,
+        "endedAt": None,
+        "durationS": 12.5,
+        "counts": {},
+        "bestTrial": None,
+        "optimizeMode": "maximize",
+        "limits": {
+            "trialConcurrency": 2,
+            "maxTrialNumber": 10,
+            "maxExperimentDurationS": None,
+            "maxTrialDurationS": None,
+        },
+        "config": {"trialCommand": "true", "experimentWorkingDirectory": "/work"},
+        "searchSpace": {"x": {}},
+        "port": 0,
+        "errors": [],
+        "lastNumber": 0,
+    }
+    return found | changes
+
+
+def trial(trial_id: str, sequence: int, **changes: Any) -> dict[str, Any]:
+    """A trial as the server gives it."""
+    found: dict[str, Any] = {
+        "id": trial_id,
+        "sequence": sequence,
+        "status": "SUCCEEDED",
+        "detail": None,
+        "source": "algorithm",
+        "parameterId": sequence,
+        "parameters": {"x": sequence / 10},
+        "retryOf": None,
+        "attempt": 1,
+        "createdAt": CREATED_AT,
+        "startedAt": CREATED_AT,
+        "endedAt": CREATED_AT,
+        "reason": None,
+        "note": None,
+        "finalValue": None,
+        "finalText": None,
+        "latestValue": None,
+        "latestText": None,
+        "intermediates": 0,
+    }
+    return found | changes
+
+
+@dataclass
+class FakeExperiment:
+    """What the server knows of one experiment, and its events so far."""
+
+    profile: dict[str, Any]
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    logs: dict[str, bytes] = field(default_factory=dict)
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    export: list[dict[str, Any]] = field(default_factory=list)
+    still_running: list[str] = field(default_factory=list)
+
+
+class Refused(Exception):
+    def __init__(self, status: int, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = {"error": {"message": message, **more}}
+
+
+class FakeServer:
+    """``requests`` holds (method, path, body) of every call. ``on_create`` may script a new experiment."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.token = home.token()
+        self.experiments: dict[str, FakeExperiment] = {}
+        self.requests: list[tuple[str, str, Any]] = []
+        self.on_create: Callable[[FakeExperiment], None] = lambda experiment: None
+        self.on_resume: Callable[[], None] = lambda: None
+        self.refuse: dict[str, Refused] = {}  # path -> answer
+        self.changed = threading.Condition()
+        self.breaking: set[str] = set()  # experiments whose event stream breaks once, after what is there
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
+        self._http.daemon_threads = False
+        self.port = int(self._http.server_address[1])
+        self.closing = False
+
+    @contextmanager
+    def running(self) -> Iterator[FakeServer]:
+        thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
+        with self.home.claim_server(self.port) as claim:
+            claim.publish(url=f"http://127.0.0.1:{self.port}", version="0")
+            thread.start()
+            try:
+                yield self
+            finally:
+                with self.changed:
+                    self.closing = True
+                    self.changed.notify_all()
+                self._http.shutdown()
+                thread.join()
+                self._http.server_close()
+
+    def add(self, experiment_id: str, *, status: str = "RUNNING", **changes: Any) -> FakeExperiment:
+        """An experiment that this server has, and its line in the index."""
+        experiment = FakeExperiment(profile(experiment_id, status=status, port=self.port, **changes))
+        self.experiments[experiment_id] = experiment
+        entry = IndexEntry(
+            id=experiment_id,
+            port=self.port,
+            started_at=datetime.fromisoformat(CREATED_AT),
+            ended_at=None,
+            status=status,
+            platform="local",
+            name="a name",
+            log_dir="/work",
+        )
+        Index(self.home).add(entry)
+        return experiment
+
+    def emit(self, experiment: FakeExperiment, kind: str, **fields: Any) -> None:
+        with self.changed:
+            experiment.events.append((kind, fields))
+            experiment.profile["lastNumber"] = len(experiment.events)
+            if kind == "ExperimentMoved":
+                experiment.profile["status"], experiment.profile["reason"] = (
+                    fields["status"],
+                    fields["reason"],
+                )
+            self.changed.notify_all()
+
+    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+        """Status and JSON body of a call."""
+        self.requests.append((method, path, body))
+        if path in self.refuse:
+            raise self.refuse[path]
+        if (method, path) == ("POST", "experiments"):
+            return self._create(body)
+        if (method, path) == ("POST", "server/login-code"):
+            return 200, {"url": f"http://127.0.0.1:{self.port}/login#code=CODE"}
+        match = re.fullmatch(r"experiments/([^/]+)(?:/(.+))?", path)
+        experiment = self.experiments.get(match[1]) if match else None
+        if match is None or experiment is None:
+            raise Refused(404, f"there is no {path}")
+        return 200, self._experiment(experiment, method, match[2] or "", query)
+
+    def _create(self, body: Any) -> tuple[int, Any]:
+        if body["id"] in self.experiments:
+            return 200, {"id": body["id"]}
+        experiment = self.add(body["id"])
+        self.on_create(experiment)
+        return 201, {"id": body["id"]}
+
+    def _experiment(
+        self, experiment: FakeExperiment, method: str, rest: str, query: dict[str, list[str]]
+    ) -> Any:
+        match (method, rest.split("/")):
+            case ("GET", [""]):
+                return experiment.profile
+            case ("POST", ["stop"]):
+                self.emit(experiment, "ExperimentMoved", status="STOPPED", reason="a user stopped it")
+                return {"stillRunning": experiment.still_running}
+            case ("POST", ["resume"]):
+                experiment.profile["status"] = "RUNNING"
+                self.on_resume()
+                return {"id": experiment.profile["id"]}
+            case ("GET", ["export"]):
+                return {"trials": experiment.export}
+            case ("GET", ["trials"]):
+                return _page(experiment.trials, query)
+            case ("GET", ["trials", trial_id]):
+                return next(found for found in experiment.trials if found["id"] == trial_id)
+            case ("POST", ["trials", trial_id, "stop"]):
+                if all(found["id"] != trial_id for found in experiment.trials):
+                    raise Refused(404, f"There is no trial {trial_id}.")
+                return {"ok": True}
+        raise Refused(404, f"there is no {rest}")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    fake: FakeServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._serve("GET")
+
+    def do_POST(self) -> None:
+        self._serve("POST")
+
+    def _serve(self, method: str) -> None:
+        parts = urlsplit(self.path)
+        path = parts.path.removeprefix("/api/v1/")
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        try:
+            if self.headers["Authorization"] != f"Bearer {self.fake.token}":
+                raise Refused(401, "This server needs its token.")
+            log = re.fullmatch(r"experiments/([^/]+)/trials/[^/]+/logs/(.+)", path)
+            if path.endswith("/events"):
+                return self._events(path.split("/")[1])
+            if log is not None:
+                self.fake.requests.append((method, self.path, None))
+                return self._chunked("text/plain", [self.fake.experiments[log[1]].logs[log[2]]])
+            status, answer = self.fake.answer(method, path, parse_qs(parts.query), body)
+        except Refused as refused:
+            status, answer = refused.status, refused.body
+        text = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _chunked(self, kind: str, chunks: Any) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for chunk in chunks:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _events(self, experiment_id: str) -> None:
+        after = int(self.headers["Last-Event-ID"])
+        self.fake.requests.append(("GET", f"events of {experiment_id} after {after}", None))
+        try:
+            self._chunked("text/event-stream", self._stream(experiment_id, after))
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    def _stream(self, experiment_id: str, after: int) -> Iterator[bytes]:
+        experiment = self.fake.experiments[experiment_id]
+        yield b"retry: 1000\n\n: still here\n\n"
+        sent = after
+        while True:
+            with self.fake.changed:
+                while not self.fake.closing and len(experiment.events) <= sent:
+                    self.fake.changed.wait()
+                fresh = experiment.events[sent:]
+            for kind, fields in fresh:
+                sent += 1
+                yield f"id: {sent}\nevent: {kind}\ndata: {json.dumps(fields)}\n\n".encode()
+                if kind == "ExperimentMoved" and fields["status"] in ("DONE", "STOPPED", "ERROR"):
+                    return
+            if self.fake.closing or experiment_id in self.fake.breaking:
+                self.fake.breaking.discard(experiment_id)
+                return
+
+
+def _page(trials: list[dict[str, Any]], query: dict[str, list[str]]) -> dict[str, Any]:
+    found = [item for item in trials if item["status"] in query.get("status", [item["status"]])]
+    if query.get("sort") == ["value"]:
+        descending = query["order"] == ["desc"]
+        valued = [item for item in found if item["finalValue"] is not None]
+        valued.sort(key=lambda item: float(item["finalValue"]), reverse=descending)
+        found = valued + [item for item in found if item["finalValue"] is None]
+    offset = int(query["offset"][0])
+    return {"total": len(found), "trials": found[offset : offset + min(2, int(query["limit"][0]))]}

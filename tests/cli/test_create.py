@@ -1,0 +1,274 @@
+"""``nnictl create`` and ``nnictl resume``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.cli.main import main
+from nnimgr.home import Home
+from nnimgr.index import Index
+from tests.cli.fake import FakeExperiment, FakeServer, Refused, trial
+
+CONFIG = """\
+searchSpace:
+  x: {_type: choice, _value: [1, 2, 3]}
+  y: {_type: randint, _value: [0, 5]}
+trialCommand: ./run
+trialConcurrency: 2
+maxTrialNumber: 3
+tuner: {name: Random}
+assessor: {name: Medianstop}
+trainingService: {platform: local}
+"""
+
+STAMP = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] "
+
+
+@pytest.fixture
+def config(home: Home) -> Path:
+    Path("exp.yml").write_text(CONFIG)
+    return Path("exp.yml")
+
+
+def create(server: FakeServer, *arguments: str) -> int:
+    return main(["create", "--config", "exp.yml", "--port", str(server.port), *arguments])
+
+
+def test_create_prints_nnis_lines_and_sends_all(
+    server: FakeServer,
+    config: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("SECRET_OF_MINE", "s3cret")
+    assert create(server) == 0
+    printed = capsys.readouterr()
+    (experiment_id,) = server.experiments
+    assert re.fullmatch("[a-z0-9]{8}", experiment_id)
+    expected = [
+        f"Creating experiment, Experiment ID: {experiment_id}",
+        "Starting web server...",
+        "Setting up...",
+        f"Web portal URLs: http://127.0.0.1:{server.port}/login#code=CODE",
+        f'To stop experiment run "nnictl stop {experiment_id}" or "nnictl stop --all"',
+    ]
+    lines = printed.out.splitlines()
+    for line, text in zip(lines, expected, strict=False):
+        assert re.fullmatch(STAMP + re.escape(text), line)
+    assert "s3cret" not in printed.out + printed.err
+    method, path, body = server.requests[0]
+    assert (method, path) == ("POST", "experiments")
+    assert body["id"] == experiment_id
+    assert body["environ"] == dict(os.environ)
+    assert (body["cwd"], body["python"]) == (str(tmp_path), sys.executable)
+    assert list(body["searchSpace"]) == ["x", "y"]
+    assert body["config"]["trialCommand"] == "./run"
+    assert "searchSpace" not in body["config"]
+
+
+def test_create_as_json_with_an_id_of_the_users(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert create(server, "--id", "My_Exp-1", "--json", "--debug") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer == {
+        "id": "My_Exp-1",
+        "url": f"http://127.0.0.1:{server.port}/login#code=CODE",
+        "port": server.port,
+    }
+    sent = server.requests[0][2]["config"]
+    assert (sent["debug"], sent["logLevel"]) == (True, "debug")
+
+
+@pytest.mark.parametrize("wanted", ["a b", "../x", "x" * 33])
+def test_a_bad_id_is_refused(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str], wanted: str
+) -> None:
+    assert create(server, "--id", wanted) == 1
+    assert "cannot be an experiment id" in capsys.readouterr().err
+    assert server.requests == []
+
+
+def test_faults_of_the_configuration_are_all_shown(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG.replace("trialConcurrency: 2", "trialConcurency: 2").replace("choice", "chioce"))
+    assert create(server) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        "ERROR: exp.yml:2:7: searchSpace.x._type: must be one of choice, randint, uniform, quniform, "
+        "loguniform, qloguniform, normal, qnormal, lognormal, qlognormal, not 'chioce'; did you mean choice?",
+        "ERROR: exp.yml:5:1: trialConcurency: unknown field; did you mean 'trialConcurrency'?",
+    ]
+    assert create(server, "--json") == 1
+    problems = json.loads(capsys.readouterr().out)["error"]["problems"]
+    assert [problem["line"] for problem in problems] == [2, 5]
+    assert server.requests == []
+
+
+def test_a_missing_file(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert create(server) == 1
+    assert capsys.readouterr().err == "ERROR: exp.yml: this file does not exist\n"
+
+
+def test_faults_that_the_server_finds(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problems = [{"field": "tuner", "message": "is not there", "line": 3}]
+    server.refuse["experiments"] = Refused(400, "The configuration has faults.", problems=problems)
+    assert create(server) == 1
+    assert capsys.readouterr().err == "ERROR: 3: tuner: is not there\n"
+
+
+def test_a_dry_run_starts_nothing(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "trialConcurrency: 2\n" in printed
+    assert "# tuner: Random\n# assessor: Medianstop\n# platform: local\n# trialCommand: ./run\n" in printed
+    assert "# parameterSets: 15\n" in printed
+    assert not home.path.exists()
+
+
+def test_a_dry_run_as_json(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(CONFIG.replace("choice, _value: [1, 2, 3]", "uniform, _value: [0, 1]"))
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["config"]["tuner"] == {"name": "Random"}
+    assert answer["wouldStart"]["python"] == sys.executable
+    assert answer["wouldStart"]["parameterSets"] is None
+
+
+def test_a_url_prefix_is_refused(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["create", "--config", "exp.yml", "-u", "x"]) == 1
+    assert "--url_prefix is not supported" in capsys.readouterr().err
+
+
+def test_nni_itself_in_the_environment_is_refused(
+    server: FakeServer,
+    config: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "site" / "nni-3.0.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert create(server) == 1
+    assert f"{sys.executable} -m pip uninstall nni" in capsys.readouterr().err
+    assert server.requests == []
+
+
+def script_success(experiment: FakeExperiment, server: FakeServer) -> None:
+    moves: list[tuple[str, dict[str, Any]]] = [
+        ("ExperimentMoved", {"status": "RUNNING", "reason": "runs"}),
+        ("Suggested", {"trialId": "ta", "sequence": 0, "parameters": {"x": 1}}),
+        ("JobStarted", {"trialId": "ta", "attempt": 1, "startedAt": "2026-01-01T00:00:00+00:00"}),
+        ("MetricReported", {"trialId": "ta", "type": "PERIODICAL", "value": 0.1}),
+        ("MetricReported", {"trialId": "ta", "type": "FINAL", "value": 0.5}),
+        ("TrialEnded", {"trialId": "ta", "status": "SUCCEEDED", "reason": "exited with code 0"}),
+        ("Suggested", {"trialId": "tb", "sequence": 1, "parameters": {"x": 2}}),
+        ("JobWaiting", {"trialId": "tb", "reason": "no free GPU"}),
+        ("TrialEnded", {"trialId": "tb", "status": "FAILED", "reason": "exited with code 3"}),
+        ("ExperimentMoved", {"status": "DONE", "reason": "done: all 2 trials were created"}),
+    ]
+    for kind, fields in moves:
+        server.emit(experiment, kind, **fields)
+    experiment.profile["counts"] = {"SUCCEEDED": 1, "FAILED": 1}
+    experiment.profile["bestTrial"] = {"trialId": "ta", "sequence": 0, "value": 0.5, "parameters": {"x": 1}}
+
+
+def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on_create = lambda experiment: script_success(experiment, server)
+    assert create(server, "--foreground", "--id", "abc") == 0
+    lines = [re.sub(f"^{STAMP}", "", line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[4:] == [
+        "Experiment RUNNING",
+        "Trial 0 (ta) started",
+        "Trial 0 (ta) SUCCEEDED: 0.5, the best so far",
+        "Trial 1 (tb) waits: no free GPU",
+        "Trial 1 (tb) FAILED: exited with code 3",
+        "Experiment DONE: all 2 trials were created",
+        "Experiment DONE: all 2 trials were created",
+        "Trials: 1 SUCCEEDED, 1 FAILED",
+        "What a failed trial printed: /work/abc/trials/tb/stderr",
+        "Best trial: 0 (ta) with 0.5",
+        "  x: 1",
+    ]
+    assert server.requests[-1][:2] == ("POST", "experiments/abc/stop")
+
+
+def test_an_error_in_the_foreground_ends_with_1(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def script(experiment: FakeExperiment) -> None:
+        error = {"sentence": "The tuner cannot be made.", "traceback": "Traceback: ..."}
+        experiment.profile["errors"] = [error]
+        server.emit(experiment, "AlgorithmFailed", role="tuner", call="__init__", sentence="no such file")
+        server.emit(experiment, "ExperimentMoved", status="ERROR", reason="the tuner failed")
+
+    server.on_create = script
+    assert create(server, "-f") == 1
+    printed = capsys.readouterr().out
+    assert "The tuner failed in __init__: no such file" in printed
+    assert "The tuner cannot be made.\nTraceback: ..." in printed
+
+
+def test_the_end_in_the_foreground_as_json(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on_create = lambda experiment: script_success(experiment, server)
+    assert create(server, "-f", "--json", "--id", "abc") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["id"], answer["status"], answer["bestTrial"]["value"]) == ("abc", "DONE", 0.5)
+
+
+def test_resume(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", status="STOPPED")
+    assert main(["resume", "abc"]) == 0
+    assert "Experiment ID: abc" in capsys.readouterr().out
+    method, path, body = server.requests[1]
+    assert (method, path) == ("POST", "experiments/abc/resume")
+    assert set(body) == {"environ", "python"}
+
+
+def test_resume_in_the_foreground_begins_behind_what_was(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = server.add("abc", status="STOPPED")
+    server.emit(experiment, "TrialEnded", trialId="old", status="SUCCEEDED", reason="")
+    experiment.trials.append(trial("ta", 3, status="RUNNING"))
+    server.breaking.add("abc")  # the stream breaks once and is taken up again
+
+    def script() -> None:
+        server.emit(experiment, "TrialEnded", trialId="ta", status="EARLY_STOPPED", reason="the assessor")
+        server.emit(experiment, "ExperimentMoved", status="DONE", reason="all")
+
+    server.on_resume = script
+    assert main(["resume", "abc", "-f"]) == 0
+    printed = capsys.readouterr().out
+    assert "old" not in printed
+    assert "Trial 3 (ta) EARLY_STOPPED: the assessor" in printed
+
+
+def test_resume_of_nothing(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resume", "abc"]) == 1
+    assert capsys.readouterr().err == "ERROR: Id abc not exist.\n"
+
+
+def test_resume_on_another_port_than_a_running_one(
+    server: FakeServer, home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    assert main(["resume", "abc", "--port", "1"]) == 1
+    assert f"is served on port {server.port} already" in capsys.readouterr().err
+    assert Index(home).get("abc") is not None

@@ -1,0 +1,113 @@
+"""What every command has in common."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from nnimgr import __version__
+from nnimgr.cli.main import main
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.home import Home
+from tests.cli.fake import FakeServer
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom nnimgr.cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit as end: assert end.code == 0\n"
+        "heavy = {'pydantic', 'httpx', 'rich', 'yaml', 'asyncio', 'http.client', 'subprocess'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    for command in ("create", "resume", "stop", "top", "experiment", "trial", "log", "hello"):
+        assert f"\n    {command} " in done.stdout
+
+
+def test_version_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert main([]) == 0
+    assert capsys.readouterr().out.startswith(f"{__version__}\nnnictl runs and watches experiments")
+
+
+def test_an_unknown_command_ends_with_2() -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["frobnicate"])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("arguments", [["--port", "0"], ["--port", "65536"], ["--port", "x"]])
+def test_ports_have_bounds(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["top", *arguments])
+    assert caught.value.code == 2
+
+
+def test_errors_go_to_standard_error_and_end_with_1(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "status"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "ERROR: There is no experiment running.\nERROR: Please set correct experiment id.\n"
+
+
+def test_errors_as_json(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "status", "none", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"error": {"message": "Id not correct."}}
+
+
+def test_a_damaged_index_is_one_sentence(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    home.prepare()
+    home.index_path.write_text("{")
+    assert main(["experiment", "list"]) == 1
+    assert capsys.readouterr().err.startswith(f"ERROR: The index {home.index_path} cannot be used")
+
+
+def test_a_refusal_of_the_server_is_shown(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc")
+    server.experiments.clear()
+    assert main(["experiment", "status"]) == 1
+    assert capsys.readouterr().err == "ERROR: there is no experiments/abc\n"
+
+
+def test_colours_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plain, coloured = io.StringIO(), Tty()
+    for stream in (plain, coloured):
+        terminal = Terminal(as_json=False, out=stream, err=stream)
+        terminal.info("text")
+        terminal.warn("text")
+        terminal.fail(CliError("text"))
+    assert plain.getvalue() == "INFO: text\nWARNING: text\nERROR: text\n"
+    assert coloured.getvalue() == (
+        "\x1b[32mINFO: text\x1b[0m\n\x1b[33mWARNING: text\x1b[0m\n\x1b[1;31mERROR: text\x1b[0m\n"
+    )
+    monkeypatch.setenv("NO_COLOR", "1")
+    quiet = Tty()
+    Terminal(as_json=False, out=quiet).info("text")
+    assert quiet.getvalue() == "INFO: text\n"
+
+
+def test_a_reader_that_has_gone_is_no_traceback(server: FakeServer) -> None:
+    server.add("abc", searchSpace={"x": "y" * 200_000})
+    with subprocess.Popen(
+        [sys.executable, "-m", "nnimgr.cli.main", "experiment", "show", "abc"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

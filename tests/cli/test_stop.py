@@ -1,0 +1,90 @@
+"""``nnictl stop``: which experiments are meant, and what is said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nnimgr.cli.main import main
+from tests.cli.fake import FakeServer, Refused
+
+
+def stopped(server: FakeServer) -> list[str]:
+    return [path.split("/")[1] for method, path, _ in server.requests if path.endswith("/stop")]
+
+
+def test_nnis_words(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc")
+    assert main(["stop"]) == 0
+    assert capsys.readouterr().out == "INFO: Stopping experiment abc\nINFO: Stop experiment success.\n"
+    assert server.requests[-1] == ("POST", "experiments/abc/stop", {"detach": False})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [
+        (["abc1"], ["abc1"]),
+        (["de"], ["def"]),
+        (["abc*"], ["abc1", "abc2"]),
+        (["--all"], ["abc1", "abc2", "def"]),
+        (["--port", "PORT"], ["abc1", "abc2", "def"]),
+        (["def", "--port", "PORT"], ["def"]),
+    ],
+)
+def test_who_is_meant(server: FakeServer, arguments: list[str], ids: list[str]) -> None:
+    for experiment_id in ("abc1", "abc2", "def"):
+        server.add(experiment_id)
+    server.add("abc3", status="STOPPED")
+    assert main(["stop", *(word.replace("PORT", str(server.port)) for word in arguments)]) == 0
+    assert stopped(server) == ids
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["all"], 'use "nnictl stop --all"'),
+        (["x"], "Id not correct."),
+        (["x*"], "Id not correct."),
+        (["abc"], "Id abc is ambiguous"),
+        ([], "There are multiple experiments"),
+        (["def", "--port", "1"], "Experiment id and port do not match"),
+        (["--port", "1"], "There is no experiment running on port 1."),
+        (["gone"], "Experiment gone is stopped already."),
+    ],
+)
+def test_who_is_not(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    for experiment_id in ("abc1", "abc2", "def"):
+        server.add(experiment_id)
+    server.add("gone", status="STOPPED")
+    assert main(["stop", *arguments]) == 1
+    assert sentence in capsys.readouterr().err
+    assert stopped(server) == []
+
+
+def test_detached_trials_are_listed(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").still_running = ["ta", "tb"]
+    assert main(["stop", "--detach"]) == 0
+    assert "These trials run on: ta, tb. nnictl resume abc takes them up." in capsys.readouterr().out
+    assert server.requests[-1][2] == {"detach": True}
+
+
+def test_one_that_cannot_be_stopped_keeps_no_other_from_it(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    server.add("def")
+    server.refuse["experiments/abc/stop"] = Refused(409, "It does not want to.")
+    assert main(["stop", "--all"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "ERROR: It does not want to.\n"
+    assert stopped(server) == ["abc", "def"]
+    assert main(["stop", "--all", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["stopped"][0] == {"id": "abc", "error": "It does not want to."}
+
+
+def test_stopping_all_of_nothing_is_done(server: FakeServer) -> None:
+    assert main(["stop", "--all"]) == 0

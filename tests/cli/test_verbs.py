@@ -1,0 +1,270 @@
+"""The verbs that look at experiments and trials, and end them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from nnimgr.cli.main import main
+from nnimgr.cli.terminal import shown_time
+from nnimgr.home import Home
+from nnimgr.index import Index, IndexEntry
+from tests.cli.fake import CREATED_AT, FakeServer, trial
+
+WHEN = shown_time(CREATED_AT)
+
+
+def line(server: FakeServer, experiment_id: str) -> str:
+    return (
+        f"Id: {experiment_id}    Name: a name    Status: RUNNING    Port: {server.port}    "
+        f"Platform: local    StartTime: {WHEN}    EndTime: N/A"
+    )
+
+
+def test_list(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "list"]) == 1
+    assert "no experiment created before" in capsys.readouterr().err
+    server.add("old", status="STOPPED")
+    assert main(["experiment", "list"]) == 0
+    assert "There is no experiment running" in capsys.readouterr().err
+    server.add("abc")
+    assert main(["experiment", "list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:-1] == ["Experiment information", line(server, "abc")]
+    assert main(["experiment", "list", "--all", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["experiments"]
+    assert [(item["id"], item["status"], item["directory"]) for item in found] == [
+        ("old", "STOPPED", "/work/old"),
+        ("abc", "RUNNING", "/work/abc"),
+    ]
+
+
+def test_a_list_says_whose_server_is_dead(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeServer(home)
+    fake._http.server_close()
+    fake.add("abc")
+    assert main(["experiment", "list"]) == 0
+    assert f"No server runs on port {fake.port}" in capsys.readouterr().err
+
+
+def test_what_a_dead_manager_of_nni_left_is_stopped(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    Index(home).add(
+        IndexEntry(
+            id="nnis",
+            port=8080,
+            started_at=None,
+            ended_at=None,
+            status="RUNNING",
+            platform="local",
+            name="",
+            log_dir="/work",
+            pid=child,
+        )
+    )
+    assert main(["experiment", "list", "--all", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["experiments"][0]["status"] == "STOPPED"
+
+
+def test_the_only_running_experiment_is_meant(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("old", status="STOPPED")
+    server.add("abc")
+    assert main(["experiment", "status"]) == 0
+    assert capsys.readouterr().out == (
+        '{\n    "errors":[],\n    "reason":"runs",\n    "status":"RUNNING"\n}\n'
+    )
+    server.add("def")
+    assert main(["experiment", "status"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: There are multiple experiments, please set the experiment id...\n"
+        f"{line(server, 'abc')}\n{line(server, 'def')}\n"
+    )
+    assert main(["experiment", "status", "ab"]) == 1
+    assert capsys.readouterr().err == "ERROR: Id not correct.\n"
+
+
+@pytest.mark.parametrize(
+    ("drain", "name"), [("budget", "NO_MORE_TRIAL"), ("tuner", "TUNER_NO_MORE_TRIAL"), ("user", "STOPPING")]
+)
+def test_status_has_nnis_names(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], drain: str, name: str
+) -> None:
+    server.add("abc", status="DRAINING", drain=drain, errors=[{"sentence": "It failed."}])
+    assert main(["experiment", "status"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"status": name, "errors": ["It failed."], "reason": "runs"}
+    assert main(["experiment", "status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["drain"] == drain
+
+
+def test_show(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", counts={"RUNNING": 2, "SUCCEEDED": 3}, lastNumber=17)
+    assert main(["experiment", "show"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["params"] == {
+        "trialCommand": "true",
+        "experimentWorkingDirectory": "/work",
+        "searchSpace": {"x": {}},
+    }
+    assert (shown["execDuration"], shown["logDir"], shown["nextSequenceId"]) == (12, "/work/abc", 5)
+    assert (shown["startTime"], shown["endTime"]) == (WHEN, "N/A")
+    assert main(["experiment", "show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == server.experiments["abc"].profile
+
+
+EXPORT = [
+    {
+        "trialId": "ta",
+        "sequence": 0,
+        "parameters": {"x": 1},
+        "value": 0.5,
+        "text": "0.5",
+        "intermediates": [0.1],
+    },
+    {
+        "trialId": "tb",
+        "sequence": 1,
+        "parameters": {"x": 2, "m": {"_name": "a"}},
+        "value": 0.7,
+        "text": '{"default": 0.7, "loss": NaN}',
+        "intermediates": [None, 2.0],
+    },
+]
+
+
+def test_export_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").export = EXPORT
+    assert main(["experiment", "export", "-i"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"parameter": {"x": 1}, "value": "0.5", "trialJobId": "ta", "intermediate": ["0.1"]},
+        {
+            "parameter": {"x": 2, "m": {"_name": "a"}},
+            "value": '{"default": 0.7, "loss": NaN}',
+            "trialJobId": "tb",
+            "intermediate": ["NaN", "2.0"],
+        },
+    ]
+
+
+def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").export = EXPORT
+    assert main(["experiment", "export", "-t", "csv", "-f", "out.csv", "-i"]) == 0
+    assert capsys.readouterr().out == "INFO: 2 results were written to out.csv\n"
+    with open("out.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows == [
+        ["x", "trialJobId", "reward", "intermediate", "m", "default", "loss"],
+        ["1", "ta", "0.5", "[0.1]", "", "", ""],
+        ["2", "tb", "", "[NaN,2.0]", '{"_name": "a"}', "0.7", "nan"],
+    ]
+    assert [path.name for path in Path().glob("*out.csv*")] == ["out.csv"]
+
+
+def test_export_to_where_nothing_can_be_written(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    assert main(["experiment", "export", "-f", "none/out.json"]) == 1
+    assert capsys.readouterr().err == ("ERROR: none/out.json cannot be written: No such file or directory.\n")
+
+
+def test_trials(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = server.add("abc")
+    experiment.trials = [
+        trial("ta", 0, finalValue=0.5, finalText="0.5"),
+        trial("tb", 1, status="RUNNING", endedAt=None),
+        trial("tc", 2, finalValue=0.9, finalText='{"default": 0.9}'),
+        trial("td", 3, status="FAILED", reason="exited with code 1"),
+        trial("te", 4, status="PAUSED", startedAt=None, endedAt=None),
+    ]
+    assert main(["trial", "ls"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith('[\n    {\n        "endTime":"')
+    found = {item["trialJobId"]: item for item in json.loads(text)}
+    assert list(found) == ["ta", "tb", "tc", "td", "te"]
+    assert found["tc"]["finalMetricData"][0]["data"] == json.dumps('{"default": 0.9}')
+    assert found["tc"]["finalMetricData"][0]["parameterId"] == "2"
+    assert json.loads(found["ta"]["hyperParameters"][0]) == {
+        "parameter_id": 0,
+        "parameter_source": "algorithm",
+        "parameters": {"x": 0.0},
+        "parameter_index": 0,
+    }
+    assert found["td"]["message"] == "exited with code 1"
+    assert "endTime" not in found["tb"]
+    assert found["te"]["status"] == "WAITING"
+    for option, ids in (("--head", ["tc", "ta"]), ("--tail", ["ta", "tc"])):
+        assert main(["trial", "ls", option, "2"]) == 0
+        assert [item["trialJobId"] for item in json.loads(capsys.readouterr().out)] == ids
+    assert main(["trial", "ls", "--head", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"trials": [experiment.trials[2]]}
+
+
+def test_kill(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    assert main(["trial", "kill", "abc", "--trial_id", "ta"]) == 0
+    assert capsys.readouterr().out == "INFO: Trial ta is being stopped.\n"
+    assert main(["trial", "kill", "abc", "-T", "none"]) == 1
+    assert capsys.readouterr().err == "ERROR: There is no trial none.\n"
+
+
+def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    experiment = server.add("abc")
+    experiment.trials = [trial("ta", 0), trial("tb", 1), trial("tc", 2)]
+    experiment.logs = {"stdout": b"hello \xff\n", "stderr": b"oops\n"}
+    assert main(["log", "trial"]) == 0
+    assert capfdbinary.readouterr().out == (
+        b"id:ta path:/work/abc/trials/ta\nid:tb path:/work/abc/trials/tb\nid:tc path:/work/abc/trials/tc\n"
+    )
+    assert main(["log", "trial", "-T", "tb"]) == 0
+    assert capfdbinary.readouterr().out == b"id:tb path:/work/abc/trials/tb\n"
+    assert main(["log", "trial", "-T", "tb", "--follow"]) == 0
+    assert capfdbinary.readouterr().out == b"hello \xff\n"
+    assert server.requests[-1][1].endswith("/trials/tb/logs/stdout?follow=true")
+    assert main(["log", "trial", "-T", "tb", "--file", "stderr"]) == 0
+    assert capfdbinary.readouterr().out == b"oops\n"
+    assert main(["log", "trial", "--follow"]) == 1
+
+
+def test_logs_of_experiments(
+    server: FakeServer, home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    Index(home).update("abc", log_dir=tmp_path)
+    assert main(["log", "stderr"]) == 1
+    assert "Experiment abc has no such log" in capsys.readouterr().err
+    log = tmp_path / "abc" / "log" / "dispatcher.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("one\ntwo\nthree\n")
+    for options, text in (
+        ([], "one\ntwo\nthree\n"),
+        (["--tail", "2"], "two\nthree\n"),
+        (["--head", "1"], "one\n"),
+        (["--path"], f"{log}\n"),
+    ):
+        assert main(["log", "stderr", *options]) == 0
+        assert capsys.readouterr().out == text
+    home.server_log_path(server.port).write_text("served\n")
+    assert main(["log", "stdout", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lines"] == ["served"]
+
+
+def test_top_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0), trial("tb", 1, status="RUNNING")]
+    assert main(["top", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["experiment"]["id"] == "abc"
+    assert [item["id"] for item in answer["running"]] == ["tb"]
+
+
+def test_hello_copies_the_example_once(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hello"]) == 0
+    assert "has been copied to nni_hello_hpo" in capsys.readouterr().out
+    assert list(Path("nni_hello_hpo").glob("*.y*ml"))
+    assert main(["hello"]) == 1
+    assert "exists already" in capsys.readouterr().err
