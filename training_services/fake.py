@@ -5,8 +5,9 @@ Every job follows its trial's script as soon as its start is durable::
     service.script("abcde", [started(), metric(0.5), metric(0.7, final=True), ended(0)])
     service.script("fghij", [started(), lost("the host burnt")], [started(), ended(0)])  # two attempts
 
-A script stops at ``hold()`` until ``resume``; a stop that is durable ends the job in any case. Trials without
-a script of their own follow ``default``.
+A script stops at ``hold()`` until ``resume``; a stop that is durable ends the job in any case. Trials that
+have no script follow ``default``. A service that was closed can be opened again: its jobs have gone on, and
+what the core has not recorded is told again.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ class _Job:
     sequence: int = 0
     stop: StopOrdered | None = None
     over: bool = False
+    past: list[JobEvent] = field(default_factory=list)  # all that has happened to it
 
 
 @dataclass(slots=True)
@@ -148,6 +150,7 @@ class FakeService(TrainingService):
     _jobs: dict[str, _Job] = field(default_factory=dict)
     _waiting: dict[str, TrialJobSpec] = field(default_factory=dict)
     _outbox: Outbox = field(default_factory=Outbox)
+    _submitted: set[str] = field(default_factory=set)  # since it was opened
     _cmd_seq: int = 0
     _acked: int = 0  # the highest durable one: this keeper is fast
     _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -164,11 +167,17 @@ class FakeService(TrainingService):
         """Let a job that holds go on."""
         job = self._jobs[job_id]
         job.held = False
-        self._outbox.put(self._play(job))
+        self._play(job)
 
     def say(self, *events: JobEvent) -> None:
         """Yield these events as they stand."""
         self._outbox.put(events)
+
+    def running(self, trial_id: str) -> int:
+        """How many attempts of the trial run."""
+        return sum(
+            job.running and not job.over for job in self._jobs.values() if job.spec.trial_id == trial_id
+        )
 
     def write_log(self, job_id: str, name: str, content: bytes) -> None:
         self._logs[job_id, name] = content
@@ -178,13 +187,20 @@ class FakeService(TrainingService):
     async def open(self, known: KnownKeepers) -> None:
         if self.unavailable:
             raise ServiceUnavailable(self.unavailable.pop(0))
+        self._outbox = Outbox()
+        self._submitted.clear()
+        self._waiting.clear()
         self._cmd_seq = max([self._cmd_seq, *(keeper.last_cmd for keeper in known.keepers)])
         if not known.keepers:
             self._outbox.put([KeeperEnrolled(keeper_id=KEEPER_ID, token_sha256="0" * 64)])
             self._outbox.put([KeeperBound(keeper_id=KEEPER_ID, instance=INSTANCE, boot_id=BOOT_ID)])
 
     def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
-        if job.id in self._jobs or job.id in self._waiting:
+        if job.id in self._submitted:
+            return None
+        self._submitted.add(job.id)
+        if job.place is not None and job.id in self._jobs:
+            self._outbox.put(event for event in self._jobs[job.id].past if _is_news(event, job))
             return None
         scripts = self._scripts.get(job.trial_id)
         steps = deque(scripts.popleft() if scripts else self.default)
@@ -210,7 +226,7 @@ class FakeService(TrainingService):
         if job.started and steps and steps[0].kind == "started":
             steps.popleft()
         adopted.started = job.started
-        self._outbox.put(self._play(adopted))
+        self._play(adopted)
 
     def _place(self, job: TrialJobSpec, steps: deque[Step]) -> JobPlaced:
         self._cmd_seq += 1
@@ -244,7 +260,7 @@ class FakeService(TrainingService):
             if isinstance(fact, JobPlaced) and (job := self._jobs.get(fact.job_id)) is not None:
                 self.orders.append(("start", fact.job_id))
                 job.running = True
-                self._outbox.put(self._play(job))
+                self._play(job)
             elif isinstance(fact, UpdateOrdered):
                 self.orders.append(("update", fact.job_id))
             elif isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
@@ -255,22 +271,27 @@ class FakeService(TrainingService):
         if job.over:
             self._outbox.put([KeeperAcknowledged(keeper_id=KEEPER_ID, acked_cmd=self._acked)])
         else:
-            self._outbox.put(self._end(job, EndReason.STOPPED, None, 15))
+            self._tell(job, self._end(job, EndReason.STOPPED, None, 15))
+            self._free_slot()
 
-    def _play(self, job: _Job) -> list[JobEvent]:
+    def _play(self, job: _Job) -> None:
         """Follow the script until it holds or ends."""
-        events: list[JobEvent] = []
         while job.steps and not (job.over or job.held):
             step = job.steps.popleft()
             if step.kind == "hold":
                 job.held = True
             elif step.kind == "ended":
-                events += self._end(job, EndReason.EXITED, step.code, step.signal)
+                self._tell(job, self._end(job, EndReason.EXITED, step.code, step.signal))
             else:
-                events.append(self._event(job, step))
-                if step.kind == "lost":
-                    events += [KeeperAcknowledged(keeper_id=KEEPER_ID, acked_cmd=self._acked), *self._freed()]
-        return events
+                self._tell(job, self._event(job, step))
+        if job.over:
+            self._free_slot()
+
+    def _tell(self, job: _Job, event: JobEvent) -> None:
+        job.past.append(event)
+        self._outbox.put([event])
+        if isinstance(event, JobLost):
+            self._outbox.put([KeeperAcknowledged(keeper_id=KEEPER_ID, acked_cmd=self._acked)])
 
     def _event(self, job: _Job, step: Step) -> JobEvent:
         job_id = job.spec.id
@@ -303,9 +324,9 @@ class FakeService(TrainingService):
             json.dumps(step.value),
         )
 
-    def _end(self, job: _Job, reason: EndReason, code: int | None, signal: int | None) -> list[JobEvent]:
+    def _end(self, job: _Job, reason: EndReason, code: int | None, signal: int | None) -> JobEnded:
         job.over = True
-        end = JobEnded(
+        return JobEnded(
             job_id=job.spec.id,
             reason=reason,
             exit_code=code,
@@ -314,16 +335,13 @@ class FakeService(TrainingService):
             acked_cmd=self._acked,
             ended_at=AT,
         )
-        return [end, *self._freed()]
 
-    def _freed(self) -> list[JobEvent]:
-        """A slot is free: the job that waits longest gets it."""
-        if not self._waiting:
-            return []
-        job_id = next(iter(self._waiting))
-        job = self._waiting.pop(job_id)
-        scripts = self._scripts.get(job.trial_id)
-        return [self._place(job, deque(scripts.popleft() if scripts else self.default))]
+    def _free_slot(self) -> None:
+        """The job that waits longest gets it."""
+        if self._waiting:
+            job = self._waiting.pop(next(iter(self._waiting)))
+            scripts = self._scripts.get(job.trial_id)
+            self._outbox.put([self._place(job, deque(scripts.popleft() if scripts else self.default))])
 
     async def list_trial_jobs(self) -> list[TrialJobDetail]:
         return [
@@ -350,3 +368,11 @@ class FakeService(TrainingService):
     async def close(self, *, detach: bool) -> None:
         self.closed = detach
         self._outbox.close()
+
+
+def _is_news(event: JobEvent, job: TrialJobSpec) -> bool:
+    if isinstance(event, JobStarted):
+        return not job.started
+    if isinstance(event, MetricReported | FrameSkipped | ParametersWanted):
+        return event.position >= job.recorded
+    return True

@@ -1,0 +1,297 @@
+"""The local platform with real keepers, shims and trials."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.training_services.hosting import serve
+from training_services.base import (
+    ExperimentContext,
+    JobEnded,
+    JobLost,
+    JobStarted,
+    JobWaiting,
+    KeeperBound,
+    KeeperEnrolled,
+    KeeperHeard,
+    KeeperSilent,
+    KnownKeepers,
+    ServiceUnavailable,
+)
+from training_services.keeper_hub import KeeperHub
+from training_services.keeper_service import ServiceTools
+from training_services.local import LocalConfig, LocalService
+from training_services.placement import HostLedger
+from training_services.process import WatchedProcess, lock_holder
+from training_services.testing import Behaviour, ContractPlatform, CoreDouble, TrainingServiceContract
+
+PRELUDE = """
+report() {
+    body='{"parameter_id": 0, "trial_job_id": "'$NNI_TRIAL_JOB_ID'", "type": "'$1'", "sequence": '$2
+    body="$body, \\"value\\": \\"$3\\"}"
+    printf 'ME%06d%s\\n' $((${#body} + 1)) "$body" >> "$NNI_SYS_DIR/.nni/metrics"
+}
+"""
+REPORT = """
+echo hello
+report PERIODICAL 0 1
+report PERIODICAL 1 2
+report FINAL 0 3
+"""
+SCRIPTS = {
+    Behaviour.REPORTS: REPORT,
+    Behaviour.REPORTS_LATER: 'read -r word < "$NNI_TRIAL_JOB_ID.gate"\n' + REPORT,
+    Behaviour.SLEEPS: "setsid sleep 1000 &\nsleep 1000\n",
+}
+
+
+class LocalPlatform(ContractPlatform):
+    def __init__(self, directory: Path, tools: ServiceTools) -> None:
+        self.directory = directory
+        self.code = directory / "code"
+        self.code.mkdir()
+        self.tools = tools
+        self.config = LocalConfig()
+        self.gpu_number: float | None = None
+        self.silent_after = timedelta(seconds=30)
+        self.environ = {**os.environ}
+
+    def make(self) -> LocalService:
+        context = ExperimentContext(
+            experiment_id="contract",
+            directory=self.directory / "contract",
+            trial_command=". ./$NNI_TRIAL_JOB_ID.sh",
+            trial_code_directory=self.code,
+            trial_gpu_number=self.gpu_number,
+            python=sys.executable,
+            environ=self.environ,
+            silent_after=self.silent_after,
+        )
+        return LocalService(context, self.config, self.tools, gpus=lambda: [0, 1])
+
+    def behave(self, trial_id: str, behaviour: Behaviour) -> None:
+        self.script(trial_id, SCRIPTS[behaviour])
+
+    def script(self, trial_id: str, body: str) -> None:
+        (self.code / f"{trial_id}.sh").write_text(PRELUDE + body)
+        os.mkfifo(self.code / f"{trial_id}.gate")
+
+    def release(self, trial_id: str) -> None:
+        (self.code / f"{trial_id}.gate").write_text("go\n")
+
+    def processes(self, trial_id: str) -> int:
+        return len(self._pids(trial_id))
+
+    def kill_trial(self, trial_id: str) -> None:
+        for pid in self._pids(trial_id):
+            os.kill(pid, signal.SIGKILL)
+
+    def _pids(self, trial_id: str) -> list[int]:
+        mark = f"NNI_TRIAL_JOB_ID={trial_id}\0".encode()
+        found = [process for process in Path("/proc").glob("[0-9]*/environ") if mark in _content(process)]
+        return [int(process.parent.name) for process in found]
+
+    @property
+    def keeper_directory(self) -> Path:
+        return self.directory / "contract" / "keeper"
+
+    def keeper(self) -> WatchedProcess | None:
+        return lock_holder(self.keeper_directory / "lock")
+
+    async def kill_keeper(self) -> None:
+        keeper = self.keeper()
+        assert keeper is not None
+        keeper.send(signal.SIGKILL)
+        await keeper.ended()
+        keeper.close()
+
+
+@pytest.fixture
+async def platform(tmp_path: Path) -> AsyncIterator[LocalPlatform]:
+    hub = KeeperHub()
+    async with serve(hub) as url:
+        local = LocalPlatform(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), urls=(url,)))
+        yield local
+    if (keeper := local.keeper()) is not None:  # only after a failure
+        keeper.close()
+        await local.kill_keeper()
+
+
+class TestLocalService(TrainingServiceContract):
+    """The contract, with ``platform`` from above."""
+
+
+async def test_a_killed_keeper_is_started_again_and_nothing_is_lost(platform: LocalPlatform) -> None:
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.behave("aaaa1", Behaviour.REPORTS_LATER)
+    job_id = core.submit("aaaa1")
+    await core.seen(JobStarted, job_id)
+    await platform.kill_keeper()
+    platform.release("aaaa1")
+    end = await core.seen(JobEnded, job_id)
+    assert (end.exit_code, end.metrics) == (0, 3)
+    assert [metric.position for metric in core.metrics(job_id)] == [0, 1, 2]
+    await core.close(detach=False)
+    assert platform.keeper() is None
+
+
+async def test_a_directory_made_anew_loses_its_jobs(platform: LocalPlatform) -> None:
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.behave("aaaa1", Behaviour.SLEEPS)
+    job_id = core.submit("aaaa1")
+    await core.seen(JobStarted, job_id)
+    await core.close(detach=True)
+    await platform.kill_keeper()
+    platform.keeper_directory.rename(platform.directory / "old")
+    await core.open(platform.make())
+    assert "anew" in (await core.seen(JobLost, job_id)).reason
+    assert sum(isinstance(fact, KeeperEnrolled) for fact in core.facts) == 2
+    bound = [fact for fact in core.facts if isinstance(fact, KeeperBound)]
+    assert len({fact.instance for fact in bound}) == 2
+    platform.behave("bbbb2", Behaviour.REPORTS)
+    await core.seen(JobEnded, core.submit("bbbb2"))
+    await core.close(detach=False)
+    platform.kill_trial("aaaa1")  # nobody knows it any more
+
+
+async def test_the_trial_finds_what_nni_gives_it(platform: LocalPlatform) -> None:
+    platform.gpu_number = 1
+    platform.config = LocalConfig(gpu_indices=[1])
+    platform.environ.update(REUSE_MODE="true", MULTI_PHASE="true")
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.script("aaaa1", 'pwd; env; cat "$NNI_SYS_DIR/parameter.cfg"')
+    job_id = core.submit("aaaa1")
+    await core.seen(JobEnded, job_id)
+    assert core.service is not None
+    text = b"".join([chunk async for chunk in core.service.read_log(job_id, "stdout", follow=False)]).decode()
+    lines = text.splitlines()
+    trial = platform.directory / "contract" / "trials" / "aaaa1"
+    assert lines[0] == str(platform.code)
+    assert text.endswith(core.spec("aaaa1").parameter_text)
+    for line in (
+        "NNI_PLATFORM=local",
+        "NNIMGR_PLATFORM=local",
+        "NNI_EXP_ID=contract",
+        "NNI_TRIAL_JOB_ID=aaaa1",
+        "NNI_TRIAL_SEQ_ID=0",
+        f"NNI_CODE_DIR={platform.code}",
+        f"NNI_SYS_DIR={trial}",
+        f"NNI_OUTPUT_DIR={trial}",
+        "CUDA_VISIBLE_DEVICES=1",
+    ):
+        assert line in lines
+    assert not any(line.startswith(("REUSE_MODE=", "MULTI_PHASE=")) for line in lines)
+    await core.close(detach=False)
+
+
+async def test_gpus_are_given_one_by_one(platform: LocalPlatform) -> None:
+    platform.gpu_number = 2
+    core = CoreDouble()
+    await core.open(platform.make())
+    for trial in ("aaaa1", "bbbb2"):
+        platform.behave(trial, Behaviour.REPORTS_LATER)
+    first = core.submit("aaaa1")
+    await core.seen(JobStarted, first)
+    second = core.submit("bbbb2")
+    waits = await core.seen(JobWaiting, second)
+    assert waits.reason == (
+        "waits for 2 free GPUs: 2 of 2 GPUs on this machine are in use (trial aaaa1 of experiment contract)"
+    )
+    platform.release("aaaa1")
+    await core.seen(JobStarted, second)
+    platform.release("bbbb2")
+    await core.seen(JobEnded, second)
+    await core.close(detach=False)
+
+
+async def test_a_waiting_job_can_be_cancelled(platform: LocalPlatform) -> None:
+    service = platform.make()
+    await service.open(KnownKeepers(db_id="d", m_epoch=1))
+    service.adopted()
+    job = CoreDouble().spec("aaaa1")
+    waits = service.submit_trial_job(job)
+    assert isinstance(waits, JobWaiting) and waits.reason == "waits for the keeper on this machine"
+    order = service.cancel_trial_job(job.id, grace=timedelta(0))
+    assert order is not None and order.cmd_seq is None
+    assert service.cancel_trial_job(job.id, grace=timedelta(0)) is None
+    await service.close(detach=False)
+
+
+async def test_a_silent_keeper_is_noticed_and_heard_again(platform: LocalPlatform) -> None:
+    platform.silent_after = timedelta(milliseconds=300)
+    core = CoreDouble()
+    await core.open(platform.make())
+    await core.until(lambda: any(isinstance(fact, KeeperBound) for fact in core.facts))
+    keeper = platform.keeper()
+    assert keeper is not None
+    keeper.send(signal.SIGSTOP)
+    try:
+        await core.until(lambda: any(isinstance(fact, KeeperSilent) for fact in core.facts))
+        silent = next(fact for fact in core.facts if isinstance(fact, KeeperSilent))
+        assert silent.reason.startswith("no word from the keeper on this machine for 0.3 s")
+    finally:
+        keeper.send(signal.SIGCONT)
+        keeper.close()
+    platform.behave("aaaa1", Behaviour.REPORTS)
+    await core.seen(JobEnded, core.submit("aaaa1"))
+    assert any(isinstance(fact, KeeperHeard) for fact in core.facts)
+    await core.close(detach=False)
+
+
+async def test_a_missing_interpreter_makes_it_unavailable(platform: LocalPlatform, tmp_path: Path) -> None:
+    platform.code = tmp_path / "gone"
+    with pytest.raises(ServiceUnavailable, match="gone is missing"):
+        await platform.make().open(KnownKeepers(db_id="d", m_epoch=1))
+
+
+async def test_a_planted_link_is_not_read(platform: LocalPlatform, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    trial = tmp_path / "contract" / "trials" / "aaaa1"
+    trial.mkdir(parents=True)
+    (trial / "stdout").symlink_to(tmp_path / "secret")
+    os.mkfifo(trial / "stderr")
+    service = platform.make()
+    for name in ("stdout", "stderr"):
+        with pytest.raises(FileNotFoundError):
+            await anext(service.read_log("contract-aaaa1-1", name, follow=False))
+
+
+async def test_many_metrics_arrive_once_and_in_order(platform: LocalPlatform) -> None:
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.script("aaaa1", 'for i in $(seq 0 2999); do report PERIODICAL "$i" "$i"; done')
+    job_id = core.submit("aaaa1")
+    for _ in range(3):
+        before = len(core.metrics(job_id))
+        await core.until(lambda known=before: len(core.metrics(job_id)) > known)  # type: ignore[misc]
+        await platform.kill_keeper()
+    await core.seen(JobEnded, job_id)
+    assert [metric.value for metric in core.metrics(job_id)] == list(range(3000))
+    await core.close(detach=False)
+
+
+def test_the_configuration_takes_what_nni_takes() -> None:
+    assert LocalConfig(gpu_indices="0, 2").gpu_indices == [0, 2]  # type: ignore[arg-type]
+    assert LocalConfig(gpu_indices=3).gpu_indices == [3]  # type: ignore[arg-type]
+    assert LocalConfig.model_validate({"maxTrialNumberPerGpu": 2, "reuseMode": True}).reuse_mode
+    for bad in ({"gpuIndices": [1, 1]}, {"gpuIndices": "a"}, {"maxTrialNumberPerGpu": 0}, {"nonsense": 1}):
+        with pytest.raises(ValidationError):
+            LocalConfig.model_validate(bad)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
