@@ -49,6 +49,7 @@ class Progress:
     def of(cls, profile: Mapping[str, Any]) -> Progress:
         progress = cls(profile)
         progress.refresh(profile)
+        progress.best = profile["bestTrial"]["value"] if profile["bestTrial"] else None
         return progress
 
     def ended(self, cursor: int) -> bool:
@@ -59,7 +60,6 @@ class Progress:
         """Take a newer profile."""
         self.profile = profile
         self.status, self.reason = profile["status"], profile["reason"]
-        self.best = profile["bestTrial"]["value"] if profile["bestTrial"] else self.best
         self.stale = False
 
     def add_trial(self, trial: Mapping[str, Any]) -> None:
@@ -154,12 +154,15 @@ class Progress:
         if trial is None or trial.final is None:
             return f"{text} without a final result"
         text += f": {number(trial.final)}"
-        return f"{text}, the best so far" if self._improves(trial.final) else text
+        best = self._improves(fields["trialId"], trial.final)
+        return f"{text}, the best so far" if best else text
 
-    def _improves(self, value: float) -> bool:
+    def _improves(self, trial_id: str, value: float) -> bool:
         smaller = self.profile["optimizeMode"] == "minimize"
-        if self.best is not None and (value >= self.best if smaller else value <= self.best):
-            return False
+        known = self.profile["bestTrial"] or {}  # may be newer than the event
+        if known.get("trialId") != trial_id and self.best is not None:
+            if value >= self.best if smaller else value <= self.best:
+                return False
         self.best = value
         return True
 

@@ -89,7 +89,9 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
 def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> Progress:
     """Show the experiment until it ends; what was known of it then."""
     progress = Progress.of(client.get("experiments", experiment_id))
-    if after:
+    if not after:
+        progress.best = None  # every result is still to come
+    else:
         for trial in all_trials(client, experiment_id, status=["WAITING", "RUNNING", "UNKNOWN", "PAUSED"]):
             progress.add_trial(trial)
     with _screen(terminal) as screen:

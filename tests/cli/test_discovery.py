@@ -1,0 +1,162 @@
+"""Finding and starting servers: real processes that hold real locks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nnimgr.cli.client import ServerGone
+from nnimgr.cli.discovery import ServerStart, connect
+from nnimgr.cli.main import main
+from nnimgr.cli.terminal import CliError
+from nnimgr.home import Home
+from tests.cli.fake import FakeServer
+
+PRELUDE = """\
+import os, signal, sys
+from nnimgr.home import Home
+words = sys.argv[1:]
+assert words[0] == "serve" and "--until-idle" in words
+port = int(words[words.index("--port") + 1])
+ready = int(words[words.index("--ready-fd") + 1])
+assert os.getsid(0) == os.getpid()
+"""
+GOOD = """
+claim = Home.find().claim_server(port)
+claim.publish(url=f"http://127.0.0.1:{port}", version="0")
+open(f"started-{os.getpid()}", "w").close()
+os.write(ready, b"x")
+os.close(ready)
+signal.pause()
+"""
+BAD = "print('it is', 'broken', file=sys.stderr)\nsys.exit(3)\n"
+
+Program = Callable[[str], tuple[str, ...]]
+
+
+@pytest.fixture
+def program(home: Home, tmp_path: Path) -> Iterator[Program]:
+    """A program in the server's place; what it started is ended with the test."""
+
+    def program(text: str) -> tuple[str, ...]:
+        path = tmp_path / "server.py"
+        path.write_text(PRELUDE + text)
+        return sys.executable, str(path)
+
+    yield program
+    for started in home.path.glob("started-*"):
+        pid = int(started.name.partition("-")[2])
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_server_is_started_once_and_outlives_the_command(home: Home, program: Program, port: int) -> None:
+    command = program(GOOD)
+    clients = []
+
+    def start() -> None:
+        with ServerStart(home, port, program=command) as server:
+            clients.append(server.client())
+
+    threads = [threading.Thread(target=start) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [client.port for client in clients] == [port] * 3
+    assert len(list(home.path.glob("started-*"))) == 1
+    assert home.server_running(port) is not None
+
+
+def test_a_server_that_does_not_start_shows_its_last_words(home: Home, program: Program, port: int) -> None:
+    home.prepare()
+    home.server_log_path(port).write_text("of an earlier day\n")
+    with pytest.raises(CliError) as caught, ServerStart(home, port, program=program(BAD)) as server:
+        server.client()
+    assert caught.value.lines == (f"The server on port {port} did not start.",)
+    assert caught.value.plain == f"it is broken\n(from {home.server_log_path(port)})"
+
+
+def test_a_server_that_was_started_in_vain_is_ended(home: Home, program: Program, port: int) -> None:
+    told = "signal.signal(15, lambda *_: sys.exit(open('ended', 'w').close()))\n"
+    os.mkfifo(home.path.parent / "go")
+    waits = f"{told}open({str(home.path.parent / 'go')!r}, 'w').close()\nsignal.pause()\n"
+    with pytest.raises(KeyError), ServerStart(home, port, program=program(waits)):
+        with open(home.path.parent / "go"):  # opens once the program does
+            raise KeyError
+    assert (home.path / "ended").exists()
+    with home.starting_server(port):
+        assert home.server_running(port) is None
+
+
+def test_a_port_that_something_else_has(home: Home, capsys: pytest.CaptureFixture[str], port: int) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        with pytest.raises(CliError, match=f"Port {port} is not idle"):
+            connect(home, port)
+        (home.path / "exp.yml").write_text("")
+        assert main(["create", "-c", str(home.path / "exp.yml"), "-p", str(port)]) == 1
+    assert capsys.readouterr().err.startswith(f"ERROR: Port {port} is not idle")
+
+
+def test_a_running_server_is_used(server: FakeServer, home: Home) -> None:
+    client = connect(home, server.port)
+    assert client.url == f"http://127.0.0.1:{server.port}"
+
+
+def test_a_server_that_holds_its_lock_and_does_not_answer(home: Home, port: int) -> None:
+    with home.claim_server(port), pytest.raises(ServerGone, match="does not answer"):
+        connect(home, port).get("server")
+
+
+def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NNIMGR_HOME", str(tmp_path / "file" / "home"))
+    with pytest.raises(CliError, match="set NNIMGR_HOME to a directory in which you may write"):
+        connect(Home.find(), 8080)
+
+
+CONFIG = """\
+searchSpace: {}
+trialCommand: "true"
+trialConcurrency: 1
+tuner: {name: Random}
+trainingService: {platform: local}
+"""
+
+
+def test_ctrl_c_in_the_foreground_stops_the_experiment(server: FakeServer, tmp_path: Path) -> None:
+    server.on_create = lambda experiment: server.emit(
+        experiment, "ExperimentMoved", status="RUNNING", reason="runs"
+    )
+    (tmp_path / "exp.yml").write_text(CONFIG)
+    command = [sys.executable, "-m", "nnimgr.cli.main", "create", "-c", "exp.yml", "-f", "--id", "abc"]
+    with subprocess.Popen(
+        [*command, "--port", str(server.port)], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.endswith("Experiment RUNNING\n"):
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert process.returncode == 0
+    assert "Stopping the experiment and its trials; Ctrl-C again leaves at once." in rest
+    assert "Experiment STOPPED: a user stopped it" in rest
+    assert server.requests[-2][:2] == ("POST", "experiments/abc/stop")

@@ -1,0 +1,127 @@
+"""The live view: what it shows of an experiment."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import Console
+
+from nnimgr.cli.client import Event
+from nnimgr.cli.live import LiveScreen, view
+from nnimgr.cli.progress import Progress, moved, number, parameters_text
+from tests.cli.fake import profile, trial
+
+NOW = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
+
+
+def shown(progress: Progress) -> str:
+    console = Console(file=io.StringIO(), width=120, force_terminal=False)
+    console.print(view(progress, now=NOW, since=timedelta(seconds=3)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return str(text)
+
+
+def event(kind: str, **fields: Any) -> Event:
+    return Event(kind, 1, fields)
+
+
+def test_the_view_shows_what_is_of_interest() -> None:
+    progress = Progress.of(
+        profile(
+            "abc",
+            counts={"RUNNING": 1, "SUCCEEDED": 3, "FAILED": 1},
+            bestTrial={"trialId": "tb", "sequence": 1, "value": 0.123456789, "parameters": {"x": 0.25}},
+            durationS=60.0,
+        )
+    )
+    progress.add_trial(trial("ta", 4, status="RUNNING", latestValue=0.5, intermediates=7))
+    progress.apply(event("JobWaiting", trialId="zz", reason="no free GPU"))
+    text = shown(progress)
+    assert "Experiment abc a name  RUNNING  runs" in text
+    assert "4 of 10" in text
+    assert "1:03, no limit" in text
+    assert "1 RUNNING 3 SUCCEEDED 1 FAILED" in text
+    assert "Best   0.123457  trial 1 (tb)  x=0.25" in text
+    assert "Trial zz waits: no free GPU" in text
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("ta ")]
+    assert line.split() == ["ta", "4", "1:00", "7", "0.5", "x=0.4"]
+
+
+def test_a_view_of_nothing_yet() -> None:
+    progress = Progress.of(profile("abc", reason="", name=""))
+    text = shown(progress)
+    assert "Experiment abc  RUNNING  0 trials run, 0 wait" in text
+    assert "Best" not in text
+
+
+def test_the_screen_draws_at_the_console() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with LiveScreen(console) as screen:
+        screen.draw(Progress.of(profile("abc", status="DRAINING", durationS=3600.0)))
+        screen.tell("not shown")
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1:00:0" in text
+    assert "not shown" not in text
+
+
+def test_events_become_sentences() -> None:
+    progress = Progress.of(profile("abc", optimizeMode="minimize"))
+    progress.apply(event("Suggested", trialId="ta", sequence=0, parameters={}))
+    sentences = [
+        progress.apply(event("JobStarted", trialId="ta", attempt=2, startedAt="2026-01-01T00:00:00+00:00")),
+        progress.apply(event("MetricReported", trialId="ta", type="PERIODICAL", value=None)),
+        progress.apply(event("Verdict", trialId="ta")),
+        progress.apply(event("JobLost", trialId="ta", reason="another boot")),
+        progress.apply(event("AttemptDue", trialId="ta", attempt=3, reason="its host was lost")),
+        progress.apply(event("JobNoted", trialId="ta", note="it is odd")),
+        progress.apply(event("FrameSkipped", trialId="ta", reason="no JSON")),
+        progress.apply(event("TrialEnded", trialId="ta", status="SUCCEEDED", reason="")),
+        progress.apply(event("KeeperSilent", keeperId="local", reason="The host is silent.")),
+        progress.apply(event("TunerExhausted")),
+        progress.apply(event("ConfigChanged", changes={"trialConcurrency": 3})),
+        progress.apply(event("JobEnded", trialId="tz")),
+        progress.apply(event("SomethingNew", whatever=1)),
+        progress.apply(event("closed", status="STOPPED", reason="")),
+    ]
+    assert sentences == [
+        "Trial 0 (ta) started, attempt 2",
+        None,
+        "Trial 0 (ta) is stopped early by the assessor",
+        "Trial 0 (ta) was lost: another boot",
+        "Trial 0 (ta) gets attempt 3: its host was lost",
+        "Trial 0 (ta): it is odd",
+        "Trial 0 (ta): no JSON",
+        "Trial 0 (ta) SUCCEEDED without a final result",
+        "The host is silent.",
+        "The tuner has no more parameter sets.",
+        "Changed: trialConcurrency",
+        None,
+        None,
+        None,
+    ]
+    assert progress.ended(0)
+
+
+def test_the_best_so_far_follows_the_mode() -> None:
+    progress = Progress.of(profile("abc", optimizeMode="minimize"))
+    said = []
+    for sequence, value in enumerate([0.5, 0.7, 0.2]):
+        progress.apply(event("Suggested", trialId="t", sequence=sequence, parameters={}))
+        progress.apply(event("MetricReported", trialId="t", type="FINAL", value=value))
+        said.append(progress.apply(event("TrialEnded", trialId="t", status="SUCCEEDED", reason="")))
+    assert said == [
+        "Trial 0 (t) SUCCEEDED: 0.5, the best so far",
+        "Trial 1 (t) SUCCEEDED: 0.7",
+        "Trial 2 (t) SUCCEEDED: 0.2, the best so far",
+    ]
+
+
+def test_small_texts() -> None:
+    assert (number(None), number(1234567.0), number(0.1)) == ("--", "1.23457e+06", "0.1")
+    nested = {"x": 0.123456, "model": {"_name": "forest", "depth": 3}, "other": {"_name": "none"}}
+    assert parameters_text(nested) == "x=0.1235, model=forest(depth=3), other=none"
+    assert parameters_text([1]) == "[1]"
+    assert moved("DONE", "done: all") == "Experiment DONE: all"
+    assert moved("RUNNING", "runs") == "Experiment RUNNING"
