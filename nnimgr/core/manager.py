@@ -294,7 +294,13 @@ class NNIManager:
         self._note_index(experiment_id, port=self.port, pid=os.getpid(), ended_at=None)
 
     async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
-        """Stop an experiment; returns once nothing of it runs (or, detached, with the trials that run on)."""
+        """Stop an experiment; returns once nothing of it runs (or, detached, with the trials that run on).
+
+        One that has ended and that no server holds is stopped already.
+        """
+        entry = self._entries.get(experiment_id)
+        if experiment_id not in self._open and entry is not None and entry.status in ENDED:
+            return []
         return await self.get(experiment_id).stop(detach=detach)
 
     # ---- runners ------------------------------------------------------------------------------------------

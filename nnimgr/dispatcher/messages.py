@@ -120,7 +120,8 @@ class Suggestion:
 class Answered:
     """All that an Ask will bring for now has been sent. ``missing``: ids without a suggestion.
 
-    An assessor sends one, empty, after its first opinion. ``exhausted``: NoMoreTrialError; else the missing ones may still come (NNI's st_callback).
+    ``exhausted``: NoMoreTrialError; else the missing ones may still come (NNI's st_callback). An assessor
+    sends one, empty, after its first opinion.
     """
 
     missing: tuple[int, ...]
