@@ -46,6 +46,7 @@ class Attempt:
         "sweeps",
         "tally_offset",
         "tally_position",
+        "unsure",
         "updates",
         "verdict",
         "watched",
@@ -79,6 +80,7 @@ class Attempt:
         self.final: dict[str, Any] | None = None
         self.final_sent = False
         self.acked = 0
+        self.unsure = False  # how many the present server has
         self.sent = 0
         self.offset = 0
         self.position = 0
@@ -111,9 +113,15 @@ class Attempt:
             self.offset = end
 
     def acknowledge(self, count: int) -> bool:
-        """The server has committed so many frames. True: what is to be sent has changed."""
-        moved = count > self.sent or count < self.acked
+        """The server has committed so many frames. True: what is to be sent has changed.
+
+        Less than before is an answer overtaken by another, unless the server is a new one.
+        """
+        if count < self.acked and not self.unsure:
+            return False
+        moved = count > self.sent or self.unsure
         self.acked = count
+        self.unsure = False
         if moved:
             self.seek(count)
         if count >= self.position:

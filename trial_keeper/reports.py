@@ -161,6 +161,7 @@ class Reports:
         """Another server: it says anew what it has."""
         for job, attempt in self._attempts.items():
             attempt.seek(attempt.acked)
+            attempt.unsure = True
             attempt.final_sent = False
             self._grown[job] = None
             if not attempt.live:
