@@ -62,16 +62,17 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) ->
     )
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        http = scope["type"] == "http"
-        if http and parts.life.closing.is_set():
-            await refuse(send, 503, sentence="The server is leaving.", headers=_LEAVING)
-        elif http and scope["path"].startswith(KEEPERS):
+        if scope["type"] != "http":
+            await guarded(scope, receive, send)
+        elif scope["path"].startswith(KEEPERS):
             await keeper_door(scope, receive, send)
-        elif http and scope["method"] not in _SAFE_METHODS:
+        elif parts.life.closing.is_set():
+            await refuse(send, 503, sentence="The server is leaving.", headers=_LEAVING)
+        elif scope["method"] in _SAFE_METHODS:
+            await guarded(scope, receive, send)
+        else:
             with parts.life.change():
                 await guarded(scope, receive, send)
-        else:
-            await guarded(scope, receive, send)
 
     return application
 

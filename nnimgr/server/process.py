@@ -14,6 +14,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -55,49 +56,53 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
     hub = KeeperHub()
     assembly = Assembly(ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.local_url,)))
     sessions = Sessions(home.private_path / f"sessions-{options.port}.json", token=token)
+    parts = ApiParts(
+        manager=NNIManager(home=home, port=options.port, assembly=assembly),
+        credentials=Credentials(token, sessions=sessions, port=options.port),
+        url=options.url,
+        port=options.port,
+        version=__version__,
+        started_at=datetime.now(UTC),
+    )
+    hosts = AllowedHosts(options.host, extra=options.allowed_hosts)
+    app = create_app(parts, hosts=hosts, keeper_door=KeeperDoor(hub))
+
+    def ready() -> None:
+        claim.publish(url=options.local_url, version=__version__)
+        _tell_ready(options.ready_fd)
+        logger.info("nnimgr %s serves %s (pid %d)", __version__, options.url, os.getpid())
+
+    server = _HTTPServer(app, on_ready=ready)
     with Watchdog():
-        async with NNIManager(home=home, port=options.port, assembly=assembly) as manager:
-            parts = ApiParts(
-                manager=manager,
-                credentials=Credentials(token, sessions=sessions, port=options.port),
-                url=options.url,
-                port=options.port,
-                version=__version__,
-                started_at=datetime.now(UTC),
-            )
-            hosts = AllowedHosts(options.host, extra=options.allowed_hosts)
-            app = create_app(parts, hosts=hosts, keeper_door=KeeperDoor(hub))
-
-            def ready() -> None:
-                claim.publish(url=options.local_url, version=__version__)
-                _tell_ready(options.ready_fd)
-                logger.info("nnimgr %s serves %s (pid %d)", __version__, options.url, os.getpid())
-
-            server = _HTTPServer(app, on_ready=ready)
-            await _until_told(options, parts=parts, hub=hub, server=server, listener=listener)
+        async with parts.manager:
+            serving = asyncio.create_task(server.serve(sockets=[listener]), name="server:http")
+            await _until_told(options, parts, serving)
+        # Keepers are served until here: those that are not needed any more had to be told so.
+        hub.close()
+        server.should_exit = True
+        await serving
 
 
-async def _until_told(
-    options: ServeOptions, *, parts: ApiParts, hub: KeeperHub, server: _HTTPServer, listener: socket.socket
-) -> None:
+async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.Task[None]) -> None:
+    """Return when the server has to leave; from then on it refuses requests."""
+    closing = parts.life.closing
     loop = asyncio.get_running_loop()
 
     def leave(why: str) -> None:
         logger.info("the server leaves: %s", why)
-        parts.life.closing.set()  # or the streams would keep their connections
-        hub.close()  # so would keepers' waiting calls
-        server.should_exit = True
+        closing.set()
 
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, leave, signal_number.name)
-    idle = asyncio.create_task(_leave_when_idle(parts, leave), name="server:idle")
-    if not options.until_idle:
-        idle.cancel()
+    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(closing.wait(), name="server:closing")]
+    if options.until_idle:
+        tasks.append(asyncio.create_task(_leave_when_idle(parts, leave), name="server:idle"))
     try:
-        await server.serve(sockets=[listener])
+        await asyncio.wait({serving, *tasks}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        idle.cancel()
-        await asyncio.wait({idle})
+        closing.set()
+        for task in tasks:
+            task.cancel()
 
 
 async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> None:

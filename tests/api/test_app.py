@@ -104,7 +104,8 @@ async def test_a_body_that_does_not_come() -> None:
 
 async def test_a_leaving_server_turns_requests_away(lab: Lab) -> None:
     lab.parts.life.closing.set()
-    for path in ("/api/v1/server", "/login", "/keepers/v1/exp/local/sync"):
+    assert (await lab.client.post("/keepers/v1/exp/local/sync")).status_code == 418  # keepers last
+    for path in ("/api/v1/server", "/login"):
         answer = await lab.client.get(path)
         assert answer.status_code == 503
         assert answer.headers["connection"] == "close"
