@@ -66,7 +66,7 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
         ("Experiment ", "bold"),
         (f"{profile['id']}{name}  ", "bold cyan"),
         (progress.status, _STYLES.get(progress.status, "")),
-        f"  {progress.reason or _sentence(profile)}",
+        f"  {progress.reason.removeprefix(f'{progress.status.lower()}: ') or _sentence(profile)}",
     )
     parts: list[RenderableType] = [head, _bars(profile, since=since), _counts(profile)]
     best = profile["bestTrial"]

@@ -120,7 +120,8 @@ class Progress:
                 attempt = fields.get("attempt", 1)
                 return f"{name} started" + (f", attempt {attempt}" if attempt > 1 else "")
             case "JobWaiting":
-                return f"{name} waits: {fields['reason']}"
+                reason = fields["reason"]
+                return f"{name} {reason}" if reason.startswith("waits ") else f"{name} waits: {reason}"
             case "Verdict":
                 return f"{name} is stopped early by the assessor"
             case "JobLost":

@@ -104,10 +104,13 @@ def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: in
                 tries = 0 if stream.cursor > after else tries + 1
                 if tries > _MOST_TRIES:
                     raise CliError(*error.lines, "It was started again several times in vain.") from error
-                screen.tell("The server does not answer; it is started again if it has ended.")
+                sentence = "The server does not answer; it is started again if it has ended."
+                progress.recent.append(sentence)
+                screen.tell(sentence)
                 client = connect(Home.find(), client.port)
             after = stream.cursor
-    progress.refresh(client.get("experiments", experiment_id))
+        progress.refresh(client.get("experiments", experiment_id))
+        screen.draw(progress)
     return progress
 
 
@@ -127,7 +130,6 @@ def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client
                 progress.refresh(client.get("experiments", stream.experiment_id))
             screen.draw(progress)
             drawn_at = now
-    screen.draw(progress)
 
 
 class _Stream:
@@ -176,7 +178,9 @@ def _screen(terminal: Terminal) -> Iterator[Screen]:
 def _report(progress: Progress, terminal: Terminal) -> None:
     """The last word on an experiment: how it ended, and its best trial."""
     profile = progress.profile
-    terminal.stamped(moved(profile["status"], profile["reason"]))
+    sentence = moved(profile["status"], profile["reason"])
+    if not progress.recent or progress.recent[-1] != sentence or terminal.live:
+        terminal.stamped(sentence)
     counts = ", ".join(f"{count} {status}" for status, count in profile["counts"].items() if count)
     terminal.say(f"Trials: {counts or 'none'}")
     if profile["status"] == "ERROR":
