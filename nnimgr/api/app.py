@@ -43,6 +43,8 @@ _STATUS: dict[type[Exception], int] = {
     RequestRefused: 409,
     StoreError: 503,
     HomeError: 503,
+    FileNotFoundError: 404,
+    OSError: 503,
 }
 
 _ABOUT = (
@@ -107,7 +109,10 @@ def api(parts: ApiParts) -> FastAPI:
 
 async def _failed(request: Request, failure: Exception) -> Response:
     status = next(code for kind, code in _STATUS.items() if isinstance(failure, kind))
-    return _error(status, str(failure))
+    sentence = str(failure)
+    if isinstance(failure, OSError) and failure.filename is not None:
+        sentence = f"{failure.filename}: {failure.strerror}."
+    return _error(status, sentence)
 
 
 async def _bad_config(request: Request, failure: Exception) -> Response:

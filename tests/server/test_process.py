@@ -1,0 +1,106 @@
+"""When a server that should leave once it is idle leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nnimgr.api.dependencies import ApiParts
+from nnimgr.api.life import ServerLife
+from nnimgr.server import process
+
+
+@dataclass(slots=True)
+class FakeManager:
+    """Experiments as a set of running ones, and how many there have ever been."""
+
+    running: set[str] = field(default_factory=set)
+    served: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def start(self, name: str) -> None:
+        self.running.add(name)
+        self.served += 1
+        self.changed.set()
+
+    def stop(self, name: str) -> None:
+        self.running.remove(name)
+        self.changed.set()
+
+    @property
+    def idle(self) -> bool:
+        return not self.running
+
+    async def wait_idle(self) -> None:
+        while not self.served or not self.idle:
+            self.changed.clear()
+            await self.changed.wait()
+
+    def summaries(self) -> list[Any]:
+        return [SimpleNamespace(served=True)] * self.served
+
+
+class Lifetime:
+    """A server until it leaves; ``why`` is what it says then."""
+
+    def __init__(self) -> None:
+        self.manager, self.life = FakeManager(), ServerLife()
+        self.why: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        parts = cast(ApiParts, SimpleNamespace(manager=self.manager, life=self.life))
+        self._task = asyncio.create_task(process._leave_when_idle(parts, self.why.set_result))
+
+    async def settle(self) -> None:
+        """Let everything run that can."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def left(self) -> str:
+        async with asyncio.timeout(10):
+            await self._task
+        return self.why.result()
+
+
+async def test_it_leaves_when_the_last_experiment_is_stopped() -> None:
+    server = Lifetime()
+    server.manager.start("a")
+    server.manager.start("b")
+    await server.settle()
+    server.manager.stop("a")
+    await server.settle()
+    assert not server.why.done()
+    server.manager.stop("b")
+    assert await server.left() == "no experiment is left but stopped ones"
+
+
+async def test_it_waits_for_a_request_that_creates_another_one() -> None:
+    server = Lifetime()
+    server.manager.start("a")
+    with server.life.change():
+        server.manager.stop("a")
+        await server.settle()
+        assert not server.why.done()
+        server.manager.start("b")
+    await server.settle()
+    assert not server.why.done()
+    server.manager.stop("b")
+    await server.left()
+
+
+async def test_it_does_not_wait_for_ever_for_its_first_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_FIRST_EXPERIMENT_S", 0.01)
+    server = Lifetime()
+    assert await server.left() == "no experiment was created"
+
+
+async def test_a_long_experiment_outlives_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_FIRST_EXPERIMENT_S", 0.0)
+    server = Lifetime()
+    server.manager.start("a")
+    await server.settle()
+    assert not server.why.done()
+    server.manager.stop("a")
+    assert await server.left() == "no experiment is left but stopped ones"
