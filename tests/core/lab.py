@@ -1,0 +1,189 @@
+"""A runner on a real database, with a scripted service and scripted algorithms."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nnimgr.core import facts as f
+from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.search import Search
+from nnimgr.core.state import ExperimentState
+from nnimgr.core.validate import validate
+from nnimgr.dispatcher import messages as m
+from nnimgr.store.reader import ExperimentReader
+from nnimgr.store.writer import ExperimentWriter
+from training_services.fake import FakeService
+
+LIMIT_S = 10.0
+START = m.Start(
+    role="tuner",
+    name="Random",
+    class_name=None,
+    code_directory=None,
+    class_args={},
+    search_space={},
+    experiment_id="exp",
+    database="",
+    rebuild_to=0,
+    checkpoint_directory="",
+    seed=1,
+)
+
+
+@dataclass(slots=True)
+class ScriptedChild:
+    """Answers at once; ``judge`` says what is bad, ``dies`` how often it dies when asked."""
+
+    lab: Lab
+    start_message: m.Start
+    on_message: Callable[[m.FromChild], None]
+    on_exit: Callable[[str], None]
+
+    async def start(self) -> None:
+        self.on_message(m.Ready(learns=self.lab.learns))
+
+    def send(self, message: m.ToChild) -> bool:
+        self.lab.sent.append((self.start_message.role, message))
+        asyncio.get_running_loop().call_soon(self._answer, message)
+        return True
+
+    def catch_up(self, number: int) -> bool:
+        return True
+
+    async def close(self) -> None:
+        self.lab.closed += 1
+
+    def _answer(self, message: m.ToChild) -> None:
+        lab = self.lab
+        match message:
+            case m.Ask() if lab.dies:
+                lab.dies -= 1
+                self.on_exit("the tuner's process was killed by signal 9")
+            case m.Ask():
+                given = message.parameter_ids[: lab.suggestions]
+                lab.suggestions -= len(given)
+                for parameter_id in given:
+                    self.on_message(
+                        m.Suggestion(
+                            parameter_id=parameter_id,
+                            parameters=f'{{"x": {parameter_id}}}',
+                            fed_to=message.fed_to,
+                        )
+                    )
+                missing = message.parameter_ids[len(given) :]
+                self.on_message(m.Answered(missing=missing, exhausted=bool(missing)))
+            case m.Metrics():
+                for trial_id, attempt, position, _, text in message.items:
+                    if float(text) < 0:
+                        self.on_message(m.Judged(trial_id=trial_id, attempt=attempt, position=position))
+
+
+@dataclass(slots=True)
+class Lab:
+    """Makes runners on the database in ``directory``, one after the other."""
+
+    directory: Path
+    service: FakeService = field(default_factory=FakeService)
+    learns: bool = True
+    suggestions: int = 1_000_000
+    dies: int = 0
+    assessor: bool = False
+    sent: list[tuple[str, m.ToChild]] = field(default_factory=list)
+    closed: int = 0
+
+    def _spawn(
+        self,
+        start: m.Start,
+        on_message: Callable[[m.FromChild], None],
+        on_exit: Callable[[str], None],
+    ) -> ScriptedChild:
+        return ScriptedChild(self, start, on_message, on_exit)
+
+    def _search(self, state: ExperimentState, runner: ExperimentRunner) -> Search:
+        assessor = START.__class__(
+            **{name: getattr(START, name) for name in START.__slots__} | {"role": "assessor"}
+        )
+        return Search(
+            tuner=START,
+            assessor=assessor if self.assessor else None,
+            spawn=self._spawn,
+            post=runner.post,
+            pending_metrics=runner.pending_metrics,
+        )
+
+    @contextlib.asynccontextmanager
+    async def runner(self, *, resumed: bool = False, **limits: Any) -> AsyncIterator[ExperimentRunner]:
+        """A runner until the block ends; leaving it by ``Crash`` is a kill -9."""
+        writer = ExperimentWriter(self.directory)
+        state = await writer.open()
+        opening: list[f.Fact] = [f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=resumed)]
+        if not state.id:
+            limits.setdefault("trial_concurrency", 2)
+            created = f.ExperimentCreated(
+                experiment_id="exp",
+                config=CONFIG | {"trialConcurrency": limits["trial_concurrency"]},
+                search_space=SPACE,
+                limits=f.Limits(**limits),
+            )
+            opening.insert(0, created)
+        runner = ExperimentRunner(
+            state=state,
+            writer=writer,
+            make_service=lambda state: self.service,
+            make_search=self._search,
+            clock=lambda: datetime.now(UTC),
+            on_commit=lambda state, turn: validate(state),
+            opening=opening,
+        )
+        task = asyncio.create_task(runner.run())
+        try:
+            await asyncio.wait_for(runner.opened(), LIMIT_S)
+            yield runner
+        except Crash:
+            task.cancel()
+        else:
+            runner.close()
+        finally:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait_for(task, LIMIT_S)
+
+    def reader(self) -> ExperimentReader:
+        return ExperimentReader(self.directory)
+
+    def asked(self) -> list[int]:
+        """The parameter ids that the tuner was asked for, in order."""
+        return [i for _, message in self.sent if isinstance(message, m.Ask) for i in message.parameter_ids]
+
+
+CONFIG: dict[str, Any] = {
+    "trialCommand": "true",
+    "trialCodeDirectory": "/",
+    "experimentWorkingDirectory": "/",
+    "tuner": {"name": "Random"},
+    "trainingService": {"platform": "local"},
+}
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+
+class Crash(Exception):
+    """Ends a runner as kill -9 would: without another word to anybody."""
+
+
+async def until(runner: ExperimentRunner, holds: Callable[[], bool]) -> None:
+    """Wait, commit by commit, until something holds."""
+
+    async def wait() -> None:
+        while not holds():
+            await runner.committed_after(runner.last_number)
+
+    await asyncio.wait_for(wait(), LIMIT_S)
+
+
+async def until_status(runner: ExperimentRunner, status: f.ExperimentStatus) -> None:
+    await until(runner, lambda: runner.state.status is status)

@@ -1,0 +1,212 @@
+"""The runner: what it commits, when it acts, and what it is after a crash."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from nnimgr.config import ConfigError
+from nnimgr.core import facts as f
+from nnimgr.core.requests import RequestRefused, UnknownTrial
+from nnimgr.core.runner import RunnerClosed
+from nnimgr.core.state import trial_id_of
+from nnimgr.dispatcher import messages as m
+from nnimgr.store.errors import StoreError
+from nnimgr.store.writer import database_path
+from tests.core.lab import Crash, Lab, until, until_status
+from training_services.fake import ended, hold, lost, metric, rejected, started
+
+E = f.ExperimentStatus
+S = f.TrialStatus
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def trial(sequence: int) -> str:
+    return trial_id_of("exp", sequence)
+
+
+async def test_an_experiment_runs_to_its_end(lab: Lab) -> None:
+    async with lab.runner(max_trial_number=5) as runner:
+        await until_status(runner, E.DONE)
+    reader = lab.reader()
+    total, rows = reader.trials()
+    assert total == 5
+    assert {row.status for row in rows} == {S.SUCCEEDED}
+    assert [row.final_value for row in rows] == [1.0] * 5
+    assert lab.asked() == [0, 1, 2, 3, 4]
+    finished = [message for _, message in lab.sent if isinstance(message, m.TrialFinished)]
+    assert [message.text for message in finished] == ["1.0"] * 5
+    assert lab.service.closed is False and lab.closed == 1
+
+
+async def test_a_start_leaves_only_after_its_commit(lab: Lab) -> None:
+    async with lab.runner(max_trial_number=3) as runner:
+        await until_status(runner, E.DONE)
+    facts = [recorded.fact for recorded in lab.reader().facts(limit=1000)]
+    for order, job_id in lab.service.orders:
+        if order == "start":
+            assert any(isinstance(fact, f.JobPlaced) and fact.job_id == job_id for fact in facts)
+
+
+@pytest.mark.parametrize("crashes", [1, 4])
+async def test_after_a_crash_running_trials_are_adopted(lab: Lab, crashes: int) -> None:
+    lab.service.script(trial(0), [started(), metric(0.1), hold(), metric(0.2, final=True), ended(0)])
+    lab.service.script(trial(1), [started(), hold(), ended(0)])
+    limits = {"trial_concurrency": 2, "max_trial_number": 3}
+    for _ in range(crashes):
+        async with lab.runner(**limits) as runner:
+            await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 2)
+            raise Crash
+    async with lab.runner() as runner:
+        await until(runner, lambda: runner.service is not None)
+        lab.service.resume(f"exp-{trial(0)}-1")
+        lab.service.resume(f"exp-{trial(1)}-1")
+        await until_status(runner, E.DONE)
+    reader = lab.reader()
+    assert [row.attempt for row in reader.trials()[1]] == [1, 1, 1]
+    assert [row.text for row in reader.metrics(trial_id=trial(0))] == ["0.1", "0.2"]
+    assert sorted(lab.service.orders) == sorted(("start", f"exp-{trial(n)}-1") for n in range(3))
+
+
+async def test_a_bad_metric_and_the_stop_it_causes_are_one_transaction(lab: Lab) -> None:
+    lab.assessor = True
+    lab.service.script(trial(0), [started(), metric(1.0), metric(-1.0), hold()])
+    async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
+        await until_status(runner, E.DONE)
+    (row,) = lab.reader().trials()[1]
+    assert row.status is S.EARLY_STOPPED
+    log = lab.reader().facts(limit=1000)
+    verdict = next(r for r in log if isinstance(r.fact, f.Verdict))
+    order = next(r for r in log if isinstance(r.fact, f.StopOrdered))
+    assert verdict.at == order.at
+    assert isinstance(verdict.fact, f.Verdict) and verdict.fact.position == 1
+
+
+async def test_a_lost_attempt_runs_again(lab: Lab) -> None:
+    lab.service.script(trial(0), [started(), lost("the host burnt")], [started(), ended(0)])
+    async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
+        await until_status(runner, E.DONE)
+    assert [job.message for job in lab.reader().jobs(trial(0))] == ["the host burnt", None]
+
+
+async def test_a_rejected_job_fails_its_trial_with_the_reason(lab: Lab) -> None:
+    lab.service.script(trial(0), [rejected("it wants 8 GPUs, this machine has 2")])
+    async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
+        await until_status(runner, E.DONE)
+    (row,) = lab.reader().trials()[1]
+    assert (row.status, row.reason) == (S.FAILED, "it wants 8 GPUs, this machine has 2")
+
+
+async def test_a_service_that_cannot_be_opened_says_why_and_is_tried_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnimgr.core.runner.SERVICE_RETRY_S", (0.01, 0.01))
+    lab.service.unavailable = ["the cluster does not answer"]
+    async with lab.runner(max_trial_number=1) as runner:
+        await until_status(runner, E.DONE)
+
+
+async def test_a_tuner_that_dies_is_made_anew_and_asked_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnimgr.core.search.RESTART_DELAY_S", 0.001)
+    lab.dies = 2
+    async with lab.runner(trial_concurrency=1, max_trial_number=2) as runner:
+        await until_status(runner, E.DONE)
+    assert lab.asked() == [0, 0, 0, 1]
+    sentences = [failure.fact.sentence for failure in lab.reader().failures()]
+    assert sentences == ["the tuner's process was killed by signal 9"] * 2
+
+
+async def test_a_tuner_that_always_dies_is_an_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnimgr.core.search.RESTART_DELAY_S", 0.001)
+    lab.dies = 1000
+    async with lab.runner() as runner:
+        await until_status(runner, E.ERROR)
+    assert lab.reader().experiment().reason == "the tuner's process was killed by signal 9"
+
+
+async def test_an_exhausted_tuner_ends_the_experiment(lab: Lab) -> None:
+    lab.suggestions = 3
+    async with lab.runner() as runner:
+        await until_status(runner, E.DONE)
+    assert lab.reader().trials()[0] == 3
+
+
+async def test_a_tuner_that_does_not_learn_is_asked_ahead(lab: Lab) -> None:
+    lab.learns = False
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=2) as runner:
+        await until(runner, lambda: len(runner.state.trials) == 4)
+        assert len(runner.state.queued) == 2
+        raise Crash
+
+
+async def test_requests(lab: Lab) -> None:
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=1, max_trial_number=2) as runner:
+        await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 1)
+        added = await runner.add_trial({"x": 0.5})
+        assert (added.source, added.parameters) == (f.SuggestionSource.CUSTOMIZED, '{"x": 0.5}')
+        with pytest.raises(RequestRefused, match=r"maxTrialNumber \(2\) is reached"):
+            await runner.add_trial({"x": 0.5})
+        with pytest.raises(UnknownTrial, match="trial nope is not alive"):
+            await runner.stop_trial("nope")
+        with pytest.raises(ConfigError, match="trialConcurrency"):
+            await runner.change_config({"trialConcurrency": -1})
+        await runner.change_config({"trialConcurrency": 2})
+        await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 2)
+        await runner.stop_trial(trial(0))
+        await until(runner, lambda: runner.state.counts.get(S.USER_CANCELED) == 1)
+        assert await runner.stop(detach=False) == []
+    assert lab.reader().experiment().config["trialConcurrency"] == 2
+    with pytest.raises(RunnerClosed):
+        await runner.stop_trial(trial(1))
+
+
+async def test_a_done_experiment_goes_on_when_its_limit_is_raised(lab: Lab) -> None:
+    async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
+        await until_status(runner, E.DONE)
+        await runner.change_config({"maxTrialNumber": 3})
+        await until(runner, lambda: runner.state.counts.get(S.SUCCEEDED) == 3)
+        await until_status(runner, E.DONE)
+
+
+async def test_detach_lets_trials_run_on_and_resume_adopts_them(lab: Lab) -> None:
+    lab.service.script(trial(0), [started(), hold(), metric(0.5, final=True), ended(0)])
+    async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
+        await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 1)
+        assert await runner.stop(detach=True) == [trial(0)]
+    assert lab.service.closed is True
+    lab.service.resume(f"exp-{trial(0)}-1")
+    async with lab.runner(resumed=True) as runner:
+        await until_status(runner, E.DONE)
+    assert [row.text for row in lab.reader().metrics()] == ["0.5"]
+
+
+async def test_a_failed_commit_ends_the_runner_with_a_sentence(lab: Lab) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        async with lab.runner(trial_concurrency=1) as runner:
+            await until(runner, lambda: runner.service is not None)
+            with sqlite3.connect(database_path(lab.directory)) as other:
+                other.execute("DROP TABLE facts")
+            other.close()
+            with pytest.raises(RunnerClosed):
+                await runner.add_trial({"x": 1})
+    assert caught.value.subgroup(StoreError) is not None
+
+
+async def test_imported_data_reach_the_tuner(lab: Lab) -> None:
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=1) as runner:
+        with pytest.raises(RequestRefused, match="record 1 is not an object with 'parameter' and 'value'"):
+            await runner.import_data([{"parameter": {"x": 1}, "value": 2}, {"x": 1}])
+        await runner.import_data([{"parameter": {"x": 1}, "value": 2}])
+        await until(runner, lambda: any(isinstance(msg, m.Imported) for _, msg in lab.sent))
+        raise Crash
