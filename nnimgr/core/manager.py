@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -371,7 +371,7 @@ class NNIManager:
                 make_service=lambda state: self._assembly.service(state, directory),
                 make_search=lambda state, runner: self._assembly.search(state, directory, runner),
                 clock=self._clock,
-                on_commit=self._committed,
+                on_turn=self._turned,
                 opening=opening,
             )
         except BaseException:
@@ -406,7 +406,10 @@ class NNIManager:
                 except StoreError as error:
                     opened.trouble = str(error)
 
-    def _committed(self, state: ExperimentState, turn: Sequence[f.Recorded]) -> None:
+    def _turned(self, state: ExperimentState) -> None:
+        """A turn is over. An end is noted only here, when its keepers are gone: a server that dies before
+        leaves an entry that says otherwise, and the next one opens the experiment again.
+        """
         opened = self._open.get(state.id)
         if opened is None or opened.status == state.status:
             return

@@ -7,6 +7,7 @@ the loop; a failed commit ends the runner, and NNIManager starts another from th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,7 +133,7 @@ class ExperimentRunner:
         make_service: Callable[[ExperimentState], TrainingService],
         make_search: Callable[[ExperimentState, ExperimentRunner], Search],
         clock: Callable[[], datetime],
-        on_commit: Callable[[ExperimentState, Sequence[f.Recorded]], None],
+        on_turn: Callable[[ExperimentState], None],
         opening: Sequence[f.Fact],
     ) -> None:
         self.state = state
@@ -142,14 +143,15 @@ class ExperimentRunner:
         self.search: Search | None = None
         self._writer = writer
         self._make_service, self._make_search = make_service, make_search
-        self._clock, self._on_commit = clock, on_commit
+        self._clock, self._on_turn = clock, on_turn
         self._mailbox = Mailbox()
         self._door: dict[str, int] = {}  # job -> position of the next frame that is news
         self._turn = _Turn(at=clock())
         self._wake_at: datetime | None = None
         self._closing = False
+        self._keepers_left = bool(state.keepers)
         self._tick = asyncio.get_running_loop().create_future()
-        self._first_commit = asyncio.get_running_loop().create_future()
+        self._first_turn = asyncio.get_running_loop().create_future()
         self._group: asyncio.TaskGroup | None = None
         self._pump: asyncio.Task[None] | None = None
         for fact in opening:
@@ -192,10 +194,10 @@ class ExperimentRunner:
         await self.request(requests.import_data(records))
 
     async def stop(self, *, detach: bool) -> list[str]:
-        """Stop the experiment; returns once it is STOPPED, with the ids of the trials that run on."""
+        """Stop the experiment; returns once nothing of it runs, or with the trials that run on."""
         await self.request(requests.stop_experiment(detach=detach))
-        while self.state.status not in (f.ExperimentStatus.STOPPED, f.ExperimentStatus.VIEWED):
-            await self.committed_after(self.last_number)
+        while self.state.status in LIVE or self.search is not None or self._pump is not None:
+            await asyncio.shield(self._tick)
         return [trial.id for trial in self.state.trials.values() if trial.job_id is not None]
 
     async def committed_after(self, number: int) -> int:
@@ -206,7 +208,7 @@ class ExperimentRunner:
 
     async def opened(self) -> None:
         """Wait until the first turn is committed."""
-        await asyncio.shield(self._first_commit)
+        await asyncio.shield(self._first_turn)
 
     @property
     def notices(self) -> Mapping[str, Notice]:
@@ -244,6 +246,7 @@ class ExperimentRunner:
                 while not self._closing:
                     await self._take_turn()
                     await self._keep_open()
+                    self._tell()
                 if self._pump is not None:
                     self._pump.cancel()
             intact = True
@@ -348,15 +351,18 @@ class ExperimentRunner:
             for job_id in touched.jobs:
                 if job_id not in state.jobs or state.jobs[job_id].closed:
                     self._door.pop(job_id, None)
-            self._on_commit(state, turn.recorded)
-            tick, self._tick = self._tick, asyncio.get_running_loop().create_future()
-            tick.set_result(None)
-            if not self._first_commit.done():
-                self._first_commit.set_result(None)
         for answer, facts in turn.answers:
             if not answer.done():
                 answer.set_result(facts)
         turn.recorded = []
+
+    def _tell(self) -> None:
+        """The turn is over: wake those who follow the log."""
+        self._on_turn(self.state)
+        tick, self._tick = self._tick, asyncio.get_running_loop().create_future()
+        tick.set_result(None)
+        if not self._first_turn.done():
+            self._first_turn.set_result(None)
 
     # ---- service and search -------------------------------------------------------------------------------
 
@@ -373,12 +379,20 @@ class ExperimentRunner:
             await search.close()
         if needs_service and self._pump is None:
             self._pump = self._spawn(self._serve(), "service")
+            self._keepers_left = False
         elif not needs_service and self._pump is not None:
             self._pump.cancel()
-            self._pump = None
             service, self.service = self.service, None
             if service is not None:
                 await service.close(detach=state.detached)
+            self._pump = None
+        elif self._keepers_left and not needs_service and not state.detached:
+            # The last server died between the experiment's end and that of its keepers.
+            self._keepers_left = False
+            service = self._make_service(state)
+            with contextlib.suppress(ServiceUnavailable):
+                await service.open(self._known_keepers())
+                await service.close(detach=False)
 
     def _spawn(self, work: object, name: str) -> asyncio.Task[None]:
         assert self._group is not None
@@ -461,8 +475,8 @@ class ExperimentRunner:
         for answer, _ in self._turn.answers:
             if not answer.done():
                 answer.set_exception(RunnerClosed())
-        if not self._first_commit.done():
-            self._first_commit.cancel()
+        if not self._first_turn.done():
+            self._first_turn.cancel()
         self._tick.cancel()
         if self.search is not None:
             await self.search.close()

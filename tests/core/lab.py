@@ -138,7 +138,7 @@ class Lab:
             make_service=lambda state: self.service,
             make_search=self._search,
             clock=lambda: datetime.now(UTC),
-            on_commit=lambda state, turn: validate(state),
+            on_turn=validate,
             opening=opening,
         )
         task = asyncio.create_task(runner.run())

@@ -58,9 +58,8 @@ async def test_a_start_leaves_only_after_its_commit(lab: Lab) -> None:
 async def test_after_a_crash_running_trials_are_adopted(lab: Lab, crashes: int) -> None:
     lab.service.script(trial(0), [started(), metric(0.1), hold(), metric(0.2, final=True), ended(0)])
     lab.service.script(trial(1), [started(), hold(), ended(0)])
-    limits = {"trial_concurrency": 2, "max_trial_number": 3}
     for _ in range(crashes):
-        async with lab.runner(**limits) as runner:
+        async with lab.runner(max_trial_number=3) as runner:
             await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 2)
             raise Crash
     async with lab.runner() as runner:

@@ -224,9 +224,9 @@ class Victim(Product):
         tally.attempts += len(jobs)
         tally.metrics += len(rows)
 
-    def leftovers(self, *, limit_s: float = 10.0) -> list[str]:
+    def leftovers(self, *, limit_s: float = 45.0) -> list[str]:
         """What still runs of this home after everything was stopped."""
-        self.serve()
+        self.serve()  # the last one may have died before it had ended everything
         self.nnictl("stop", self.experiment)
         deadline = time.monotonic() + limit_s
         while (left := of_home(self.home)) and time.monotonic() < deadline:
