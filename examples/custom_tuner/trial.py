@@ -1,0 +1,25 @@
+"""Gradient descent on Himmelblau's function from the point that the tuner gives: where does it lead?"""
+
+from __future__ import annotations
+
+import nni
+
+
+def value_and_gradient(x: float, y: float) -> tuple[float, float, float]:
+    a, b = x * x + y - 11, x + y * y - 7
+    return a * a + b * b, 4 * x * a + 2 * b, 2 * a + 4 * y * b
+
+
+def main() -> None:
+    point = {"x": 0.0, "y": 0.0, **nni.get_next_parameter()}
+    x, y = point["x"], point["y"]
+    value = 0.0
+    for _ in range(10):
+        value, dx, dy = value_and_gradient(x, y)
+        nni.report_intermediate_result(value)
+        x, y = x - 0.001 * dx, y - 0.001 * dy
+    nni.report_final_result(value)
+
+
+if __name__ == "__main__":
+    main()
