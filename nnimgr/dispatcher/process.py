@@ -74,7 +74,7 @@ class DispatcherChild:
 
     @property
     def log_tail(self) -> str:
-        """The end of what this child has written to the log, at most 4 KiB."""
+        """The end of what the log has got since this child was started, at most 4 KiB."""
         try:
             with self._log_path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
