@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.cli.discovery import DEFAULT_PORT, ServerStart
+from nnimgr.cli.discovery import DEFAULT_PORT, ServerStart, connect
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, check_experiment_id, new_experiment_id
@@ -43,7 +43,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.stamped("Setting up...")
         space = canonical.pop("searchSpace")
         body = {"config": canonical, "searchSpace": space, "id": experiment_id, **_surroundings()}
-        _post_experiment(client, body)
+        client = _post_experiment(home, client, body)
     except HomeError as error:
         raise CliError(str(error)) from error
     url = client.post("server", "login-code")["url"]
@@ -110,13 +110,16 @@ def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
     return loaded
 
 
-def _post_experiment(client: Client, body: Mapping[str, Any]) -> None:
+def _post_experiment(home: Home, client: Client, body: Mapping[str, Any]) -> Client:
+    """Hand it over; if the server dies over it, to the next one: by its id it stays one experiment."""
     from nnimgr.cli.client import ServerGone
 
     try:
         client.post("experiments", body=body)
     except ServerGone:
-        client.post("experiments", body=body)  # the id makes it the same experiment
+        client = connect(home, client.port)
+        client.post("experiments", body=body)
+    return client
 
 
 def _experiment_id(home: Home, wanted: str | None) -> str:

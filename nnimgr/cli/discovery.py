@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from nnimgr.cli.terminal import CliError
-from nnimgr.home import Home, HomeError
+from nnimgr.home import Home, HomeError, ServerInfo
 
 if TYPE_CHECKING:
     import subprocess
@@ -29,6 +29,8 @@ __all__ = ["DEFAULT_PORT", "ServerStart", "connect"]
 DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
 _READY_S = 60.0
+_LEAVE_S = 10.0
+_MOST_STARTS = 3
 _LOG_LINES = 20
 
 
@@ -67,16 +69,19 @@ class ServerStart:
 
     def client(self) -> Client:
         """Calls to the server, which is ready to answer them. Raises CliError."""
-        from nnimgr.cli.client import Client
-
-        if self._process is not None:
-            self._await_ready(self._process)
-            self._process.returncode = 0  # it lives on without us: nothing to wait for
-            self._process = None
-        server = self._home.server_running(self._port)
-        if server is None:
-            raise CliError(f"The server on port {self._port} has ended at once.", plain=self._log_tail())
-        return Client(server.url, token=self._home.token())
+        for _ in range(_MOST_STARTS):
+            if self._process is not None:
+                self._await_ready(self._process)
+                self._process.returncode = 0  # it lives on without us: nothing to wait for
+                self._process = None
+                server = self._home.server_running(self._port)
+                if server is not None:
+                    return _client(self._home, server)
+            client = _answering(self._home, self._port)
+            if client is not None:
+                return client
+            self._start()
+        raise CliError(f"The server on port {self._port} ends as soon as it runs.", plain=self._log_tail())
 
     def _start(self) -> None:
         import subprocess
@@ -124,16 +129,49 @@ class ServerStart:
 
 def connect(home: Home, port: int) -> Client:
     """Calls to the server of a port, which is started if need be. Raises CliError."""
-    from nnimgr.cli.client import Client
-
     try:
-        server = home.server_running(port)
-        if server is not None:
-            return Client(server.url, token=home.token())
+        client = _answering(home, port)
+        if client is not None:
+            return client
         with ServerStart(home, port) as start:
             return start.client()
     except HomeError as error:
         raise CliError(str(error)) from error
+
+
+def _client(home: Home, server: ServerInfo) -> Client:
+    from nnimgr.cli.client import Client
+
+    return Client(server.url, token=home.token())
+
+
+def _answering(home: Home, port: int) -> Client | None:
+    """Calls to the server that runs; None if there is none, or if it was about to leave and has left."""
+    from nnimgr.cli.client import ServerGone
+
+    server = home.server_running(port)
+    if server is None:
+        return None
+    client = _client(home, server)
+    try:
+        client.get("server")
+    except ServerGone:
+        if server.pid is None or not _has_ended(server.pid):
+            raise
+        return None
+    return client
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether the process ends in time, which one that does not answer any more should do."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([process], [], [], _LEAVE_S)[0])
+    finally:
+        os.close(process)
 
 
 def _check_free(port: int) -> None:

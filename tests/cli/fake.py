@@ -158,6 +158,8 @@ class FakeServer:
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
         """Status and JSON body of a call."""
+        if (method, path) == ("GET", "server"):  # whether we are there
+            return 200, {"port": self.port}
         self.requests.append((method, path, body))
         if path in self.refuse:
             raise self.refuse[path]

@@ -30,12 +30,22 @@ ready = int(words[words.index("--ready-fd") + 1])
 assert os.getsid(0) == os.getpid()
 """
 GOOD = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+http = HTTPServer(("127.0.0.1", port), Handler)
 claim = Home.find().claim_server(port)
 claim.publish(url=f"http://127.0.0.1:{port}", version="0")
 open(f"started-{os.getpid()}", "w").close()
 os.write(ready, b"x")
 os.close(ready)
-signal.pause()
+http.serve_forever()
 """
 BAD = "print('it is', 'broken', file=sys.stderr)\nsys.exit(3)\n"
 
@@ -122,7 +132,28 @@ def test_a_running_server_is_used(server: FakeServer, home: Home) -> None:
 
 def test_a_server_that_holds_its_lock_and_does_not_answer(home: Home, port: int) -> None:
     with home.claim_server(port), pytest.raises(ServerGone, match="does not answer"):
-        connect(home, port).get("server")
+        connect(home, port)
+
+
+def test_a_server_that_is_about_to_leave_is_waited_for(home: Home, program: Program, port: int) -> None:
+    """It holds its lock and answers no more; the next one is started once it has gone."""
+    leaving = (
+        "import socket\nfrom pathlib import Path\nhome, port = Home(Path(sys.argv[1])), int(sys.argv[2])\n"
+    )
+    leaving += "claim = home.claim_server(port)\nclaim.publish(url=f'http://127.0.0.1:{port}', version='0')\n"
+    leaving += "with socket.create_server(('127.0.0.1', port)) as listener:\n"
+    leaving += "    print(flush=True)\n    connection, _ = listener.accept()\n"
+    text = "import os, sys\nfrom nnimgr.home import Home\n" + leaving
+    with subprocess.Popen(
+        [sys.executable, "-c", text, str(home.path), str(port)], stdout=subprocess.PIPE
+    ) as old:
+        assert old.stdout is not None
+        old.stdout.readline()
+        with ServerStart(home, port, program=program(GOOD)) as server:
+            assert server.client().port == port
+    found = home.server_running(port)
+    assert found is not None
+    assert found.pid != old.pid
 
 
 def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
