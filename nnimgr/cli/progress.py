@@ -73,6 +73,12 @@ class Progress:
             reports=trial["intermediates"],
         )
 
+    def missing(self, event: Event) -> str | None:
+        """The id of a trial that the event names and that was there before the first event."""
+        if event.kind not in ("JobStarted", "TrialEnded") or event.fields["trialId"] in self.trials:
+            return None
+        return str(event.fields["trialId"])
+
     def apply(self, event: Event) -> str | None:
         """Take an event; the sentence to show for it, if any."""
         if event.kind not in _QUIET:

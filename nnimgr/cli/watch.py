@@ -119,6 +119,9 @@ def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client
     drawn_at = 0.0
     while not progress.ended(stream.cursor):
         for event in stream.take(_DRAW_S):
+            trial_id = progress.missing(event)
+            if trial_id is not None:
+                progress.add_trial(client.get("experiments", stream.experiment_id, "trials", trial_id))
             sentence = progress.apply(event)
             if sentence is not None:
                 screen.tell(sentence)

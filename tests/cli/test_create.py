@@ -249,6 +249,8 @@ def test_resume_in_the_foreground_begins_behind_what_was(
     server.breaking.add("abc")  # the stream breaks once and is taken up again
 
     def script() -> None:
+        experiment.trials.append(trial("tb", 2, finalValue=0.25))  # ended before it could be listed
+        server.emit(experiment, "TrialEnded", trialId="tb", status="SUCCEEDED", reason="")
         server.emit(experiment, "TrialEnded", trialId="ta", status="EARLY_STOPPED", reason="the assessor")
         server.emit(experiment, "ExperimentMoved", status="DONE", reason="all")
 
@@ -256,6 +258,7 @@ def test_resume_in_the_foreground_begins_behind_what_was(
     assert main(["resume", "abc", "-f"]) == 0
     printed = capsys.readouterr().out
     assert "old" not in printed
+    assert "Trial 2 (tb) SUCCEEDED: 0.25" in printed
     assert "Trial 3 (ta) EARLY_STOPPED: the assessor" in printed
 
 
