@@ -224,10 +224,12 @@ class Victim(Product):
         tally.attempts += len(jobs)
         tally.metrics += len(rows)
 
-    def leftovers(self, *, limit_s: float = 45.0) -> list[str]:
+    def leftovers(self, *, limit_s: float = 15.0) -> list[str]:
         """What still runs of this home after everything was stopped."""
         self.serve()  # the last one may have died before it had ended everything
         self.nnictl("stop", self.experiment)
+        for pid in self.pids("server"):  # one without experiments would linger for those to come
+            os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + limit_s
         while (left := of_home(self.home)) and time.monotonic() < deadline:
             time.sleep(0.05)
