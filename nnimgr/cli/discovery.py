@@ -32,6 +32,7 @@ _READY_S = 60.0
 _LEAVE_S = 10.0
 _MOST_STARTS = 3
 _LOG_LINES = 20
+_MOST_LOG_BYTES = 10 << 20
 
 
 class ServerStart:
@@ -89,7 +90,10 @@ class ServerStart:
         _check_free(self._port)
         self._ready, told = os.pipe()
         self._stack.callback(os.close, self._ready)
-        log = os.open(self._home.server_log_path(self._port), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        path = self._home.server_log_path(self._port)
+        if path.exists() and path.stat().st_size > _MOST_LOG_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             self._log_from = os.fstat(log).st_size
             options = ["serve", "--port", str(self._port), "--until-idle", "--ready-fd", str(told)]
