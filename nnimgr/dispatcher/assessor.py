@@ -188,6 +188,12 @@ class AssessorHost:
             self._channel.send(Answered(missing=(), exhausted=False))
 
     def _judge(self, trial_id: str, reports: _Reports) -> None:
+        if not self._opinion(trial_id, reports):
+            self._judged.add(trial_id)
+            self._channel.send(Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position))
+
+    def _opinion(self, trial_id: str, reports: _Reports) -> bool:
+        """Whether the trial is to go on; what the assessor raises is told and counts as yes."""
         reports.assessed = len(reports.values)
         # A copy for user code, which may keep or change it.
         values = reports.values if self._builtin else list(reports.values)
@@ -198,9 +204,8 @@ class AssessorHost:
             if result.sentence != reports.raised:  # once, not at every report
                 reports.raised = result.sentence
                 self._channel.send(result)
-        elif not result:
-            self._judged.add(trial_id)
-            self._channel.send(Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position))
+            return True
+        return result
 
     def _assess(self, trial_id: str, values: list[Any]) -> bool:
         result = self._assessor.assess_trial(trial_id, values)
@@ -217,7 +222,7 @@ class AssessorHost:
         if reports is not None:
             if len(reports.values) > reports.assessed:
                 # NNI's assessors learn of a trial by being asked: the answer matters no more.
-                self._calls.attempt("assess_trial", lambda: self._assess(trial_id, reports.values))
+                self._opinion(trial_id, reports)
             self._tell(
                 self._calls.attempt(
                     "trial_end", lambda: self._assessor.trial_end(trial_id, success), trial_id=trial_id

@@ -106,11 +106,12 @@ async def test_a_built_in_assessor_leaves_out_what_is_no_number_and_says_so(host
     assessor = await host("assessor")
     assessor.send(metrics(("a", 0, 0.5), ("a", 1, value), ("a", 2, value)))
     noted = await assessor.expect(m.Noted)
+    await assessor.expect(m.Answered)  # once, after the first opinion
     assert noted.trial_id == "a" and noted.note.startswith("its intermediate result 1 ")
     assessor.send(ended("a"))
     assessor.send(metrics(("b", 0, 0.4)))
     assert (await assessor.expect(m.Judged)).trial_id == "b"
-    assert len(assessor.of_kind(m.Noted)) == 1
+    assert (len(assessor.of_kind(m.Noted)), len(assessor.of_kind(m.Answered))) == (1, 1)
 
 
 async def test_a_verdict_names_the_metric(host: Host) -> None:
