@@ -13,7 +13,10 @@ ROOT = Path(__file__).parent.parent
 LAYERS = ("trial_keeper", "training_services", "nnimgr", "nni")
 STANDARD_LIBRARY_ONLY = ("trial_keeper", "nni._trial")
 # What must stay quick to import, and what of ours or of others it must not load for that.
-PURE_CORE = ("nnimgr.core.facts", "nnimgr.core.state", "nnimgr.core.fold", "nnimgr.core.plan")
+PURE_CORE = tuple(
+    f"nnimgr.core.{name}"
+    for name in ("facts", "state", "moves", "fold", "fold_jobs", "fold_trials", "plan", "validate")
+)
 NOT_IN_THE_CORE = {"asyncio", "time", "random", "os", "sqlalchemy", "threading", "pathlib"}
 
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nnimgr.config import ExperimentConfig
+from nnimgr.config import ExperimentConfig, check_config
 from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.requests import RequestRefused
@@ -111,6 +111,7 @@ class NNIManager:
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
         self._changed = asyncio.Event()
+        self._leaving = False
         self._index_writes: dict[str, dict[str, Any]] = {}
         self._indexing: asyncio.Task[None] | None = None
 
@@ -233,7 +234,10 @@ class NNIManager:
 
         Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
         """
+        self._check_staying()
         config = ExperimentConfig.from_canonical({**new.config, "searchSpace": dict(new.search_space)})
+        for warning in await asyncio.to_thread(check_config, config):
+            logger.warning("experiment %s: %s", new.id or "(new)", warning)
         canonical = config.canonical()
         space = canonical.pop("searchSpace")
         if new.id is not None:
@@ -276,6 +280,7 @@ class NNIManager:
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
+        self._check_staying()
         self._entries = await asyncio.to_thread(self._index.entries) | self._entries
         directory = self.directory(experiment_id)
         opened = self._open.get(experiment_id)
@@ -302,6 +307,14 @@ class NNIManager:
         if experiment_id not in self._open and entry is not None and entry.status in ENDED:
             return []
         return await self.get(experiment_id).stop(detach=detach)
+
+    def leave(self) -> None:
+        """The server is about to end: from now on no experiment is taken."""
+        self._leaving = True
+
+    def _check_staying(self) -> None:
+        if self._leaving:
+            raise RequestRefused("the server is about to end: ask again, and another one answers")
 
     # ---- runners ------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +17,7 @@ from typing import Any
 from nnimgr.core import facts as f
 from nnimgr.core import requests
 from nnimgr.core.fold import admits, apply
+from nnimgr.core.mailbox import Mailbox, Request
 from nnimgr.core.plan import AskTuner, CancelJob, Command, SubmitJob, plan
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.search import Builder, Item, Notice, Search
@@ -34,9 +34,6 @@ from training_services.base import (
 
 logger = logging.getLogger(__name__)
 
-METRICS_WAIT_S = 0.01  # a turn of metrics alone may wait so long, so that no verdict queues behind its commit
-METRICS_AT_ONCE = 5_000  # unless so many have come
-MAILBOX_SIZE = 50_000
 SERVICE_RETRY_S = (1.0, 30.0)  # first and longest wait before a service is opened again
 TURNS_WITHOUT_END = 10_000
 
@@ -48,68 +45,6 @@ class RunnerClosed(RequestRefused):
 
     def __init__(self) -> None:
         super().__init__("the experiment is being closed; try again")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
-    """Facts that a user asks for, built against the state of the turn that takes them."""
-
-    build: Builder
-    answer: asyncio.Future[Sequence[f.Fact]]
-
-
-class Mailbox:
-    """What waits for the next turn. Bounded for those who await ``room``; nothing is ever dropped."""
-
-    def __init__(self) -> None:
-        self._items: deque[Item | _Request] = deque()
-        self._filled = asyncio.Event()
-        self._urgent = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-
-    def put(self, item: Item | _Request) -> None:
-        self._items.append(item)
-        self._filled.set()
-        if type(item) is not f.MetricReported or len(self._items) >= METRICS_AT_ONCE:
-            self._urgent.set()
-        if len(self._items) >= MAILBOX_SIZE:
-            self._room.clear()
-
-    async def room(self) -> None:
-        await self._room.wait()
-
-    async def take(self, until_s: float | None) -> list[Item | _Request]:
-        """Everything there is, once there is something or ``until_s`` seconds have passed."""
-        await _wait(self._filled, until_s)
-        if self._items and not self._urgent.is_set():
-            await _wait(self._urgent, METRICS_WAIT_S)
-        items = list(self._items)
-        self._items.clear()
-        self._filled.clear()
-        self._urgent.clear()
-        self._room.set()
-        return items
-
-    def wake(self) -> None:
-        self._filled.set()
-        self._urgent.set()
-
-    def metrics(self) -> Iterator[f.MetricReported]:
-        return (item for item in self._items if type(item) is f.MetricReported)
-
-
-async def _wait(event: asyncio.Event, seconds: float | None) -> None:
-    if event.is_set():
-        return
-    if seconds is None:
-        await event.wait()
-        return
-    timer = asyncio.get_running_loop().call_later(max(0.0, seconds), event.set)
-    try:
-        await event.wait()
-    finally:
-        timer.cancel()
 
 
 @dataclass(slots=True)
@@ -171,7 +106,7 @@ class ExperimentRunner:
         if self._closing:
             raise RunnerClosed
         answer: asyncio.Future[Sequence[f.Fact]] = asyncio.get_running_loop().create_future()
-        self._mailbox.put(_Request(build, answer))
+        self._mailbox.put(Request(build, answer))
         return await answer
 
     async def add_trial(self, parameters: Any) -> f.Suggested:
@@ -277,8 +212,8 @@ class ExperimentRunner:
     def _seconds_to_wake(self) -> float | None:
         return None if self._wake_at is None else (self._wake_at - self._clock()).total_seconds()
 
-    def _fold_item(self, turn: _Turn, item: Item | _Request) -> None:
-        if isinstance(item, _Request):
+    def _fold_item(self, turn: _Turn, item: Item | Request) -> None:
+        if isinstance(item, Request):
             try:
                 facts = item.build(self.state)
             except Exception as refusal:  # whatever a request is refused with goes to who asked
@@ -470,7 +405,7 @@ class ExperimentRunner:
     async def _let_go(self, intact: bool) -> None:
         """The runner ends: trials and keepers run on, children end, the database is closed."""
         for item in await self._mailbox.take(0):
-            if isinstance(item, _Request) and not item.answer.done():
+            if isinstance(item, Request) and not item.answer.done():
                 item.answer.set_exception(RunnerClosed())
         for answer, _ in self._turn.answers:
             if not answer.done():

@@ -65,6 +65,7 @@ class _Asking:
     """Suggestions that were asked for and have not come."""
 
     ids: dict[int, None] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)  # it had none for these, but may think again
     since: float | None = None
     last_answer_s: float = 0.0
     freed: int = 0  # slots that fell free during the answer under way
@@ -139,7 +140,7 @@ class Search:
         missing = count - len(asking.ids)
         if missing <= 0 or tuner.child is None:
             return
-        first = max(state.next_parameter_id, max(asking.ids, default=-1) + 1)
+        first = max(state.next_parameter_id, max((*asking.ids, *asking.refused), default=-1) + 1)
         ids = tuple(range(first, first + missing))
         asking.ids.update(dict.fromkeys(ids))
         if asking.since is None:
@@ -263,13 +264,15 @@ class Search:
             self._post(f.AlgorithmRecovered(role=role))
 
     def _suggested(self, message: m.Suggestion) -> None:
-        if message.parameter_id not in self._asking.ids:
+        asking = self._asking
+        if message.parameter_id not in asking.ids and message.parameter_id not in asking.refused:
             logger.warning("suggestion %d was not asked for", message.parameter_id)
             return
 
         def build(state: ExperimentState) -> Sequence[f.Fact]:
             # Outstanding until the turn that takes it, or the plan would ask for another in its place.
-            self._asking.ids.pop(message.parameter_id, None)
+            asking.ids.pop(message.parameter_id, None)
+            asking.refused.discard(message.parameter_id)
             return (
                 f.Suggested(
                     trial_id=trial_id_of(state.id, state.next_sequence),
@@ -293,6 +296,7 @@ class Search:
         if message.exhausted:
             for parameter_id in message.missing:
                 asking.ids.pop(parameter_id, None)
+                asking.refused.add(parameter_id)
             self._post(f.TunerExhausted())
 
     # ---- life and death -----------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import pytest
 
 from nnimgr import codec
 from nnimgr.core import facts as f
-from nnimgr.core.fold import InvalidTransition, apply
+from nnimgr.core.fold import apply
+from nnimgr.core.moves import InvalidTransition
 from nnimgr.core.plan import RETRY_DELAY
 from nnimgr.core.state import ExperimentState, trial_id_of
 from tests.core.driver import PLACE, Life, refold
@@ -214,6 +215,15 @@ def test_an_exhausted_tuner_ends_in_done() -> None:
     life.end(0)
     assert life.state.status is E.DONE
     assert life.state.reason == "done: the tuner has no more parameter sets"
+
+
+def test_a_tuner_that_thinks_again_is_not_exhausted() -> None:
+    life = Life(trial_concurrency=2, tuner=False)
+    life.take(life.suggestion(), f.TunerExhausted())
+    assert life.state.status is E.DRAINING
+    life.take(life.suggestion())
+    assert life.state.status is E.RUNNING
+    assert len(life.state.jobs) == 2
 
 
 def test_stop_cancels_and_resume_runs_the_cut_off_trials_again() -> None:
