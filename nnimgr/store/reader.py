@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, create_engine, func, select
+from sqlalchemy import Connection, Select, Table, create_engine, func, select
 from sqlalchemy.pool import QueuePool
 
 from nnimgr.core import facts as f
@@ -148,6 +148,7 @@ class ExperimentReader:
             connect_args={"check_same_thread": False, "timeout": 10},
         )
         self._closed = threading.Event()
+        self._experiment_id: str | None = None
 
     def close(self) -> None:
         self._closed.set()
@@ -161,6 +162,15 @@ class ExperimentReader:
             yield connection
         if self._closed.is_set():
             self._engine.dispose()
+
+    @property
+    def _id(self) -> str:
+        """The experiment's id: every key of every table begins with it."""
+        if self._experiment_id is None:
+            with self._connect() as connection:
+                query = select(schema.experiments.c.experiment_id)
+                self._experiment_id = connection.execute(query).scalar_one()
+        return self._experiment_id
 
     def experiment(self) -> ExperimentRow:
         with self._connect() as connection:
@@ -183,7 +193,7 @@ class ExperimentReader:
         ``search``: a part of the trial's id or parameters, or its sequence number.
         """
         table = schema.trials
-        query = select(table)
+        query = self._of(table)
         if statuses:
             query = query.where(table.c.status.in_([str(status) for status in statuses]))
         if search:
@@ -201,13 +211,13 @@ class ExperimentReader:
 
     def trial(self, trial_id: str) -> TrialRow | None:
         table = schema.trials
-        rows = self._rows(select(table).where(table.c.trial_id == trial_id), _trial)
+        rows = self._rows(self._of(table).where(table.c.trial_id == trial_id), _trial)
         return rows[0] if rows else None
 
     def jobs(self, trial_id: str) -> list[JobRow]:
         """The attempts of a trial, oldest first."""
         table = schema.jobs
-        query = select(table).where(table.c.trial_id == trial_id).order_by(table.c.attempt)
+        query = self._of(table).where(table.c.trial_id == trial_id).order_by(table.c.attempt)
         return self._rows(query, lambda row: JobRow(**_convert(row)))
 
     def metrics(
@@ -221,7 +231,7 @@ class ExperimentReader:
     ) -> list[MetricRow]:
         """Metrics with a number above ``after``, in the order in which they were recorded."""
         table = schema.metrics
-        query = select(table).where(table.c.number > after).order_by(table.c.number).limit(limit)
+        query = self._of(table).where(table.c.number > after).order_by(table.c.number).limit(limit)
         if trial_id is not None:
             query = query.where(table.c.trial_id == trial_id)
         if attempt is not None:
@@ -233,14 +243,14 @@ class ExperimentReader:
     def facts(self, *, after: int = 0, limit: int = 500) -> list[f.Recorded]:
         """A page of the log after fact number ``after``, metrics among it."""
         with self._connect() as connection:
-            return read_page(connection, after=after, limit=limit)
+            return read_page(connection, self._id, after=after, limit=limit)
 
     def failures(self, *, limit: int = 50) -> list[Failure]:
         """The latest failures of tuner and assessor, newest first."""
         table = schema.facts
         query = (
             select(table.c.at, table.c.kind, table.c.payload)
-            .where(table.c.kind == f.AlgorithmFailed.__name__)
+            .where(table.c.experiment_id == self._id, table.c.kind == f.AlgorithmFailed.__name__)
             .order_by(table.c.number.desc())
             .limit(limit)
         )
@@ -255,8 +265,11 @@ class ExperimentReader:
     def finished(self) -> list[TrialRow]:
         """All trials with a final metric, by sequence."""
         table = schema.trials
-        query = select(table).where(table.c.final_text.is_not(None)).order_by(table.c.sequence)
+        query = self._of(table).where(table.c.final_text.is_not(None)).order_by(table.c.sequence)
         return self._rows(query, _trial)
+
+    def _of(self, table: Table) -> Select[Any]:
+        return select(table).where(table.c.experiment_id == self._id)
 
     def _rows(self, query: Select[Any], make: Any) -> list[Any]:
         with self._connect() as connection:

@@ -140,13 +140,15 @@ class ExperimentWriter:
         with self._engine.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             migrate(connection, str(self.path))
-            row = connection.exec_driver_sql("SELECT db_id, m_epoch FROM experiments").one_or_none()
+            row = connection.exec_driver_sql(
+                "SELECT db_id, m_epoch, experiment_id FROM experiments"
+            ).one_or_none()
             connection.commit()
             if row is None:
                 self.db_id, self.m_epoch = secrets.token_hex(16), 1
                 return ExperimentState()
             self.db_id, self.m_epoch = row[0], row[1] + 1
-            state, self._since_snapshot = load(connection)
+            state, self._since_snapshot = load(connection, row[2])
             return state
 
     def _write(self, rows: Batch) -> None:
@@ -201,39 +203,46 @@ class ExperimentWriter:
             self._lock = None
 
 
-def load(connection: Connection, *, snapshots: bool = True) -> tuple[ExperimentState, int]:
+def load(
+    connection: Connection, experiment_id: str, *, snapshots: bool = True
+) -> tuple[ExperimentState, int]:
     """Fold the log; also the number of facts since the snapshot it began with."""
-    rows = connection.exec_driver_sql("SELECT number, version, body FROM snapshots ORDER BY number DESC")
+    rows = connection.exec_driver_sql(
+        "SELECT number, version, body FROM snapshots WHERE experiment_id = ? ORDER BY number DESC",
+        (experiment_id,),
+    )
     state = (read_snapshot((r[0], r[1], r[2]) for r in rows) if snapshots else None) or ExperimentState()
     folded = 0
-    for recorded in read_log(connection, after=state.number):
+    for recorded in read_log(connection, experiment_id, after=state.number):
         apply(state, recorded)
         folded += type(recorded.fact) is not f.MetricReported
         state.take_touched()
     return state, folded
 
 
-def read_log(connection: Connection, *, after: int) -> Iterator[f.Recorded]:
+def read_log(connection: Connection, experiment_id: str, *, after: int) -> Iterator[f.Recorded]:
     """The facts with higher numbers, metrics among them, in their order."""
     while True:
-        page = read_page(connection, after=after, limit=PAGE)
+        page = read_page(connection, experiment_id, after=after, limit=PAGE)
         yield from page
         if len(page) < PAGE:
             return
         after = page[-1].number
 
 
-def read_page(connection: Connection, *, after: int, limit: int) -> list[f.Recorded]:
+def read_page(connection: Connection, experiment_id: str, *, after: int, limit: int) -> list[f.Recorded]:
     """At most ``limit`` facts after number ``after``: the union of facts and metrics."""
     facts = connection.exec_driver_sql(
-        "SELECT number, at, kind, payload FROM facts WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
+        "SELECT number, at, kind, payload FROM facts "
+        "WHERE experiment_id = ? AND number > ? ORDER BY number LIMIT ?",
+        (experiment_id, after, limit),
     ).all()
     metrics = connection.exec_driver_sql(
-        "SELECT experiment_id, number, trial_id, attempt, position, parameter_id, type, sequence, at, value, "
-        "text FROM metrics WHERE number > ? ORDER BY number LIMIT ?",
-        (after, limit),
+        "SELECT number, trial_id, attempt, position, parameter_id, type, sequence, at, value, text "
+        "FROM metrics WHERE experiment_id = ? AND number > ? ORDER BY number LIMIT ?",
+        (experiment_id, after, limit),
     ).all()
-    merged = [read_metric(row[0], tuple(row)[1:]) for row in metrics]
+    merged = [read_metric(experiment_id, tuple(row)) for row in metrics]
     for number, at, kind, payload in facts:
         instant = from_us(at)
         assert instant is not None

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -22,7 +23,7 @@ from tests.core.driver import Life
 class StoredLife(Life):
     """A life whose turns are written down."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.turns: list[tuple[list[f.Recorded], Touched]] = []
         super().__init__(**limits)
 
@@ -80,20 +81,23 @@ async def test_a_snapshot_folds_to_the_same_state_as_the_log(
     monkeypatch.setattr(store, "SNAPSHOT_EVERY", 5)
     life = StoredLife(trial_concurrency=2, max_trial_number=4)
     await life.store(writer)
-    for step in (lambda: life.start(0), lambda: life.metric(0, 0, 0.5), lambda: life.end(0)):
-        step()
-        await life.store(writer)
+    life.start(0)
+    await life.store(writer)
+    life.metric(0, 0, 0.5)
+    await life.store(writer)
+    life.end(0)
+    await life.store(writer)
     life.take(f.StopRequested(trial_id=life.trial(1)))
     await life.store(writer)
     await writer.close(life.state)
     engine = create_engine(f"sqlite:///{database_path(tmp_path)}")
     with engine.connect() as connection:
         kept = connection.exec_driver_sql("SELECT count(*) FROM snapshots").scalar_one()
-        with_snapshot, folded = load(connection)
-        from_log, all_folded = load(connection, snapshots=False)
+        with_snapshot, folded = load(connection, "exp")
+        from_log, all_folded = load(connection, "exp", snapshots=False)
         connection.exec_driver_sql("UPDATE snapshots SET body = 'junk' WHERE number % 2 = 0")
         connection.exec_driver_sql("UPDATE snapshots SET version = 99 WHERE number % 2 = 1")
-        despite_junk, _ = load(connection)
+        despite_junk, _ = load(connection, "exp")
         connection.rollback()
     engine.dispose()
     assert kept == 2
