@@ -85,8 +85,12 @@ class KeeperHost(abc.ABC):
         """See to it that the keeper runs; return when it has ended. Raises OSError, ServiceError."""
 
     @abc.abstractmethod
-    async def end(self) -> None:
-        """Wait until the keeper, which was told to leave, has gone; end it if it does not go."""
+    async def end(self, *, told: bool) -> None:
+        """End the keeper; with ``told`` it was asked to leave and gets some time to go by itself."""
+
+    async def close(self) -> None:
+        """Let go of the host; its keeper is left as it is."""
+        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -202,13 +206,14 @@ class KeeperService(TrainingService):
             await asyncio.gather(*(self._dismiss(seat) for seat in self._seats.values()))
         for seat in self._seats.values():
             self._tools.hub.remove(self.context.experiment_id, seat.desk)
+            await seat.keeper.close()
         self._outbox.close()
 
     async def _dismiss(self, seat: _Seat) -> None:
         seat.link.leaving = True
         seat.desk.flush()
         try:
-            await seat.keeper.end()
+            await seat.keeper.end(told=seat.link.ready)
         except (OSError, ServiceError) as error:
             logger.warning("the keeper on %s could not be ended: %s", seat.keeper.host.name, error)
 

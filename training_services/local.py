@@ -91,6 +91,7 @@ class LocalKeeper(KeeperHost):
         self._directory = directory
         self._python = python
         self._environ = environ
+        self._launched: WatchedProcess | None = None  # by a ``keep`` that was cancelled
 
     async def read_manager(self) -> Mapping[str, Any] | None:
         try:
@@ -118,14 +119,17 @@ class LocalKeeper(KeeperHost):
         finally:
             process.close()
 
-    async def end(self) -> None:
+    async def end(self, *, told: bool) -> None:
         for number in (None, signal.SIGTERM, signal.SIGKILL):
-            process = self._find()
+            process = self._launched or self._find()
+            self._launched = None
             if process is None:
                 return
             try:
                 if number is not None:
                     process.send(number)
+                elif not told:
+                    continue
                 async with asyncio.timeout(LEAVE_S):
                     await process.ended()
                 return
@@ -134,17 +138,32 @@ class LocalKeeper(KeeperHost):
             finally:
                 process.close()
 
+    async def close(self) -> None:
+        if self._launched is not None:
+            self._launched.close()
+            self._launched = None
+
     def _command(self) -> list[str]:
         package = Path(trial_keeper.__file__).parent
         return [self._python, "-S", "-E", str(package), str(self._directory)]
 
     async def _launch(self) -> WatchedProcess | None:
-        return await launch(
-            self._command(),
-            environ=self._environ,
-            python=self._python,
-            output=self._directory / "keeper.log",
+        """Start a keeper. Whoever is cancelled meanwhile waits for it: none is started behind our back."""
+        launching = asyncio.ensure_future(
+            launch(
+                self._command(),
+                environ=self._environ,
+                python=self._python,
+                output=self._directory / "keeper.log",
+            )
         )
+        try:
+            return await asyncio.shield(launching)
+        except asyncio.CancelledError:
+            await asyncio.wait({launching})
+            if launching.exception() is None:
+                self._launched = launching.result()
+            raise
 
     def _find(self) -> WatchedProcess | None:
         """The keeper that runs, whoever has started it."""

@@ -32,6 +32,8 @@ from training_services.base import (
     KeeperAcknowledged,
     KeeperBound,
     KeeperEnrolled,
+    KeeperHeard,
+    KeeperSilent,
     KnownKeeper,
     KnownKeepers,
     MetricReported,
@@ -145,7 +147,7 @@ class CoreDouble:
     async def _take(self, service: TrainingService) -> None:
         async for batch in service.events():
             self.taken += batch
-            self.commit(*[event for event in batch if self._admits(event)])
+            self.commit(*batch)
 
     def _admits(self, event: JobEvent) -> bool:
         """Doubled frames and ends are no news, as at the core's door."""
@@ -186,22 +188,25 @@ class CoreDouble:
 
     def commit(self, *facts: JobEvent | None) -> None:
         """Make these facts durable (None is none), unless ``commits`` is off."""
-        found = [fact for fact in facts if fact is not None]
         if self.commits and self.service is not None:
-            for fact in found:
-                self._record(fact)
+            found = [fact for fact in facts if fact is not None and self._record(fact)]
             self.facts += found
             self.service.committed(found)
         self._news.set()
 
-    def _record(self, fact: JobEvent) -> None:
+    def _record(self, fact: JobEvent) -> bool:
+        """Fold the fact; False: it is no news."""
+        if not self._admits(fact):
+            return False
         if isinstance(fact, KeeperEnrolled | KeeperBound):
             self._record_keeper(fact)
         elif isinstance(fact, KeeperAcknowledged):
             self._record_command(fact.keeper_id, fact.acked_cmd)
-        kept = self._jobs.get(getattr(fact, "job_id", ""))
-        if kept is None:
-            return
+        elif not isinstance(fact, KeeperSilent | KeeperHeard) and fact.job_id in self._jobs:
+            self._record_job(fact, self._jobs[fact.job_id])
+        return True
+
+    def _record_job(self, fact: JobEvent, kept: _Kept) -> None:
         match fact:
             case JobPlaced():
                 kept.place = fact
