@@ -99,10 +99,10 @@ def place(need: Need, host: Host, held: Sequence[Holding]) -> tuple[int, ...] | 
 
 
 def _never(wanted: int, usable: Sequence[Gpu], host: Host) -> str:
-    there = f"{len(host.gpus)} on {host.name}" if host.gpus else f"no GPU on {host.name}"
-    if host.gpu_indices is not None and len(usable) != len(host.gpus):
-        there += f", of which gpuIndices allows {len(usable)}"
-    return f"The trial asks for {_gpus(wanted)}, but there is {there}."
+    if len(usable) == len(host.gpus):
+        return f"The trial asks for {_gpus(wanted)}, but {host.name} has {len(usable) or 'none'}."
+    allowed = f"gpuIndices allows {len(usable)} of the {len(host.gpus)} on {host.name}"
+    return f"The trial asks for {_gpus(wanted)}, but {allowed}."
 
 
 def _why(wanted: int, free: int, usable: Sequence[Gpu], sharing: dict[int, list[Holding]], host: Host) -> str:
@@ -115,7 +115,9 @@ def _why(wanted: int, free: int, usable: Sequence[Gpu], sharing: dict[int, list[
         who.append(f"{_gpus(others)} by processes that are not trials")
     subject = "a free GPU" if wanted == 1 else f"{wanted} free GPUs"
     by = f" ({'; '.join(who)})" if who else ""
-    return f"waits for {subject}: {len(usable) - free} of {_gpus(len(usable))} on {host.name} are in use{by}"
+    taken = len(usable) - free
+    verb = "is" if taken == 1 else "are"
+    return f"waits for {subject}: {taken} of {_gpus(len(usable))} on {host.name} {verb} in use{by}"
 
 
 def _holder(holding: Holding) -> str:

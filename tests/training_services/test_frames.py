@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training_services.base import FrameSkipped, MetricReported, ParametersWanted
+from training_services.frames import read_frame, read_frames
+
+
+def frame(**changes: object) -> bytes:
+    fields = {
+        "parameter_id": 7,
+        "trial_job_id": "abcde",
+        "type": "PERIODICAL",
+        "sequence": 3,
+        "value": "0.5",
+        **changes,
+    }
+    return json.dumps(fields).encode() + b"\n"
+
+
+def read(payload: bytes) -> MetricReported | FrameSkipped | ParametersWanted:
+    return read_frame("x-abcde-1", "abcde", position=9, payload=payload)
+
+
+def test_a_metric() -> None:
+    assert read(frame()) == MetricReported("x-abcde-1", 9, "PERIODICAL", 3, "7", 0.5, "0.5")
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "text"),
+    [
+        ("1", 1.0, "1"),
+        ('{"default": 2, "b": "é"}', 2.0, '{"default": 2, "b": "é"}'),
+        ('{"default": "2"}', None, '{"default": "2"}'),
+        ("NaN", None, "NaN"),
+        ("-Infinity", None, "-Infinity"),
+        ("1e999", None, "1e999"),
+        ("9" * 400, None, "9" * 400),
+        ('"text"', None, '"text"'),
+        ("true", None, "true"),
+        (" 2 ", 2.0, " 2 "),
+        (0.25, 0.25, "0.25"),
+        ({"default": 4}, 4.0, '{"default": 4}'),
+    ],
+)
+def test_values(value: object, number: float | None, text: str) -> None:
+    metric = read(frame(value=value))
+    assert isinstance(metric, MetricReported)
+    assert (metric.value, metric.text) == (number, text)
+
+
+@pytest.mark.parametrize(
+    ("parameter_id", "text"), [(None, None), (0, "0"), ("a", '"a"'), ("0_0", '"0_0"'), ([1], "[1]")]
+)
+def test_parameter_ids_are_json_text(parameter_id: object, text: str | None) -> None:
+    metric = read(frame(parameter_id=parameter_id))
+    assert isinstance(metric, MetricReported)
+    assert metric.parameter_id == text
+
+
+def test_a_request_for_parameters_is_no_metric() -> None:
+    wanted = read(
+        b'{"trial_job_id": "abcde", "type": "REQUEST_PARAMETER", "sequence": 0, "parameter_index": 2}'
+    )
+    assert wanted == ParametersWanted(job_id="x-abcde-1", position=9, index=2)
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"", "it is not JSON"),
+        (b"{}x", "it is not JSON"),
+        (b"\xff{}", "it is not UTF-8"),
+        (b"[1]", "it is not a JSON object"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "a number in it has too many digits"),
+        (frame(trial_job_id="other"), 'its trial_job_id is "other", not abcde'),
+        (frame(type="LAST"), 'its type is "LAST", neither PERIODICAL nor FINAL'),
+        (frame(type=["FINAL"]), 'its type is ["FINAL"], neither PERIODICAL nor FINAL'),
+        (frame(sequence=-1), "its sequence is -1, not a whole number from 0 up"),
+        (frame(sequence=2**63), f"its sequence is {2**63}, not a whole number from 0 up"),
+        (frame(sequence=True), "its sequence is true, not a whole number from 0 up"),
+        (frame(value="0.9 good"), "its value is not JSON"),
+        (frame(value="1_0"), "its value is not JSON"),
+        (frame(value="01"), "its value is not JSON"),
+        (frame(value="\ud800"), "its value is not JSON"),
+        (frame(value='"\ud800"'), "it is not UTF-8"),
+        (b'{"trial_job_id": "abcde", "type": "FINAL", "sequence": 0}', "it has no value"),
+    ],
+)
+def test_what_is_no_metric_keeps_its_position(payload: bytes, reason: str) -> None:
+    sentence = f"Frame 9 is no metric: {reason}."
+    assert read(payload) == FrameSkipped(job_id="x-abcde-1", position=9, reason=sentence)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_are_an_exception(payload: bytes) -> None:
+    assert len(read_frames("x-abcde-1", "abcde", position=0, payloads=[payload, frame()])) == 2
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner)))
+def test_no_value_is_an_exception(value: object) -> None:
+    metric = read(frame(value=json.dumps(value)))
+    assert isinstance(metric, MetricReported)
+    metric.text.encode()
