@@ -50,7 +50,7 @@ class Attempt:
         "updates",
         "verdict",
         "watched",
-    )  # fmt: skip
+    )
 
     def __init__(self, job: str, seq: int, start: dict[str, Any]) -> None:
         self.job = job
@@ -137,9 +137,13 @@ class Attempt:
         """
         found = self.exit
         final: dict[str, Any] = {
-            "reason": self.verdict, "code": None, "signal": None, "n": self.tally_position, "at": at,
+            "reason": self.verdict,
+            "code": None,
+            "signal": None,
+            "n": self.tally_position,
+            "at": at,
             "message": self.cause,
-        }  # fmt: skip
+        }
         if self.verdict is not None:
             return final
         if found is None:

@@ -102,29 +102,36 @@ def read(directory: str) -> Claim | None:
 
 
 def parse(text: bytes) -> Claim:
-    """Read the lines of a claim file."""
+    """Read the lines of a claim file. What power loss has made of one belongs to no boot that is known."""
     lines = text.decode(errors="replace").split("\n")[:-1]
-    first = lines[0].split()
-    if first[0] == "aborted":
-        return Claim(None, "", first[1])
-    claim = Claim(int(first[1]), first[2], first[3])
-    for line in lines[1:]:
-        kind, _, rest = line.partition(" ")
-        if kind == "started":
-            pid, at = rest.split()
-            claim.started = (int(pid), float(at))
-        elif kind == "exit":
-            words = rest.split(" ", 6)
-            claim.exit = Exit(
-                None if words[0] == "-" else int(words[0]),
-                None if words[1] == "-" else int(words[1]),
-                int(words[2]),
-                signalled=words[3] == "1",
-                at=float(words[4]),
-                survivors=() if words[5] == "-" else tuple(map(int, words[5].split(","))),
-                message=words[6],
-            )
-        elif kind == "failed":
-            stamp, _, why = rest.partition(" ")
-            claim.failed = (float(stamp), why)
+    try:
+        kind, *words = lines[0].split()
+        if kind == "aborted":
+            return Claim(None, "", words[0])
+        claim = Claim(int(words[0]), words[1], words[2])
+        for line in lines[1:]:
+            _add(claim, line)
+    except (IndexError, ValueError):
+        return Claim(0, "", "")
     return claim
+
+
+def _add(claim: Claim, line: str) -> None:
+    kind, _, rest = line.partition(" ")
+    if kind == "started":
+        pid, at = rest.split()
+        claim.started = (int(pid), float(at))
+    elif kind == "exit":
+        words = rest.split(" ", 6)
+        claim.exit = Exit(
+            None if words[0] == "-" else int(words[0]),
+            None if words[1] == "-" else int(words[1]),
+            int(words[2]),
+            signalled=words[3] == "1",
+            at=float(words[4]),
+            survivors=() if words[5] == "-" else tuple(map(int, words[5].split(","))),
+            message=words[6],
+        )
+    elif kind == "failed":
+        stamp, _, why = rest.partition(" ")
+        claim.failed = (float(stamp), why)

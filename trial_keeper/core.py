@@ -14,6 +14,8 @@ from trial_keeper import effects as fx
 from trial_keeper import wire
 from trial_keeper.attempt import Attempt
 from trial_keeper.effects import Channel, Effect
+from trial_keeper.ledger import Act, Ledger, nothing
+from trial_keeper.memory import Memory, final_record, stop_record
 from trial_keeper.reports import Flight, Reports
 
 STARTED_WAIT_S = 0.02  # "started" alone waits for company
@@ -21,7 +23,6 @@ FIRST_PAUSE_S = 0.05
 LAST_PAUSE_S = 1.0
 RESPAWN_PAUSE_S = 0.5
 LAST_RESPAWN_PAUSE_S = 30.0
-JOURNAL_PAUSE_S = 1.0
 SWEEP_PAUSE_S = 0.05
 SWEEPS = 200
 RETRY_S = 1.0
@@ -44,98 +45,45 @@ class KeeperCore:
 
     def __init__(self, identity: Identity, records: Iterable[fx.Record]) -> None:
         self._identity = identity
-        self.k_epoch = 0
-        self.db_id: str | None = None
-        self.m_epoch = 0
-        self.attempts: dict[str, Attempt] = {}
-        self._applied = 0
-        for record in records:
-            self._restore(record)
-        self.k_epoch += 1
-        self.acked_cmd = self._applied
+        self._memory = Memory(records)
+        self.attempts = self._memory.attempts
         self._out: list[Effect] = []
-        self._number = 0
-        self._unwritten: collections.deque[tuple[int, Callable[[float], None], Callable[[float], None]]] = (
-            collections.deque()
-        )
-        self._unflushed: collections.deque[tuple[int, int]] = collections.deque()
+        self._ledger = Ledger(self._out, self._memory.applied)
         self._commands: collections.deque[list[Any]] = collections.deque()
         self._writing = False
-        self._journal_trouble: str | None = None
-        self._journal_at = 0.0
         self._later: list[tuple[float, Effect]] = []
         self._reports = Reports(self.attempts)
         self._flights: dict[Channel, Flight] = {}
         self._sync_no = 0
         self._inventory = True
         self._collecting = False
+        self._breather = False  # nothing came of a whole round of reading: the next one waits for a tick
         self._retry_at = 0.0
+        self._wait_at = 0.0
         self._pause = FIRST_PAUSE_S
+        self._first_of_pause = 0
+        self._unreachable: str | None = None
         self._heard_at: float | None = None
         self._remind_at: float | None = None
-        self._unreachable: str | None = None
         self._leaving = False
-        self._first_of_pause = 0
-        self._number_written = 0
-        self._breather = False
 
-    # -- recovery
-
-    def _restore(self, record: fx.Record) -> None:
-        kind = record["k"]
-        self._applied = max(self._applied, record.get("seq", 0))
-        attempt = self.attempts.get(record.get("job", ""))
-        if kind == "epoch":
-            self.k_epoch = record["k_epoch"]
-        elif kind == "server":
-            self.db_id, self.m_epoch = record["db_id"], record["m_epoch"]
-        elif kind == "start":
-            self.attempts[record["job"]] = Attempt(record["job"], record["seq"], record["start"])
-        elif attempt is None:
-            return
-        elif kind == "gone":
-            del self.attempts[attempt.job]
-        elif kind == "final":
-            attempt.final = record["final"]
-            attempt.started = record["started"]
-        else:
-            attempt.seq = max(attempt.seq, record.get("seq", 0))
-            if kind == "stop":
-                attempt.stop = record["grace"]
-                attempt.doomed = record.get("doomed", False)
-            elif kind == "update":
-                attempt.updates[record["index"]] = record["parameter"]
+    @property
+    def k_epoch(self) -> int:
+        """The number of this start of the keeper."""
+        return self._memory.k_epoch
 
     def records(self) -> list[fx.Record]:
-        """The shortest journal that says the same; written anew at each start, with the new ``k_epoch``."""
-        found: list[fx.Record] = [
-            {"k": "epoch", "k_epoch": self.k_epoch},
-            {"k": "server", "db_id": self.db_id, "m_epoch": self.m_epoch},
-            {"k": "nop", "seq": self._applied},
-        ]
-        for attempt in self.attempts.values():
-            start = attempt.start
-            if start is None or not attempt.live:
-                start = {"directory": attempt.directory, "boot_id": attempt.boot_id}
-            found.append({"k": "start", "seq": attempt.seq, "job": attempt.job, "start": start})
-            for index, parameter in attempt.updates.items():
-                found.append({"k": "update", "job": attempt.job, "index": index, "parameter": parameter})
-            if attempt.stop is not None:
-                found.append(
-                    {"k": "stop", "job": attempt.job, "grace": attempt.stop, "doomed": attempt.doomed}
-                )
-            if attempt.final is not None:
-                found.append(_final_record(attempt))
-        return found
+        """The journal as it must be, durably, before ``begin``."""
+        return self._memory.records()
 
     def begin(self, now: float) -> list[Effect]:
         """The first input: everything unfinished is looked at."""
         self._heard_at = now
         for attempt in self.attempts.values():
             if attempt.live:
-                updates = attempt.updates if attempt.boot_id == self._identity.boot_id else {}
-                for index, parameter in updates.items():
-                    self._out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
+                if self._here(attempt):
+                    for index, parameter in attempt.updates.items():
+                        self._out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
                 self._look(attempt)
         return self._pump(now)
 
@@ -148,78 +96,77 @@ class KeeperCore:
 
     def _next_command(self, now: float) -> None:
         """One at a time: the next one waits until this one's record is written."""
-        while self._commands and not self._writing and now >= self._journal_at:
+        while self._commands and not self._writing and now >= self._ledger.retry_at:
             command = self._commands.popleft()
             seq, kind, job, body = command
-            if seq <= self._applied:
+            if seq <= self._memory.applied:
                 continue
-            if seq != self._applied + 1:
+            if seq != self._memory.applied + 1:
                 self._commands.clear()
                 return
             attempt = self.attempts.get(job)
             record: fx.Record = {"k": "nop", "seq": seq}
-            act: Callable[[float], None] = _nothing
+            act: Act = nothing
             if kind == "start" and attempt is None:
                 record = {"k": "start", "seq": seq, "job": job, "start": body}
                 act = self._starter(job, seq, body)
             elif attempt is not None and attempt.live and kind == "stop":
-                self._stop(now, attempt, float(body["grace"]))  # signal first, then journal, then acknowledge
-                record = {"k": "stop", "seq": seq, "job": job, "grace": body["grace"]}
+                self._stop(attempt, float(body["grace"]))  # signal first, then journal, then acknowledge
+                record = {**stop_record(attempt), "seq": seq}
             elif attempt is not None and attempt.live and kind == "update":
                 record = {"k": "update", "seq": seq, "job": job, **body}
                 act = self._updater(attempt, body["index"], body["parameter"])
             self._writing = True
-            self._append(record, self._applier(seq, attempt, act), self._deferrer(command))
+            self._ledger.append(
+                record, written=self._applier(seq, attempt, act), failed=self._deferrer(command)
+            )
 
-    def _applier(
-        self, seq: int, attempt: Attempt | None, act: Callable[[float], None]
-    ) -> Callable[[float], None]:
-        def applied(now: float) -> None:
+    def _applier(self, seq: int, attempt: Attempt | None, act: Act) -> Act:
+        def apply(now: float) -> None:
             self._writing = False
-            self._applied = seq
-            self._unflushed.append((self._number_written, seq))
+            self._memory.applied = seq
             if attempt is not None:
                 attempt.seq = seq
             act(now)
             self._next_command(now)
 
-        return applied
+        return apply
 
-    def _deferrer(self, command: list[Any]) -> Callable[[float], None]:
+    def _deferrer(self, command: list[Any]) -> Act:
         def put_back(now: float) -> None:
             self._writing = False
             self._commands.appendleft(command)
 
         return put_back
 
-    def _starter(self, job: str, seq: int, start: dict[str, Any]) -> Callable[[float], None]:
+    def _starter(self, job: str, seq: int, start: dict[str, Any]) -> Act:
         def begin(now: float) -> None:
             attempt = self.attempts[job] = Attempt(job, seq, start)
-            if attempt.boot_id == self._identity.boot_id:
+            if self._here(attempt):
                 self._out.append(fx.Spawn(job, start))
             else:  # it was meant for a boot that is over
                 self._look(attempt)
 
         return begin
 
-    def _updater(self, attempt: Attempt, index: int, parameter: str) -> Callable[[float], None]:
+    def _updater(self, attempt: Attempt, index: int, parameter: str) -> Act:
         def write(now: float) -> None:
             attempt.updates[index] = parameter
             self._out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
 
         return write
 
-    def _stop(self, now: float, attempt: Attempt, grace: float) -> None:
+    def _stop(self, attempt: Attempt, grace: float) -> None:
         if attempt.stop is None:
             attempt.stop = grace
-        if attempt.sealing or attempt.boot_id != self._identity.boot_id:
+        if attempt.sealing or not self._here(attempt):
             return
         if attempt.shim is not None:
             self._out.append(fx.Signal(attempt.job, attempt.directory, attempt.shim, attempt.stop))
         else:
             self._out.append(fx.Abort(attempt.job, attempt.directory))
 
-    def _kill(self, now: float, job: str) -> None:
+    def _kill(self, job: str) -> None:
         """The server does not know the attempt."""
         attempt = self.attempts.get(job)
         if attempt is None:
@@ -228,41 +175,29 @@ class KeeperCore:
             self._forget(attempt)
         elif not attempt.doomed:
             attempt.doomed = True
-            self._stop(now, attempt, KILL_GRACE_S)
-            record = {"k": "stop", "job": job, "grace": attempt.stop, "doomed": True}
-            self._append(record, _nothing, _nothing)
+            self._stop(attempt, KILL_GRACE_S)
+            self._ledger.append(stop_record(attempt))
 
     # -- journal
 
-    def _append(
-        self, record: fx.Record, written: Callable[[float], None], failed: Callable[[float], None]
-    ) -> None:
-        self._number += 1
-        self._unwritten.append((self._number, written, failed))
-        self._out.append(fx.Append(self._number, record))
-
-    def written(self, now: float, number: int) -> list[Effect]:
-        """The record is in the page cache: it survives the keeper's death."""
-        self._number_written, act, _ = self._unwritten.popleft()
-        act(now)
+    def written(self, now: float) -> list[Effect]:
+        """The oldest record asked for is in the page cache: it survives the keeper's death."""
+        self._ledger.written(now)
         return self._pump(now)
 
-    def write_failed(self, now: float, number: int, sentence: str) -> list[Effect]:
-        """The record could not be written (disk full): nothing follows from it."""
-        _, _, failed = self._unwritten.popleft()
-        self._journal_at = now + JOURNAL_PAUSE_S
+    def write_failed(self, now: float, sentence: str) -> list[Effect]:
+        """The oldest record asked for could not be written (disk full): nothing follows from it."""
+        self._ledger.write_failed(now)
         self._journal_said(sentence)
-        failed(now)
         return self._pump(now)
 
     def flushed(self, now: float, number: int) -> list[Effect]:
         """All records up to this number survive power loss: their commands are acknowledged."""
-        while self._unflushed and self._unflushed[0][0] <= number:
-            self.acked_cmd = self._unflushed.popleft()[1]
-        self._journal_said(None)
-        if self._reports.owed_ack is not None and self.acked_cmd >= self._reports.owed_ack:
+        self._ledger.flushed(number)
+        if self._reports.owed_ack is not None and self._ledger.acked_cmd >= self._reports.owed_ack:
             self._reports.owed_ack = None
             self._reports.urgent = True
+        self._journal_said(None)
         return self._pump(now)
 
     def flush_failed(self, now: float, sentence: str) -> list[Effect]:
@@ -271,11 +206,8 @@ class KeeperCore:
         return self._pump(now)
 
     def _journal_said(self, sentence: str | None) -> None:
-        if sentence != self._journal_trouble:
-            self._journal_trouble = sentence
+        if self._ledger.say(sentence):
             self._reports.urgent = True
-            if sentence is not None:
-                self._out.append(fx.Say(sentence))
 
     # -- attempts
 
@@ -308,7 +240,7 @@ class KeeperCore:
 
     def _judge(self, now: float, attempt: Attempt, seen: fx.Seen) -> None:
         claim = seen.claim
-        here = attempt.boot_id == self._identity.boot_id
+        here = self._here(attempt)
         if claim is None:
             if not here:
                 self._seal(attempt, wire.HOST_LOST, "the host was restarted before the command was started")
@@ -377,8 +309,7 @@ class KeeperCore:
         return self._pump(now)
 
     def _sealed(self, attempt: Attempt, tally: fx.Tally) -> None:
-        here = attempt.boot_id == self._identity.boot_id
-        attempt.final = attempt.seal(size=tally.size, at=tally.at, here=here)
+        attempt.final = attempt.seal(size=tally.size, at=tally.at, here=self._here(attempt))
         attempt.start = None
         attempt.updates.clear()
         if tally.bad:
@@ -386,7 +317,7 @@ class KeeperCore:
         elif tally.end < tally.size:
             attempt.note = f"the metrics file ends in an incomplete frame of {tally.size - tally.end} bytes"
         self._out.append(fx.Unwatch(attempt.job))
-        self._append(_final_record(attempt), _nothing, _nothing)  # if it fails: derived again from the files
+        self._ledger.append(final_record(attempt), flush=False)  # lost, it is derived again from the files
         if attempt.doomed:
             self._forget(attempt)
         else:
@@ -395,7 +326,7 @@ class KeeperCore:
 
     def _forget(self, attempt: Attempt) -> None:
         """Its files stay; the record only shortens the next recovery."""
-        self._append({"k": "gone", "job": attempt.job}, _nothing, _nothing)
+        self._ledger.append({"k": "gone", "job": attempt.job}, flush=False)
         del self.attempts[attempt.job]
         self._reports.forget(attempt.job)
 
@@ -416,7 +347,7 @@ class KeeperCore:
 
     def frames_read(self, now: float, job: str, chunk: fx.Chunk) -> list[Effect]:
         """Frames for the report that is being put together."""
-        attempt = self.attempts[job]
+        attempt = self.attempts[job]  # nothing comes between the order to read and this
         self._reports.add(attempt, chunk)
         if chunk.bad and attempt.note is None:
             attempt.note = _bad_header(chunk.end)
@@ -435,6 +366,10 @@ class KeeperCore:
         self._collect(now)
         return self._pump(now)
 
+    def _here(self, attempt: Attempt) -> bool:
+        """It is of the present boot."""
+        return attempt.boot_id == self._identity.boot_id
+
     def _look(self, attempt: Attempt) -> None:
         self._out.append(fx.Look(attempt.job, attempt.directory))
 
@@ -446,14 +381,16 @@ class KeeperCore:
         if trouble is not None:
             return self.failed(now, channel, trouble)
         flight = self._flights.pop(channel)
+        if channel is Channel.WAIT and self._ledger.retry_at > now:
+            self._wait_at = now + RETRY_S  # commands that cannot be written would be answered at once
         self._heard_at = now
         self._retry_at = 0.0
         self._pause = FIRST_PAUSE_S
         self._unreachable = None
-        if (answer["db_id"], answer["m_epoch"]) != (self.db_id, self.m_epoch):
-            self.db_id, self.m_epoch = answer["db_id"], answer["m_epoch"]
-            record = {"k": "server", "db_id": self.db_id, "m_epoch": self.m_epoch}
-            self._append(record, _nothing, _nothing)
+        server = {"db_id": answer["db_id"], "m_epoch": answer["m_epoch"]}
+        if server != {"db_id": self._memory.db_id, "m_epoch": self._memory.m_epoch}:
+            self._memory.db_id, self._memory.m_epoch = server["db_id"], server["m_epoch"]
+            self._ledger.append({"k": "server", **server})
             self._inventory = True
             self._reports.start_over()
         if flight.whole:
@@ -467,7 +404,7 @@ class KeeperCore:
             if attempt is not None and not attempt.live:
                 self._forget(attempt)
         for job in answer["kill"]:
-            self._kill(now, job)
+            self._kill(job)
         self._take_commands(now, answer["cmds"])
         if answer["leave"] and not self.attempts:
             self._leave("no job is left and none will come")
@@ -496,15 +433,17 @@ class KeeperCore:
         """Why this answer does not count, if so."""
         if answer["instance"] != self._identity.instance:
             return "the answer is for another instance of this keeper"
-        if self.db_id is not None and answer["db_id"] != self.db_id:
-            return f"the server has another database ({answer['db_id']}) than this keeper's ({self.db_id})"
-        if answer["m_epoch"] < self.m_epoch:
-            return f"an older server (epoch {answer['m_epoch']}, {self.m_epoch} is known) is not obeyed"
+        known = self._memory
+        if known.db_id is not None and answer["db_id"] != known.db_id:
+            return f"the server has another database ({answer['db_id']}) than this keeper's ({known.db_id})"
+        if answer["m_epoch"] < known.m_epoch:
+            return f"an older server (epoch {answer['m_epoch']}, {known.m_epoch} is known) is not obeyed"
         return None
 
     def _pump(self, now: float) -> list[Effect]:
         """Start the calls that should be in flight; return what has come together."""
-        if now >= self._retry_at and not self._leaving:
+        quiet = self._leaving or self._writing  # a call sent now would not yet say that commands are seen
+        if now >= self._retry_at and not quiet:
             if self._inventory:
                 if Channel.REPORT not in self._flights and not self._collecting:
                     self._send(Channel.REPORT, self._reports.inventory())
@@ -514,9 +453,10 @@ class KeeperCore:
                     self._collecting = True
                     self._reports.open()
                     self._collect(now)
-                if Channel.WAIT not in self._flights and now >= self._journal_at:
+                if Channel.WAIT not in self._flights and now >= self._wait_at:
                     self._send(Channel.WAIT, Flight())
-        out, self._out = self._out, []
+        out = self._out[:]
+        self._out.clear()
         return out
 
     def _collect(self, now: float) -> None:
@@ -525,10 +465,10 @@ class KeeperCore:
             self._out.append(read)
             return
         self._collecting = False
-        flight = self._reports.close()
-        self._breather = flight is None
+        flight = self._reports.close(now)
+        self._breather = flight is None and self._reports.unread
         if flight is not None:
-            if any(self.attempts[job].seq > self.acked_cmd for job in flight.finals):
+            if any(self.attempts[job].seq > self._ledger.acked_cmd for job in flight.finals):
                 self._reports.owed_ack = max(self.attempts[job].seq for job in flight.finals)
             self._send(Channel.REPORT, flight)
 
@@ -537,9 +477,10 @@ class KeeperCore:
         flight.no = self._sync_no
         self._flights[channel] = flight
         header = {
-            "instance": self._identity.instance, "k_epoch": self.k_epoch, "sync_no": self._sync_no,
-            "boot_id": self._identity.boot_id, "db_id_seen": self.db_id, "m_epoch_seen": self.m_epoch,
-            "acked_cmd": self.acked_cmd, "seen_cmd": self._applied, "all": flight.whole,
+            "instance": self._identity.instance, "k_epoch": self._memory.k_epoch, "sync_no": self._sync_no,
+            "boot_id": self._identity.boot_id, "db_id_seen": self._memory.db_id,
+            "m_epoch_seen": self._memory.m_epoch, "acked_cmd": self._ledger.acked_cmd,
+            "seen_cmd": self._memory.applied, "all": flight.whole,
             "wait": channel is Channel.WAIT, "status": self.status, "attempts": flight.entries,
         }  # fmt: skip
         self._out.append(fx.Send(channel, header, flight.payloads))
@@ -547,7 +488,7 @@ class KeeperCore:
     @property
     def status(self) -> str | None:
         """What is wrong with the keeper itself."""
-        return "; ".join(filter(None, (self._identity.status, self._journal_trouble))) or None
+        return "; ".join(filter(None, (self._identity.status, self._ledger.trouble))) or None
 
     # -- time
 
@@ -560,8 +501,7 @@ class KeeperCore:
         if self._remind_at is not None and now >= self._remind_at:
             self._remind_at = None
             self._reports.remind()
-        if self._journal_at <= now:
-            self._next_command(now)
+        self._next_command(now)
         idle_at = self._idle_at()
         if idle_at is not None and now >= idle_at:
             self._leave("no attempt is live and no server could be reached")
@@ -569,6 +509,8 @@ class KeeperCore:
 
     def deadline(self, now: float) -> float | None:
         """When ``tick`` is due; None: nothing waits for time."""
+        if self._leaving:
+            return None
         times = [at for at, _ in self._later]
         if self._retry_at > now:
             times.append(self._retry_at)
@@ -576,8 +518,7 @@ class KeeperCore:
             soon = self._reports.due_at(now)
             if soon is not None:
                 times.append(soon)
-        if self._journal_at > now:
-            times.append(self._journal_at)
+        times += [at for at in (self._ledger.retry_at, self._wait_at) if at > now]
         times += [at for at in (self._remind_at, self._idle_at()) if at is not None]
         return min(times) if times else None
 
@@ -592,13 +533,5 @@ class KeeperCore:
             self._out.append(fx.Leave(reason))
 
 
-def _final_record(attempt: Attempt) -> fx.Record:
-    return {"k": "final", "job": attempt.job, "final": attempt.final, "started": attempt.started}
-
-
 def _bad_header(offset: int) -> str:
     return f"the metrics file holds no frame header at byte {offset}; nothing from there on is read"
-
-
-def _nothing(now: float) -> None:
-    """Nothing follows."""

@@ -19,10 +19,14 @@ class Channel(enum.Enum):
 
 
 class Append(NamedTuple):
-    """Write a journal record; answered by ``written`` or ``write_failed``, and later by ``flushed``."""
+    """Write a journal record; answered, in order, by ``written`` or ``write_failed``.
+
+    ``flush``: soon made durable, and then told by ``flushed``; else whenever the next one is.
+    """
 
     number: int
     record: Record
+    flush: bool
 
 
 class Spawn(NamedTuple):

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
+import time
 from typing import Callable
 
 import trial_keeper
 
 _QUESTION = "import importlib.util,sys; sys.exit(importlib.util.find_spec('nni') is None)"
+RETRY_S = 1.0
 _FILES = ("__init__.py", "_trial.py")
 
 
@@ -43,14 +46,16 @@ class Interpreters:
         threading.Thread(target=self._probe, args=(interpreter,), name="probe", daemon=True).start()
 
     def _probe(self, interpreter: str) -> None:
-        has = True
-        try:
-            has = _can_import(interpreter)
-            if not has:
+        has = _can_import(interpreter)
+        while not has:
+            try:
                 lay_down(self._sdk)
-        finally:
-            self._answers[interpreter] = has
-            self._answered()
+                break
+            except OSError as error:
+                sys.stderr.write(f"{self._sdk} cannot be written, tried again: {error}\n")
+                time.sleep(RETRY_S)
+        self._answers[interpreter] = has
+        self._answered()
 
 
 def lay_down(directory: str) -> None:
@@ -69,7 +74,10 @@ def lay_down(directory: str) -> None:
 
 def _can_import(interpreter: str) -> bool:
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
-    pid = os.posix_spawn(interpreter, [interpreter, "-c", _QUESTION], os.environ, file_actions=quiet)
+    try:
+        pid = os.posix_spawn(interpreter, [interpreter, "-c", _QUESTION], os.environ, file_actions=quiet)
+    except OSError:  # the trial will say so itself
+        return True
     return os.waitpid(pid, 0)[1] == 0
 
 

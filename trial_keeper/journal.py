@@ -43,26 +43,42 @@ def load(path: str) -> Found:
         return Found([], None)
     records: list[Record] = []
     at = 0
-    damage = None
-    while at < len(content):
-        end = at + _HEADER + int.from_bytes(content[at : at + 4], "big")
-        if at + _HEADER > len(content) or end > len(content):
-            break  # the tail of a write that did not happen
-        text = content[at + _HEADER : end]
-        if zlib.crc32(text).to_bytes(4, "big") != content[at + 4 : at + _HEADER]:
-            aside = f"{path}.damaged-{at}"
-            with open(aside, "wb") as file:
-                file.write(content[at:])
-            damage = (
-                f"the keeper's journal is damaged: {len(content) - at} bytes after record {len(records)} "
-                f"could not be read and lie in {os.path.basename(aside)}"
-            )
-            break
-        records.append(json.loads(text))
+    while (end := _end(content, at)) is not None:
+        records.append(json.loads(content[at + _HEADER : end]))
         at = end
-    if at < len(content):
+    rest = content[at:]
+    damage = None
+    if _damaged(rest):
+        aside = f"{path}.damaged-{at}"
+        with open(aside, "wb") as file:
+            file.write(rest)
+        damage = (
+            f"the keeper's journal is damaged: {len(rest)} bytes after record {len(records)} cannot be read "
+            f"and lie in {os.path.basename(aside)}"
+        )
+    if rest:
         os.truncate(path, at)
     return Found(records, damage)
+
+
+def _end(content: bytes, at: int) -> int | None:
+    """Where the record at this byte ends; None: there is no whole and sound one."""
+    text = at + _HEADER
+    size = int.from_bytes(content[at : at + 4], "big")
+    end = text + size
+    if size == 0 or end > len(content):
+        return None
+    sound = zlib.crc32(content[text:end]).to_bytes(4, "big") == content[at + 4 : text]
+    return end if sound else None
+
+
+def _damaged(rest: bytes) -> bool:
+    """Whether this is more than what a write leaves that did not finish: a beginning, or zeros."""
+    if not rest.strip(b"\0"):
+        return False
+    if len(rest) >= _HEADER and _HEADER + int.from_bytes(rest[:4], "big") <= len(rest):
+        return True
+    return any(_end(rest, at) is not None for at in range(1, len(rest)))
 
 
 def rewrite(path: str, records: Iterable[Record]) -> None:
@@ -102,8 +118,8 @@ class Journal:
         self._wanted = threading.Semaphore(0)
         threading.Thread(target=self._flush, name="journal", daemon=True).start()
 
-    def append(self, number: int, record: Record) -> None:
-        """Write one record; ``flushed`` is told its number later. Raises OSError and leaves no trace."""
+    def append(self, number: int, record: Record, *, flush: bool) -> None:
+        """Write one record; ``flushed`` is told of it later. Raises OSError and leaves no trace."""
         content = frame(record)
         with self._lock:
             size = os.fstat(self._fd).st_size
@@ -114,7 +130,8 @@ class Journal:
                 os.ftruncate(self._fd, size)
                 raise
             self._written = number
-        self._wanted.release()
+        if flush:
+            self._wanted.release()
 
     def _open(self) -> int:
         return os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)

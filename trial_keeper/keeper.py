@@ -25,6 +25,7 @@ from trial_keeper.watch import Watcher, open_process
 LOOK_S = 0.05  # without inotify
 PROCESS_LOOK_S = 1.0  # without pidfd
 LOG_BYTES = 5 << 20
+RESTART_PAUSE_S = 1.0
 MARK = "NNIMGR_JOB_ID"
 
 
@@ -52,8 +53,11 @@ class Keeper:
         self._watched: dict[int, str] = {}
         self._watches: dict[str, int] = {}
         self._processes: dict[str, int] = {}
+        self._blind_at = 0.0
         self._blind: dict[str, None] = {}  # watched without inotify, or without a pidfd
         self._requests = b""
+        self._wakes = Lines(pipes.wake)
+        self._failures = Lines(pipes.failures)
         self._waiting: list[fx.Spawn] = []
         self._slow: collections.deque[fx.Count] = collections.deque()
         self._interpreters = Interpreters(directory, lambda: self._tell(self._start_waiting))
@@ -112,7 +116,7 @@ class Keeper:
     def run(self) -> NoReturn:
         """Work until there is nothing left to do; exits the process."""
         self._log.write(f"keeper {os.getpid()} starts, epoch {self._core.k_epoch}")
-        _drain(self._pipes.wake)  # what was said before the looks below tells nothing more
+        self._wakes.lines()  # what was said before the looks below tells nothing more
         readers: list[tuple[int, Callable[[], None]]] = [
             (self._pulse, self._on_told),
             (self._pipes.wake, self._on_wake),
@@ -154,8 +158,6 @@ class Keeper:
             wait = look if wait is None else min(wait, look)
         return wait
 
-    _blind_at = 0.0
-
     def _perform(self, effects: Iterable[Effect]) -> None:
         queue = collections.deque(effects)
         while queue:
@@ -177,14 +179,14 @@ class Keeper:
 
     def _on_wake(self) -> None:
         """Shims name the attempts whose claim files they have written to."""
-        for job in dict.fromkeys(_drain(self._pipes.wake).decode(errors="replace").split("\n")):
+        for job in dict.fromkeys(self._wakes.lines()):
             self._perform(self._core.notified(_now(), job))
 
     def _on_failure(self) -> None:
-        content = os.read(self._pipes.failures, 65536)
-        if not content:
+        lines = self._failures.lines()
+        if self._failures.ended:
             self._start_over()
-        for line in content.decode().splitlines():
+        for line in lines:
             job, _, status = line.partition(" ")
             self._perform(self._core.shim_failed(_now(), job, _wait_status(int(status))))
 
@@ -200,7 +202,8 @@ class Keeper:
     def _start_over(self) -> NoReturn:
         """The spawner is gone, and only a fresh process can fork a lean one. All state is in the files."""
         self._log.write("the spawner has ended: the keeper starts anew")
-        time.sleep(1.0)
+        time.sleep(RESTART_PAUSE_S)
+        _reap_all()
         with open("/proc/self/cmdline", "rb") as file:
             arguments = file.read().split(b"\0")[:-1]
         os.execv(sys.executable, arguments)
@@ -212,11 +215,11 @@ class Keeper:
 
     def _append(self, effect: fx.Append) -> list[Effect]:
         try:
-            self._journal.append(effect.number, effect.record)
+            self._journal.append(effect.number, effect.record, flush=effect.flush)
         except OSError as error:
             sentence = f"the keeper's journal cannot be written: {error.strerror}"
-            return self._core.write_failed(_now(), effect.number, sentence)
-        return self._core.written(_now(), effect.number)
+            return self._core.write_failed(_now(), sentence)
+        return self._core.written(_now())
 
     def _spawn(self, effect: fx.Spawn) -> list[Effect]:
         if not self._interpreters.ready(effect.start["command"]):
@@ -365,6 +368,30 @@ class Keeper:
         os._exit(0)
 
 
+class Lines:
+    """Whole lines from a pipe that never blocks. ``ended``: nobody holds the other end any more."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._rest = b""
+        self.ended = False
+
+    def lines(self) -> list[str]:
+        """All that are there now."""
+        while True:
+            try:
+                chunk = os.read(self._fd, 65536)
+            except BlockingIOError:
+                break
+            self._rest += chunk
+            if not chunk:
+                self.ended = True
+                break
+        *lines, self._rest = self._rest.split(b"\n")
+        return [line.decode(errors="replace") for line in lines]
+
+
 class Log:
     """The keeper's log: standard error, moved to ``<path>.1`` when it has grown large."""
 
@@ -411,6 +438,15 @@ def _drain(fd: int) -> bytes:
         return os.read(fd, 65536)
     except BlockingIOError:
         return b""
+
+
+def _reap_all() -> None:
+    """The spawner, and probes: what would stay a zombie of the process that comes."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+    except ChildProcessError:
+        return
 
 
 def _wait_status(status: int) -> str:

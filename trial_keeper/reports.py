@@ -55,6 +55,11 @@ class Reports:
         for queue in (self._grown, self._told, self._soon):
             queue.pop(job, None)
 
+    @property
+    def unread(self) -> bool:
+        """Frames may be waiting."""
+        return bool(self._grown)
+
     def due(self, now: float) -> bool:
         """There is something to say."""
         at = self.due_at(now)
@@ -111,8 +116,11 @@ class Reports:
             if chunk.payloads or not chunk.skipped:
                 self._room = (0, 0)  # the next frame does not fit
 
-    def close(self) -> Flight | None:
-        """The report, or None if there is nothing to say after all."""
+    def close(self, now: float) -> Flight | None:
+        """The report, or None if there is nothing to say yet."""
+        soon = any(at <= now for at in self._soon.values())
+        if not (self._draft or self._told or self.urgent or soon):
+            return None
         flight = Flight()
         for job in [*self._draft, *self._told, *self._soon]:
             attempt = self._attempts.get(job)
@@ -125,11 +133,10 @@ class Reports:
             if entry["final"] is not None:
                 attempt.final_sent = True
                 flight.finals.append(job)
-        urgent, self.urgent = self.urgent, False
-        self._draft = {}
+        self.urgent = False
         self._told = {job: None for job in self._told if self._untold(job)}
         self._soon.clear()
-        return flight if flight.entries or urgent else None
+        return flight
 
     def _untold(self, job: str) -> bool:
         """Its end still waits for frames that lie before it."""

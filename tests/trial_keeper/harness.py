@@ -182,7 +182,7 @@ class FakeServer:
 class Host:
     """An experiment's directory with a keeper that can be killed and started again."""
 
-    def __init__(self, directory: Path, python: str = sys.executable) -> None:
+    def __init__(self, directory: Path, *, python: str = sys.executable, package: str = str(PACKAGE)) -> None:
         self.directory = directory
         self.keeper = directory / "keeper"
         self.keeper.mkdir(parents=True)
@@ -190,6 +190,7 @@ class Host:
         self.boot = directory / "boot_id"
         self.boot.write_text("boot-1\n")
         self.python = python
+        self.package = package
         self.environ = {**os.environ, "NNIMGR_BOOT_ID_FILE": str(self.boot)}
         self.process: subprocess.Popen[bytes] | None = None
         self.server = FakeServer("instance-1")
@@ -205,7 +206,7 @@ class Host:
     def start(self) -> subprocess.Popen[bytes]:
         """Start a keeper."""
         self.process = subprocess.Popen(
-            [self.python, "-S", "-E", str(PACKAGE), str(self.keeper)], env=self.environ, close_fds=True
+            [self.python, "-S", "-E", self.package, str(self.keeper)], env=self.environ, close_fds=True
         )
         return self.process
 

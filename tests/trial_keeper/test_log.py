@@ -1,0 +1,53 @@
+"""Logs with a cap."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trial_keeper import log
+from trial_keeper.log import CappedLog
+
+
+def test_what_fits_is_kept_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    capped = CappedLog(str(path), 4096)
+    capped.write(b"\xff" * 4000)
+    capped.write(b"y" * 96)
+    capped.close()
+    assert path.read_bytes() == b"\xff" * 4000 + b"y" * 96
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000, 5000, 100_000])
+def test_head_and_tail_stay(tmp_path: Path, chunk: int) -> None:
+    path = tmp_path / "stdout"
+    capped = CappedLog(str(path), 10_000)
+    everything = b"".join(b"%09d\n" % number for number in range(20_000))
+    for at in range(0, len(everything), chunk):
+        capped.write(everything[at : at + chunk])
+        assert os.path.getsize(path) <= 10_000
+    capped.close()
+    content = path.read_bytes()
+    head, note, tail = content[:5000], content[5000:].split(b"...]\n")[0], content[5000:].split(b"...]\n")[1]
+    assert everything.startswith(head) and everything.endswith(tail)
+    assert int(note.split()[1]) == len(everything) - len(head) - len(tail)
+    assert len(tail) > 2000
+
+
+def test_a_cap_too_small_for_its_note_is_raised(tmp_path: Path) -> None:
+    capped = CappedLog(str(tmp_path / "stdout"), 0)
+    capped.write(b"z" * 100_000)
+    assert os.path.getsize(tmp_path / "stdout") <= log.LEAST
+
+
+def test_a_failed_write_drops_and_counts(tmp_path: Path) -> None:
+    capped = CappedLog(str(tmp_path / "no" / "such" / "folder"), 4096)
+    capped.write(b"12345")
+    capped.close()
+    assert capped.dropped == 5
+    full = CappedLog("/dev/full", 4096)
+    full.write(b"123")
+    full.close()
+    assert full.dropped == 3

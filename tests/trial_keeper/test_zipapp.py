@@ -1,0 +1,58 @@
+"""The keeper in one file."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.trial_keeper.harness import Host, oldest_python, wait_for
+from trial_keeper import zipapp
+
+TRIAL = """
+import nni
+value = nni.get_next_parameter()["x"]
+nni.report_intermediate_result(value)
+nni.report_final_result({"default": value})
+open("where", "w").write(nni.__file__)
+"""
+
+
+def test_the_same_content_has_the_same_bytes_and_name(tmp_path: Path) -> None:
+    first = zipapp.build(str(tmp_path))
+    assert zipapp.build(str(tmp_path)) == first
+    assert [path.name for path in tmp_path.iterdir()] == [os.path.basename(first)]
+    assert zipapp.content() == Path(first).read_bytes()
+    assert len(zipapp.content()) < 300_000
+
+
+def test_it_runs_trials_and_brings_them_the_trial_api(tmp_path: Path) -> None:
+    here = Host(
+        tmp_path / "experiment", python=oldest_python() or "python3", package=zipapp.build(str(tmp_path))
+    )
+    # an interpreter without nni: what is on this one's path and in its site-packages stays out of sight
+    bare = tmp_path / "bin" / "python3"
+    bare.parent.mkdir()
+    bare.write_text(f'#!/bin/sh\nexec {oldest_python() or "python3"} -S "$@"\n')
+    bare.chmod(0o755)
+    here.environ["PATH"] = f"{bare.parent}:{here.environ['PATH']}"
+    here.environ.pop("PYTHONPATH", None)
+    try:
+        here.start()
+        (here.directory / "trial.py").write_text(TRIAL)
+        here.attempt(
+            "e-a-1",
+            "python3 trial.py; kill -USR1 $$",
+            parameter='{"parameter_id": 4, "parameters": {"x": 0.5}}',
+        )
+        told = here.server.ended("e-a-1")
+        begin = b'{"parameter_id": 4, "trial_job_id": "e-a-1", "type": '
+        assert told.frames == [
+            begin + b'"PERIODICAL", "sequence": 0, "value": "0.5"}\n',
+            begin + b'"FINAL", "sequence": 0, "value": "{\\"default\\": 0.5}"}\n',
+        ]
+        assert told.final is not None and told.final["signal"] == signal.SIGUSR1
+        assert (here.directory / "where").read_text() == str(here.keeper / "sdk" / "nni" / "__init__.py")
+        wait_for(lambda: here.server.acked_cmd == 1, "the acknowledgement")
+    finally:
+        here.close()

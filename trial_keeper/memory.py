@@ -1,0 +1,94 @@
+"""What the journal says: its records folded into attempts, and the shortest records that say the same."""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+from trial_keeper.attempt import Attempt
+from trial_keeper.effects import Record
+
+
+class Memory:
+    """Everything that outlives the keeper. ``applied``: the highest command whose record is written."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.k_epoch = 0
+        self.db_id: str | None = None
+        self.m_epoch = 0
+        self.applied = 0
+        self.attempts: dict[str, Attempt] = {}
+        for record in records:
+            self._restore(record)
+        self.k_epoch += 1
+
+    def records(self) -> list[Record]:
+        """The journal written anew; it holds the new ``k_epoch``."""
+        found: list[Record] = [
+            {"k": "epoch", "k_epoch": self.k_epoch},
+            {"k": "server", "db_id": self.db_id, "m_epoch": self.m_epoch},
+            {"k": "nop", "seq": self.applied},
+        ]
+        for attempt in self.attempts.values():
+            found += _records_of(attempt)
+        return found
+
+    def _restore(self, record: Record) -> None:
+        kind = record["k"]
+        self.applied = max(self.applied, record.get("seq", 0))
+        if kind == "epoch":
+            self.k_epoch = record["k_epoch"]
+        elif kind == "server":
+            self.db_id, self.m_epoch = record["db_id"], record["m_epoch"]
+        elif kind == "start":
+            self.attempts[record["job"]] = Attempt(record["job"], record["seq"], record["start"])
+        elif kind == "gone":
+            self.attempts.pop(record["job"], None)
+        elif record.get("job") in self.attempts:
+            _restore_attempt(self.attempts[record["job"]], record)
+
+
+def _restore_attempt(attempt: Attempt, record: Record) -> None:
+    kind = record["k"]
+    attempt.seq = max(attempt.seq, record.get("seq", 0))
+    if kind == "stop":
+        attempt.stop = record["grace"]
+        attempt.doomed = record["doomed"]
+    elif kind == "update":
+        attempt.updates[record["index"]] = record["parameter"]
+    elif kind == "final":
+        attempt.final = record["final"]
+        attempt.started = record["started"]
+        attempt.note = record["note"]
+
+
+def _records_of(attempt: Attempt) -> list[Record]:
+    job = attempt.job
+    start = attempt.start
+    if start is None or not attempt.live:
+        start = {"directory": attempt.directory, "boot_id": attempt.boot_id}
+    found = [{"k": "start", "seq": attempt.seq, "job": job, "start": start}]
+    found += [
+        {"k": "update", "job": job, "index": index, "parameter": parameter}
+        for index, parameter in attempt.updates.items()
+    ]
+    if attempt.stop is not None:
+        found.append(stop_record(attempt))
+    if attempt.final is not None:
+        found.append(final_record(attempt))
+    return found
+
+
+def stop_record(attempt: Attempt) -> Record:
+    """The attempt is to be stopped."""
+    return {"k": "stop", "job": attempt.job, "grace": attempt.stop, "doomed": attempt.doomed}
+
+
+def final_record(attempt: Attempt) -> Record:
+    """The attempt is sealed."""
+    return {
+        "k": "final",
+        "job": attempt.job,
+        "final": attempt.final,
+        "started": attempt.started,
+        "note": attempt.note,
+    }
