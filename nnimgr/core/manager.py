@@ -111,7 +111,7 @@ class NNIManager:
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
         self._changed = asyncio.Event()
-        self._leaving = False
+        self._leaving = self._closing = False
         self._index_writes: dict[str, dict[str, Any]] = {}
         self._indexing: asyncio.Task[None] | None = None
 
@@ -134,6 +134,7 @@ class NNIManager:
 
     async def __aexit__(self, *_: object) -> None:
         """Let go of all experiments; their trials run on and are adopted by the next server."""
+        self._leaving = self._closing = True
         tasks = []
         for opened in self._open.values():
             if opened.runner is not None:
@@ -408,7 +409,7 @@ class NNIManager:
                 logger.exception("experiment %s: its runner has failed", experiment_id)
             opened.runner = None
             self._changed.set()
-            if opened.status == "ERROR":
+            if opened.status == "ERROR" or self._closing:
                 return
             while opened.runner is None:
                 await asyncio.sleep(delay)  # back-off

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -105,10 +105,8 @@ class Lab:
     ) -> ScriptedChild:
         return ScriptedChild(self, start, on_message, on_exit)
 
-    def _search(self, state: ExperimentState, runner: ExperimentRunner) -> Search:
-        assessor = START.__class__(
-            **{name: getattr(START, name) for name in START.__slots__} | {"role": "assessor"}
-        )
+    def search(self, state: ExperimentState, runner: ExperimentRunner) -> Search:
+        assessor = replace(START, role="assessor")
         return Search(
             tuner=START,
             assessor=assessor if self.assessor else None,
@@ -136,7 +134,7 @@ class Lab:
             state=state,
             writer=writer,
             make_service=lambda state: self.service,
-            make_search=self._search,
+            make_search=self.search,
             clock=lambda: datetime.now(UTC),
             on_turn=validate,
             opening=opening,

@@ -1,0 +1,216 @@
+"""NNIManager: experiments of one server, and what becomes of them when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.config import ConfigError
+from nnimgr.core import facts as f
+from nnimgr.core.assembly import Assembly
+from nnimgr.core.manager import ExperimentConflict, NewExperiment, NNIManager, UnknownExperiment
+from nnimgr.core.requests import RequestRefused
+from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.search import Search
+from nnimgr.core.state import ExperimentState, trial_id_of
+from nnimgr.home import Home
+from nnimgr.index import Index
+from nnimgr.store.writer import database_path
+from tests.core.lab import LIMIT_S, SPACE, Lab, until, until_status
+from tests.dispatcher.hosting import eventually
+from training_services.base import TrainingService
+from training_services.fake import hold, started
+
+E = f.ExperimentStatus
+
+
+class FakeAssembly(Assembly):
+    """Scripted services and children, one lab per experiment."""
+
+    def __init__(self) -> None:
+        self.labs: dict[str, Lab] = {}
+
+    def lab(self, experiment_id: str, directory: Path) -> Lab:
+        return self.labs.setdefault(experiment_id, Lab(directory))
+
+    def service(self, state: ExperimentState, directory: Path) -> TrainingService:
+        return self.lab(state.id, directory).service
+
+    def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
+        return self.lab(state.id, directory).search(state, runner)
+
+
+class Server:
+    """Managers on one home, one after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self.home = Home(path / "home")
+        self.assembly = FakeAssembly()
+        self.code = path / "code"
+        self.code.mkdir()
+
+    @contextlib.asynccontextmanager
+    async def manager(self, port: int = 8080) -> AsyncIterator[NNIManager]:
+        made = NNIManager(home=self.home, port=port, assembly=self.assembly)
+        async with made:
+            yield made
+
+    def new(self, experiment_id: str | None = None, **config: Any) -> NewExperiment:
+        return NewExperiment(
+            id=experiment_id,
+            search_space=SPACE,
+            environ={"SECRET": "hunter2"},
+            config={
+                "trialCommand": "true",
+                "trialCodeDirectory": str(self.code),
+                "trialConcurrency": 1,
+                "maxTrialNumber": 1,
+                "experimentWorkingDirectory": str(self.home.path),
+                "tuner": {"name": "Random"},
+                "trainingService": {"platform": "local"},
+            }
+            | config,
+        )
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(tmp_path)
+
+
+async def test_create_runs_and_the_index_follows(server: Server) -> None:
+    async with server.manager() as manager:
+        experiment_id, created = await manager.create(server.new(experimentName="mine"))
+        assert created
+        await until_status(manager.get(experiment_id), E.DONE)
+        assert manager.summary(experiment_id).counts == {"SUCCEEDED": 1}
+        assert not manager.idle
+        await manager.stop(experiment_id, detach=False)
+        assert manager.idle
+        await asyncio.wait_for(manager.wait_idle(), LIMIT_S)
+    entry = Index(server.home).entries()[experiment_id]
+    assert (entry.status, entry.name, entry.platform, entry.port) == ("STOPPED", "mine", "local", 8080)
+    assert entry.ended_at is not None
+    assert (server.home.path / "_latest").resolve() == entry.directory
+
+
+async def test_the_environment_is_kept_in_one_private_file_only(server: Server) -> None:
+    async with server.manager() as manager:
+        experiment_id, _ = await manager.create(server.new())
+        await until_status(manager.get(experiment_id), E.DONE)
+    directory = server.home.path / experiment_id
+    path = directory / "environ.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text())["environ"] == {"SECRET": "hunter2"}
+    holders = [p for p in directory.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
+    assert holders == [path]
+
+
+async def test_the_same_experiment_twice_is_one(server: Server) -> None:
+    async with server.manager() as manager:
+        assert await manager.create(server.new("mine")) == ("mine", True)
+        assert await manager.create(server.new("mine")) == ("mine", False)
+        with pytest.raises(ExperimentConflict, match="experiment mine exists with another configuration"):
+            await manager.create(server.new("mine", maxTrialNumber=7))
+        with pytest.raises(ValueError, match="cannot be an experiment id"):
+            await manager.create(server.new("no/way"))
+
+
+async def test_bad_configuration_leaves_nothing_behind(server: Server) -> None:
+    async with server.manager() as manager:
+        with pytest.raises(ConfigError, match="trialConcurrency"):
+            await manager.create(server.new("mine", trialConcurrency=0))
+        with pytest.raises(UnknownExperiment):
+            manager.get("mine")
+    assert Index(server.home).entries() == {}
+    assert not (server.home.path / "mine").exists()
+
+
+async def test_running_experiments_are_reopened_and_ended_ones_are_not(server: Server) -> None:
+    running = Lab(server.home.path / "running")
+    running.service.default = [started(), hold()]
+    server.assembly.labs["running"] = running
+    async with server.manager() as manager:
+        await manager.create(server.new("running"))
+        await manager.create(server.new("done"))
+        await until_status(manager.get("done"), E.DONE)
+        await until(manager.get("running"), lambda: running.service.running(trial_id_of("running", 0)) == 1)
+    async with server.manager(port=9090) as manager:
+        with pytest.raises(RequestRefused, match="is not open on this server: resume it first"):
+            manager.get("running")
+        assert {summary.id: summary.served for summary in manager.summaries()} == {
+            "running": False,
+            "done": False,
+        }
+    async with server.manager() as manager:
+        runner = manager.get("running")
+        await until(runner, lambda: runner.service is not None)
+        running.service.resume(f"running-{trial_id_of('running', 0)}-1")
+        with pytest.raises(RequestRefused):
+            manager.get("done")
+        assert await manager.stop("done", detach=False) == []
+        await manager.stop("running", detach=False)
+    assert [order for order, _ in running.service.orders].count("start") == 1
+
+
+async def test_resume_brings_back_a_stopped_experiment(server: Server) -> None:
+    lab = Lab(server.home.path / "mine")
+    lab.service.default = [started(), hold()]
+    server.assembly.labs["mine"] = lab
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await until(manager.get("mine"), lambda: bool(lab.service.orders))
+        with pytest.raises(RequestRefused, match="is running already"):
+            await manager.resume("mine")
+        await manager.stop("mine", detach=False)
+        lab.service.default = [started()]
+        await manager.resume("mine")
+        await until(manager.get("mine"), lambda: len(manager.get("mine").state.trials) == 1)
+        await manager.stop("mine", detach=False)
+    async with server.manager(port=9090) as manager:
+        await manager.resume("mine")
+        assert manager.get("mine").state.status is E.DRAINING
+        with pytest.raises(UnknownExperiment, match="there is no experiment nobody"):
+            await manager.resume("nobody")
+    assert Index(server.home).entries()["mine"].port == 9090
+
+
+async def test_a_runner_whose_commit_failed_is_started_anew(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnimgr.core.manager.RESTART_S", (0.01, 0.01))
+    lab = Lab(server.home.path / "mine")
+    lab.service.default = [started(), hold()]
+    server.assembly.labs["mine"] = lab
+    async with server.manager() as manager:
+        await manager.create(server.new("mine", maxTrialNumber=9))
+        first = manager.get("mine")
+        await until(first, lambda: first.state.counts.get(f.TrialStatus.RUNNING) == 1)
+        path = database_path(server.home.path / "mine")
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("ALTER TABLE facts RENAME TO hidden")
+            with pytest.raises(RequestRefused):
+                await first.add_trial({"x": 1})
+            await eventually(lambda: "no such table" in (manager.trouble("mine") or ""))
+            with pytest.raises(RequestRefused, match="is not running: the database"):
+                manager.get("mine")
+            other.execute("ALTER TABLE hidden RENAME TO facts")
+
+        await eventually(lambda: manager.find("mine") not in (None, first))
+        again = manager.get("mine")
+        await again.opened()
+        assert (await again.add_trial({"x": 1})).sequence == 1
+
+
+async def test_a_server_that_leaves_takes_nothing(server: Server) -> None:
+    async with server.manager() as manager:
+        manager.leave()
+        with pytest.raises(RequestRefused, match="the server is about to end"):
+            await manager.create(server.new("mine"))
