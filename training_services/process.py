@@ -28,6 +28,12 @@ null = os.open(os.devnull, os.O_RDWR)
 out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 for number, end in enumerate((null, out, out)):
     os.dup2(end, number)
+for number in map(int, os.listdir("/proc/self/fd")):
+    if number > 2:
+        try:
+            os.close(number)
+        except OSError:
+            pass  # the listing's own
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -95,7 +101,7 @@ async def launch(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=environ,
+        env=dict(environ),
         start_new_session=True,
     )
     told, complaint = await launcher.communicate()
