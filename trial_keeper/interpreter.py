@@ -26,18 +26,28 @@ class Interpreters:
         self._sdk = f"{directory}/sdk"
         self._answered = answered
         self._answers: dict[str | None, bool | None] = {None: True}  # without an interpreter: nothing to add
+        self._found: dict[str, str | None] = {}
         for word in ("python", "python3"):
-            self._ask(_find(word))
+            self._ask(self._interpreter(word))
 
     def ready(self, command: str) -> bool:
         """The answer for this command is there; else it is being found out."""
-        interpreter = _interpreter(command)
+        interpreter = self._interpreter(command)
         self._ask(interpreter)
         return self._answers[interpreter] is not None
 
     def path_for(self, command: str) -> str | None:
         """The directory to add to PYTHONPATH for this command, if any."""
-        return None if self._answers[_interpreter(command)] else self._sdk
+        return None if self._answers[self._interpreter(command)] else self._sdk
+
+    def _interpreter(self, command: str) -> str | None:
+        """The interpreter that the command begins with; ``python3`` if it begins with something else."""
+        word = command.split(None, 1)[0] if command.strip() else ""
+        if not os.path.basename(word).startswith("python"):
+            word = "python3"
+        if word not in self._found:
+            self._found[word] = _find(word)
+        return self._found[word]
 
     def _ask(self, interpreter: str | None) -> None:
         if interpreter in self._answers:
@@ -79,11 +89,6 @@ def _can_import(interpreter: str) -> bool:
     except OSError:  # the trial will say so itself
         return True
     return os.waitpid(pid, 0)[1] == 0
-
-
-def _interpreter(command: str) -> str | None:
-    word = command.split(None, 1)[0] if command.strip() else ""
-    return _find(word if os.path.basename(word).startswith("python") else "python3")
 
 
 def _find(word: str) -> str | None:

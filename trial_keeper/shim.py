@@ -88,16 +88,14 @@ class _Shim:
         self._poll.register(self._pulse, select.POLLIN)
 
     def run(self, environ: dict[bytes, bytes]) -> None:
-        """Claim, start, watch, seal. Returns at once if somebody else has the claim."""
-        parameter = self._prepare()
+        """Claim, start, watch, seal. Returns at once if somebody else has the claim; changes ``environ``."""
+        self._prepare()
         me = os.getpid()
         fd = claim.take(self._directory, f"shim {me} {procs.start_time(me)} {self._boot}\n".encode())
         if fd is None:
-            os.unlink(parameter)
             return
         self._claim = fd
         try:
-            os.rename(parameter, f"{self._directory}/parameter.cfg")
             os.chdir(self._cwd)
             self._start(environ)
         except (OSError, ValueError) as error:
@@ -109,23 +107,22 @@ class _Shim:
             self._seal()
         self._notify()
 
-    def _prepare(self) -> str:
+    def _prepare(self) -> None:
         """Everything that needs room on the disk, before the claim: a failure is simply tried again."""
         directory = self._directory
         for path in (directory, f"{directory}/.nni", f"{directory}/{claim.DIRECTORY}"):
             _make(path)
-        flags = os.O_CREAT | os.O_CLOEXEC
-        self._metrics = os.open(f"{directory}/{claim.METRICS}", flags | os.O_RDWR | os.O_APPEND, 0o644)
-        own = f"{directory}/{claim.DIRECTORY}/parameter.{os.getpid()}"
-        fd = os.open(own, flags | os.O_WRONLY | os.O_TRUNC, 0o644)
-        rest = self._parameter
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.close(fd)
-        return own
+        flags = os.O_CREAT | os.O_CLOEXEC | os.O_RDWR | os.O_APPEND
+        self._metrics = os.open(f"{directory}/{claim.METRICS}", flags, 0o644)
+        path = f"{directory}/parameter.cfg"
+        try:
+            _write(path, os.O_EXCL, self._parameter)
+        except FileExistsError:  # another shim's, perhaps unfinished; replacing the same text harms nobody
+            own = f"{directory}/{claim.DIRECTORY}/parameter.{os.getpid()}"
+            _write(own, os.O_TRUNC, self._parameter)
+            os.rename(own, path)
 
     def _start(self, environ: dict[bytes, bytes]) -> None:
-        environ = dict(environ)
         for change in self._changes:
             name, equals, value = change.partition(b"=")
             if equals:
@@ -252,11 +249,11 @@ class _Shim:
     def _append(self, line: bytes) -> None:
         """The line must get there, whenever the disk has room again."""
         while True:
-            size = os.fstat(self._claim).st_size
             try:
-                if os.write(self._claim, line) == len(line):
+                count = os.write(self._claim, line)
+                if count == len(line):
                     return
-                os.ftruncate(self._claim, size)
+                os.ftruncate(self._claim, os.fstat(self._claim).st_size - count)
             except OSError as error:
                 sys.stderr.write(f"shim: {self._directory}: {error}\n")
             time.sleep(RETRY_S)
@@ -275,6 +272,15 @@ def _make(path: str) -> None:
         return
     except FileNotFoundError:
         os.makedirs(path, exist_ok=True)
+
+
+def _write(path: str, flag: int, content: bytes) -> None:
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | flag, 0o644)
+    try:
+        while content:
+            content = content[os.write(fd, content) :]
+    finally:
+        os.close(fd)
 
 
 def _grace(directory: str) -> float:
