@@ -203,10 +203,12 @@ class Host:
         new.write_text(json.dumps(content))
         new.rename(self.keeper / "manager.json")
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start a keeper."""
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a keeper; ``arguments`` come before its directory."""
         self.process = subprocess.Popen(
-            [self.python, "-S", "-E", self.package, str(self.keeper)], env=self.environ, close_fds=True
+            [self.python, "-S", "-E", self.package, *arguments, str(self.keeper)],
+            env=self.environ,
+            close_fds=True,
         )
         return self.process
 

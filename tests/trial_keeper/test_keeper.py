@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trial_keeper.harness import Host, host, oldest_python, wait_for
+from tests.trial_keeper.harness import PACKAGE, FakeServer, Host, host, oldest_python, wait_for
 from trial_keeper import claim, journal, procs
 
 REPORT = "report() { printf 'ME%06d%s\\n' $((${#1} + 1)) \"$1\" >> $NNI_SYS_DIR/.nni/metrics; }; "
@@ -301,6 +301,57 @@ def test_a_new_epoch_of_the_server_gets_everything_again(here: Host) -> None:
     (here.directory / "go").touch()
     here.server.ended("e-a-1")
     assert told.frames == [b"1\n", b"2\n"]
+
+
+def test_a_server_that_comes_back_elsewhere_is_found(here: Host) -> None:
+    here.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2")
+    told = here.server.told("e-a-1")
+    wait_for(lambda: told.frames, "a metric")
+    old = here.server
+    old.close()
+    wait_for(lambda: "sync failed" in here.log(), "a failed call")
+    (here.directory / "go").touch()
+    here.server = FakeServer("instance-1")
+    here.server.m_epoch = 2
+    here.server.commands = old.commands
+    here.server.told("e-a-1").frames.append(b"1\n")
+    here.point()
+    assert here.server.ended("e-a-1").frames == [b"1\n", b"2\n"]
+
+
+BLIND = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from trial_keeper import watch
+
+def missing(self):
+    raise OSError(38, "Function not implemented")
+
+watch.Watcher.__init__ = missing
+watch.open_process = lambda pid: None
+from trial_keeper.__main__ import main
+main()
+"""
+
+
+def test_without_inotify_and_pidfd_it_looks_and_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "blind.py"
+    script.write_text(BLIND)
+    found = Host(tmp_path / "experiment", package=str(script))
+    try:
+        found.start(str(PACKAGE.parent))
+        found.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2; sleep 60")
+        told = found.server.told("e-a-1")
+        wait_for(lambda: len(told.frames) == 1, "a metric")
+        (found.directory / "go").touch()
+        wait_for(lambda: len(told.frames) == 2, "another metric")
+        assert "without inotify" in found.server.calls[-1]["status"]
+        shim = claim_of(found, "e-a-1").pid
+        assert shim is not None
+        os.kill(shim, signal.SIGKILL)
+        assert ending(found.server.ended("e-a-1")) == ("exited", None, None)
+    finally:
+        found.close()
 
 
 def test_a_killed_spawner_is_replaced(here: Host) -> None:
