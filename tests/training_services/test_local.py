@@ -88,14 +88,14 @@ class LocalPlatform(ContractPlatform):
         (self.code / f"{trial_id}.gate").write_text("go\n")
 
     def processes(self, trial_id: str) -> int:
-        return len(self._pids(trial_id))
+        return len(self._pids(f"/{trial_id}\0"))
 
-    def kill_trial(self, trial_id: str) -> None:
-        for pid in self._pids(trial_id):
+    def kill_trials(self) -> None:
+        for pid in self._pids("/"):
             os.kill(pid, signal.SIGKILL)
 
-    def _pids(self, trial_id: str) -> list[int]:
-        mark = f"NNI_TRIAL_JOB_ID={trial_id}\0".encode()
+    def _pids(self, tail: str) -> list[int]:
+        mark = f"\0NNI_SYS_DIR={self.directory}/contract/trials{tail}".encode()
         found = [process for process in Path("/proc").glob("[0-9]*/environ") if mark in _content(process)]
         return [int(process.parent.name) for process in found]
 
@@ -123,6 +123,7 @@ async def platform(tmp_path: Path) -> AsyncIterator[LocalPlatform]:
     if (keeper := local.keeper()) is not None:  # only after a failure
         keeper.close()
         await local.kill_keeper()
+        local.kill_trials()
 
 
 class TestLocalService(TrainingServiceContract):
@@ -161,7 +162,7 @@ async def test_a_directory_made_anew_loses_its_jobs(platform: LocalPlatform) -> 
     platform.behave("bbbb2", Behaviour.REPORTS)
     await core.seen(JobEnded, core.submit("bbbb2"))
     await core.close(detach=False)
-    platform.kill_trial("aaaa1")  # nobody knows it any more
+    platform.kill_trials()  # nobody knows the lost one any more
 
 
 async def test_the_trial_finds_what_nni_gives_it(platform: LocalPlatform) -> None:
@@ -267,17 +268,21 @@ async def test_a_planted_link_is_not_read(platform: LocalPlatform, tmp_path: Pat
             await anext(service.read_log("contract-aaaa1-1", name, follow=False))
 
 
-async def test_many_metrics_arrive_once_and_in_order(platform: LocalPlatform) -> None:
+async def test_metrics_arrive_once_and_in_order_however_often_the_keeper_dies(
+    platform: LocalPlatform,
+) -> None:
     core = CoreDouble()
     await core.open(platform.make())
-    platform.script("aaaa1", 'for i in $(seq 0 2999); do report PERIODICAL "$i" "$i"; done')
+    piece = 'for i in $(seq {0} {1}); do report PERIODICAL "$i" "$i"; done; read -r word < "$0.gate"\n'
+    script = "".join(piece.format(first, first + 299) for first in (0, 300, 600))
+    platform.script("aaaa1", script.replace("$0", "$NNI_TRIAL_JOB_ID"))
     job_id = core.submit("aaaa1")
-    for _ in range(3):
-        before = len(core.metrics(job_id))
-        await core.until(lambda known=before: len(core.metrics(job_id)) > known)  # type: ignore[misc]
+    for first in (0, 300, 600):
+        await core.until(lambda known=first: len(core.metrics(job_id)) > known)  # type: ignore[misc]
         await platform.kill_keeper()
+        platform.release("aaaa1")
     await core.seen(JobEnded, job_id)
-    assert [metric.value for metric in core.metrics(job_id)] == list(range(3000))
+    assert [metric.value for metric in core.metrics(job_id)] == list(range(900))
     await core.close(detach=False)
 
 
