@@ -315,8 +315,7 @@ class TrainingService(abc.ABC):
     def adopted(self) -> None:
         """All jobs that are placed and have not ended have been submitted again since ``open``.
 
-        Only now can reports be judged: before, a running job would be one that nobody knows. ``committed``
-        implies it, and so do the submissions themselves, which therefore come in one go.
+        Called once. Only now can reports be judged: before, a running job would be one that nobody knows.
         """
         return None
 

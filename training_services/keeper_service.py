@@ -131,7 +131,6 @@ class KeeperService(TrainingService):
         self._queue: dict[str, TrialJobSpec] = {}  # not placed, in order
         self._waits: dict[str, str] = {}  # the sentence that each of them was told last
         self._adopted = False
-        self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- for the platform ---------------------------------------------------------------------------------
@@ -182,8 +181,6 @@ class KeeperService(TrainingService):
         return _Seat(host, desk, token, enrolled)
 
     def adopted(self) -> None:
-        if self._adopted or self._closed:
-            return
         self._adopted = True
         self._tools.ledger.rebuilt(self.context.experiment_id)
         for seat in self._seats.values():
@@ -192,7 +189,6 @@ class KeeperService(TrainingService):
                 self._tend(seat)
 
     async def close(self, *, detach: bool) -> None:
-        self._closed = True
         self._tools.ledger.ignore(self)
         for seat in self._seats.values():
             if seat.timer is not None:
@@ -224,7 +220,6 @@ class KeeperService(TrainingService):
             return None
         if job.place is not None:
             self._adopt(job, job.place)
-            asyncio.get_running_loop().call_soon(self.adopted)  # the others come in the same go
             return None
         outcome = self._place(job)
         if isinstance(outcome, JobWaiting):
@@ -311,7 +306,6 @@ class KeeperService(TrainingService):
     # ---- facts that were committed ------------------------------------------------------------------------
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
-        self.adopted()
         frames: dict[str, int] = {}
         touched: dict[_Seat, None] = {}
         held_back = self._backlog.frames > MAX_BACKLOG
