@@ -508,17 +508,18 @@ class KeeperCore:
         return self._pump(now)
 
     def deadline(self, now: float) -> float | None:
-        """When ``tick`` is due; None: nothing waits for time."""
+        """When ``tick`` is due, perhaps in the past; None: nothing waits for time."""
         if self._leaving:
             return None
         times = [at for at, _ in self._later]
-        if self._retry_at > now:
-            times.append(self._retry_at)
-        elif not self._flights.get(Channel.REPORT):
-            soon = self._reports.due_at(now)
+        if Channel.REPORT not in self._flights:
+            soon = now if self._inventory else self._reports.due_at(now)
             if soon is not None:
-                times.append(soon)
-        times += [at for at in (self._ledger.retry_at, self._wait_at) if at > now]
+                times.append(max(self._retry_at, soon))
+        if Channel.WAIT not in self._flights and not self._inventory:
+            times.append(max(self._retry_at, self._wait_at))
+        if self._commands:
+            times.append(self._ledger.retry_at)
         times += [at for at in (self._remind_at, self._idle_at()) if at is not None]
         return min(times) if times else None
 

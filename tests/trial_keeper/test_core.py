@@ -177,6 +177,13 @@ def test_pauses_double_to_a_second_and_a_new_address_ends_them(rig: Rig) -> None
     assert Channel.REPORT in rig.calls
 
 
+def test_a_waiting_call_that_failed_alone_comes_again(rig: Rig) -> None:
+    running(rig)
+    rig.fail(Channel.WAIT)
+    rig.wait(0.2)
+    assert list(rig.calls) == [Channel.WAIT]
+
+
 def test_both_calls_failing_is_one_failure(rig: Rig) -> None:
     running(rig)
     rig.write(JOB, b"1")
