@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
 
 from training_services.base import ExperimentContext, TrainingService
-from training_services.keeper_service import ServiceTools
+
+if TYPE_CHECKING:
+    from training_services.keeper_service import ServiceTools
 
 __all__ = ["GROUP", "Platform", "UnknownPlatform", "config_class", "create", "platforms", "service_class"]
 
@@ -23,7 +25,7 @@ GROUP = "nnimgr.training_services"
 
 _BUILT_IN = {"local": "training_services.local:LocalConfig:LocalService"}
 
-ServiceClass = Callable[[ExperimentContext, Any, ServiceTools], TrainingService]
+ServiceClass = Callable[[ExperimentContext, Any, "ServiceTools"], TrainingService]
 
 
 class UnknownPlatform(ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,14 @@ class Assembly:
 
     def __init__(self, tools: ServiceTools) -> None:
         self._tools = tools
+
+    def expect(self, experiment_ids: Iterable[str]) -> None:
+        """These are about to be opened and may hold GPUs: nothing is placed on any until all have."""
+        self._tools.ledger.expect(experiment_ids)
+
+    def holds_nothing(self, experiment_id: str) -> None:
+        """One of those expected has no jobs, or will not be opened after all."""
+        self._tools.ledger.rebuilt(experiment_id)
 
     def service(self, state: ExperimentState, directory: Path) -> TrainingService:
         config = _config(state)

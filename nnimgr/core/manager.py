@@ -111,30 +111,35 @@ class NNIManager:
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
         self._changed = asyncio.Event()
-        self._leaving = self._closing = False
+        self._closing = False
         self._index_writes: dict[str, dict[str, Any]] = {}
         self._indexing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> NNIManager:
         """Reopen every experiment of the index that names this port and was neither stopped nor done."""
         self._entries = await asyncio.to_thread(self._index.entries)
-        for entry in self._entries.values():
-            if (
-                entry.port != self.port
-                or entry.status in ENDED
-                or not database_path(entry.directory).exists()
-            ):
-                continue
+        ours = [
+            entry
+            for entry in self._entries.values()
+            if entry.port == self.port
+            and entry.status not in ENDED
+            and database_path(entry.directory).exists()
+        ]
+        self._assembly.expect(entry.id for entry in ours)
+        for entry in ours:
             try:
                 await self._start(entry.id, entry.directory)
             except (StoreError, RequestRefused) as error:
                 logger.error("experiment %s was not reopened: %s", entry.id, error)
                 self._open[entry.id] = _Open(entry.directory, trouble=str(error), status=entry.status)
+            runner = self.find(entry.id)
+            if runner is None or not runner.state.jobs:
+                self._assembly.holds_nothing(entry.id)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Let go of all experiments; their trials run on and are adopted by the next server."""
-        self._leaving = self._closing = True
+        self._closing = True
         tasks = []
         for opened in self._open.values():
             if opened.runner is not None:
@@ -235,7 +240,6 @@ class NNIManager:
 
         Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
         """
-        self._check_staying()
         config = ExperimentConfig.from_canonical({**new.config, "searchSpace": dict(new.search_space)})
         for warning in await asyncio.to_thread(check_config, config):
             logger.warning("experiment %s: %s", new.id or "(new)", warning)
@@ -281,7 +285,6 @@ class NNIManager:
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
-        self._check_staying()
         self._entries = await asyncio.to_thread(self._index.entries) | self._entries
         directory = self.directory(experiment_id)
         opened = self._open.get(experiment_id)
@@ -308,14 +311,6 @@ class NNIManager:
         if experiment_id not in self._open and entry is not None and entry.status in ENDED:
             return []
         return await self.get(experiment_id).stop(detach=detach)
-
-    def leave(self) -> None:
-        """The server is about to end: from now on no experiment is taken."""
-        self._leaving = True
-
-    def _check_staying(self) -> None:
-        if self._leaving:
-            raise RequestRefused("the server is about to end: ask again, and another one answers")
 
     # ---- runners ------------------------------------------------------------------------------------------
 

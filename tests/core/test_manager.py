@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,12 @@ class FakeAssembly(Assembly):
 
     def __init__(self) -> None:
         self.labs: dict[str, Lab] = {}
+
+    def expect(self, experiment_ids: Iterable[str]) -> None:
+        pass
+
+    def holds_nothing(self, experiment_id: str) -> None:
+        pass
 
     def lab(self, experiment_id: str, directory: Path) -> Lab:
         return self.labs.setdefault(experiment_id, Lab(directory))
@@ -207,10 +213,3 @@ async def test_a_runner_whose_commit_failed_is_started_anew(
         again = manager.get("mine")
         await again.opened()
         assert (await again.add_trial({"x": 1})).sequence == 1
-
-
-async def test_a_server_that_leaves_takes_nothing(server: Server) -> None:
-    async with server.manager() as manager:
-        manager.leave()
-        with pytest.raises(RequestRefused, match="the server is about to end"):
-            await manager.create(server.new("mine"))
