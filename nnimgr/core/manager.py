@@ -112,6 +112,7 @@ class NNIManager:
         self._entries: dict[str, IndexEntry] = {}
         self._changed = asyncio.Event()
         self._closing = False
+        self._creating = asyncio.Lock()
         self._index_writes: dict[str, dict[str, Any]] = {}
         self._indexing: asyncio.Task[None] | None = None
 
@@ -247,16 +248,25 @@ class NNIManager:
         space = canonical.pop("searchSpace")
         if new.id is not None:
             check_experiment_id(new.id)
-            if await self._is_same(new.id, canonical, space):
+        async with self._creating:  # the same id may be asked for twice at once
+            if new.id is not None and await self._is_same(new.id, canonical, space):
                 return new.id, False
-        self._entries = await asyncio.to_thread(self._index.entries)
-        experiment_id = new.id or new_experiment_id(self._entries.keys())
+            self._entries = await asyncio.to_thread(self._index.entries)
+            experiment_id = new.id or new_experiment_id(self._entries.keys())
+            created = f.ExperimentCreated(
+                experiment_id=experiment_id, config=canonical, search_space=space, limits=config.limits()
+            )
+            await self._begin(created, config, new)
+        return experiment_id, True
+
+    async def _begin(
+        self, created: f.ExperimentCreated, config: ExperimentConfig, new: NewExperiment
+    ) -> None:
+        """Make the folder and the entry of a new experiment, and start it; all or nothing."""
+        experiment_id = created.experiment_id
         directory = config.experiment_working_directory / experiment_id
         if database_path(directory).exists():
             raise ExperimentConflict(f"there is another experiment {experiment_id} in {directory.parent}")
-        created = f.ExperimentCreated(
-            experiment_id=experiment_id, config=canonical, search_space=space, limits=config.limits()
-        )
         entry = IndexEntry(
             id=experiment_id,
             port=self.port,
@@ -268,7 +278,8 @@ class NNIManager:
             log_dir=str(config.experiment_working_directory),
             pid=os.getpid(),
         )
-        await asyncio.to_thread(self._make_directory, directory, new)
+        fresh = not directory.exists()
+        await asyncio.to_thread(_make_directory, directory, new)
         # The index first: a server that is killed between the two finds an entry without a database, which it
         # leaves alone, and the client may ask again under the same id.
         await asyncio.to_thread(self._index.put, entry)
@@ -279,9 +290,9 @@ class NNIManager:
             self._open.pop(experiment_id, None)
             del self._entries[experiment_id]
             await asyncio.to_thread(self._index.remove, experiment_id)
-            await asyncio.to_thread(shutil.rmtree, directory, True)
+            if fresh:
+                await asyncio.to_thread(shutil.rmtree, directory, True)
             raise
-        return experiment_id, True
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
@@ -328,17 +339,6 @@ class NNIManager:
         ):
             raise ExperimentConflict(f"experiment {experiment_id} exists with another configuration")
         return True
-
-    def _make_directory(self, directory: Path, new: NewExperiment) -> None:
-        (directory / "log").mkdir(parents=True, exist_ok=True)
-        (directory / "trials").mkdir(exist_ok=True)
-        (directory / "checkpoint").mkdir(exist_ok=True)
-        _write_environ(directory, new)
-        latest = directory.parent / "_latest"
-        with contextlib.suppress(OSError):
-            fresh = directory.parent / f"_latest.{directory.name}"
-            fresh.symlink_to(directory.name)
-            fresh.replace(latest)
 
     async def _start(
         self,
@@ -464,6 +464,18 @@ def _first(group: BaseExceptionGroup[Any]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _make_directory(directory: Path, new: NewExperiment) -> None:
+    (directory / "log").mkdir(parents=True, exist_ok=True)
+    (directory / "trials").mkdir(exist_ok=True)
+    (directory / "checkpoint").mkdir(exist_ok=True)
+    _write_environ(directory, new)
+    latest = directory.parent / "_latest"
+    with contextlib.suppress(OSError):
+        fresh = directory.parent / f"_latest.{directory.name}"
+        fresh.symlink_to(directory.name)
+        fresh.replace(latest)
 
 
 def _write_environ(directory: Path, new: NewExperiment) -> None:

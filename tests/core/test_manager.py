@@ -123,6 +123,8 @@ async def test_the_same_experiment_twice_is_one(server: Server) -> None:
     async with server.manager() as manager:
         assert await manager.create(server.new("mine")) == ("mine", True)
         assert await manager.create(server.new("mine")) == ("mine", False)
+        both = await asyncio.gather(*(manager.create(server.new("twice")) for _ in range(2)))
+        assert sorted(both) == [("twice", False), ("twice", True)]
         with pytest.raises(ExperimentConflict, match="experiment mine exists with another configuration"):
             await manager.create(server.new("mine", maxTrialNumber=7))
         with pytest.raises(ValueError, match="cannot be an experiment id"):
