@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from nnimgr.config import ExperimentConfig, resolve_secrets
 from nnimgr.config.model import AlgorithmConfig
+from nnimgr.core.folder import Surroundings
 from nnimgr.core.runner import ExperimentRunner
 from nnimgr.core.search import Child, Search
 from nnimgr.core.state import ExperimentState
@@ -20,20 +19,6 @@ from nnimgr.store.writer import database_path
 from training_services import registry
 from training_services.base import ExperimentContext, TrainingService
 from training_services.keeper_service import ServiceTools
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """Whose environment an experiment runs in (``environ.json``). May hold secrets."""
-
-    environ: Mapping[str, str] = field(repr=False)
-    cwd: Path
-    python: str
-
-    @classmethod
-    def read(cls, directory: Path) -> Surroundings:
-        body = json.loads((directory / "environ.json").read_text(encoding="utf-8"))
-        return cls(environ=body["environ"], cwd=Path(body["cwd"]), python=body["python"])
 
 
 class Assembly:

@@ -8,12 +8,9 @@ ours shows ERROR.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +20,7 @@ from typing import Any
 from nnimgr.config import ExperimentConfig, check_config
 from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
+from nnimgr.core.folder import Surroundings, make_folder
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import ExperimentRunner
 from nnimgr.core.state import ExperimentState
@@ -59,6 +57,9 @@ class NewExperiment:
     environ: Mapping[str, str] | None = field(default=None, repr=False)
     cwd: str | None = None
     python: str | None = None
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings.of_creator(environ=self.environ, cwd=self.cwd, python=self.python)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +280,7 @@ class NNIManager:
             pid=os.getpid(),
         )
         fresh = not directory.exists()
-        await asyncio.to_thread(_make_directory, directory, new)
+        await asyncio.to_thread(make_folder, directory, new.surroundings())
         # The index first: a server that is killed between the two finds an entry without a database, which it
         # leaves alone, and the client may ask again under the same id.
         await asyncio.to_thread(self._index.put, entry)
@@ -309,7 +310,7 @@ class NNIManager:
         if not database_path(directory).exists():
             raise RequestRefused(f"experiment {experiment_id} has no database in {directory}")
         if new is not None and new.environ is not None:
-            await asyncio.to_thread(_write_environ, directory, new)
+            await asyncio.to_thread(new.surroundings().write, directory)
         await self._start(experiment_id, directory, resumed=True)
         self._note_index(experiment_id, port=self.port, pid=os.getpid(), ended_at=None)
 
@@ -464,32 +465,3 @@ def _first(group: BaseExceptionGroup[Any]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _make_directory(directory: Path, new: NewExperiment) -> None:
-    (directory / "log").mkdir(parents=True, exist_ok=True)
-    (directory / "trials").mkdir(exist_ok=True)
-    (directory / "checkpoint").mkdir(exist_ok=True)
-    _write_environ(directory, new)
-    latest = directory.parent / "_latest"
-    with contextlib.suppress(OSError):
-        fresh = directory.parent / f"_latest.{directory.name}"
-        fresh.symlink_to(directory.name)
-        fresh.replace(latest)
-
-
-def _write_environ(directory: Path, new: NewExperiment) -> None:
-    """Keep whose environment the experiment runs in: 0600, never in the database."""
-    path = directory / "environ.json"
-    body = {
-        "environ": dict(os.environ if new.environ is None else new.environ),
-        "cwd": new.cwd or os.getcwd(),
-        "python": new.python or sys.executable,
-    }
-    fresh = path.with_suffix(".new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(body, file)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
