@@ -23,7 +23,7 @@ class Rig:
         self.now = 0.0
         self.boot = BOOT
         self.journal: list[fx.Record] = []
-        self.flushed = 0
+        self.durable = 0
         self.disk_full = False
         self.claims: dict[str, claim.Claim] = {}
         self.metrics: dict[str, bytes] = {}
@@ -45,6 +45,7 @@ class Rig:
         self.watched = set()
         self.core = KeeperCore(Identity(instance="i", boot_id=self.boot), self.journal)
         self.journal = self.core.records()
+        self.durable = len(self.journal)
         self._flushable: list[int] = []
         self.run(self.core.begin(self.now))
 
@@ -79,12 +80,17 @@ class Rig:
         self.alive.discard(pid)
         self.run(self.core.notified(self.now, job))
 
-    def power_loss(self) -> None:
+    def power_loss(self, kept: int | None = None) -> None:
+        """Everything stops; so many records are left, all that were flushed and perhaps more."""
+        if kept is not None:
+            assert kept >= self.durable
+            del self.journal[kept:]
         self.boot = "boot-2"
         self.alive.clear()
 
     def flush(self) -> None:
         """The journal's thread has flushed."""
+        self.durable = len(self.journal)
         if self._flushable:
             number, self._flushable = self._flushable[-1], []
             self.run(self.core.flushed(self.now, number))
