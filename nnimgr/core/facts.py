@@ -211,7 +211,8 @@ class AlgorithmFailed:
     """User code of a tuner or assessor raised, answered nonsense or died.
 
     ``fatal``: its process is gone or useless; more than three in a row without an answer end in ERROR, and
-    ``hopeless`` (a constructor error, an import error) at once.
+    ``hopeless`` (a constructor error, an import error) at once. ``idle``: it died without being asked for
+    anything, which says nothing of what it would have answered.
     """
 
     role: str  # tuner, assessor
@@ -220,6 +221,7 @@ class AlgorithmFailed:
     traceback: str = ""
     fatal: bool = False
     hopeless: bool = False
+    idle: bool = False
     trial_id: str | None = None
 
 

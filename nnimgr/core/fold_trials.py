@@ -72,7 +72,7 @@ def _failed(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
     if fact.trial_id is not None:
         note(state, fact.trial_id, fact.sentence)
-    if not fact.fatal and not fact.hopeless:
+    if fact.idle or not (fact.fatal or fact.hopeless):
         return
     state.crashes[fact.role] = state.crashes.get(fact.role, 0) + 1
     if fact.hopeless or state.crashes[fact.role] > MAX_CRASHES:

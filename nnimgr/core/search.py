@@ -21,7 +21,7 @@ from nnimgr.dispatcher import messages as m
 logger = logging.getLogger(__name__)
 
 SLOW_ANSWER_S = 0.02  # a tuner slower than this is asked ahead
-RESTART_DELAY_S = 0.1  # doubled with each crash in a row
+RESTART_DELAYS_S = (0.1, 30.0)  # first and longest pause before a child is made anew
 PROOF_OF_LIFE_S = 1.0  # a child with nothing to answer has recovered when it has lived so long
 
 Builder = Callable[[ExperimentState], Sequence[f.Fact]]
@@ -56,7 +56,10 @@ class _Member:
     child: Child | None = None
     generation: int = 0
     reported: bool = False  # the child has said itself why it dies
-    unanswered: bool = False  # it was asked something since it began, and has not answered
+    ready: bool = False
+    answered: bool = False  # since it began
+    unanswered: bool = False  # it was asked something and has not answered
+    deaths: int = 0  # in a row, none of them after a proof of life
     learns: bool = True
 
 
@@ -161,7 +164,7 @@ class Search:
         member = self._members["assessor"]
         if member.child is None:
             return
-        member.unanswered = True
+        member.unanswered = not member.answered  # good opinions are told once only
         if not member.child.send(m.Metrics(items=items)):
             self._commits_to_catch_up = 2  # the commit under way may have been begun without them
 
@@ -221,7 +224,7 @@ class Search:
             case m.Suggestion():
                 self._suggested(message)
             case m.Answered():
-                member.unanswered = False
+                member.answered, member.unanswered = True, False
                 self._post(f.AlgorithmRecovered(role=role))
                 if role == "tuner":
                     self._answered(message)
@@ -250,7 +253,7 @@ class Search:
             case m.Idle():
                 self.notices.pop(role, None)
             case m.Ready():
-                member.learns = message.learns
+                member.ready, member.learns = True, message.learns
                 if message.note:
                     self.notices[f"{role} rebuilt"] = Notice(sentence=message.note)
                 self._post(_nothing)
@@ -261,6 +264,7 @@ class Search:
         member = self._members[role]
         alive = generation == member.generation and member.child is not None
         if alive and not member.unanswered and not self._closed:
+            member.deaths = 0
             self._post(f.AlgorithmRecovered(role=role))
 
     def _suggested(self, message: m.Suggestion) -> None:
@@ -304,7 +308,7 @@ class Search:
     async def _begin(self, role: str) -> None:
         member = self._members[role]
         member.generation += 1
-        member.reported = member.unanswered = False
+        member.reported = member.ready = member.answered = member.unanswered = False
         generation = member.generation
         member.child = self._spawn(
             replace(member.start, rebuild_to=self._fed_to),
@@ -329,12 +333,15 @@ class Search:
         if member.reported:
             self._post(_nothing)
         else:
-            self._post(f.AlgorithmFailed(role=role, call="process", sentence=sentence, fatal=True))
+            idle = member.ready and not member.unanswered
+            self._post(f.AlgorithmFailed(role=role, call="process", sentence=sentence, fatal=True, idle=idle))
 
     def _failed(self, fact: f.AlgorithmFailed, state: ExperimentState) -> None:
         if not fact.fatal or state.failed is not None or self._closed:
             return
-        delay = RESTART_DELAY_S * 2 ** (state.crashes.get(fact.role, 1) - 1)
+        member, (first, longest) = self._members[fact.role], RESTART_DELAYS_S
+        delay = min(first * 2**member.deaths, longest)
+        member.deaths += 1
         task = asyncio.get_running_loop().create_task(
             self._restart(fact.role, delay), name=f"{state.id}:restart-{fact.role}"
         )

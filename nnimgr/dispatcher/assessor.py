@@ -72,11 +72,11 @@ class AssessorHost:
         self._proved = False  # has given an opinion since it was built
 
     def build(self) -> None:
-        """Construct and rebuild the assessor, say Ready, and judge what came in meanwhile. Raises Doomed."""
+        """Construct and rebuild the assessor, judge what that brought, and say Ready. Raises Doomed."""
         self._assessor, self._builtin = self._calls.build(self._start)
         note = self._rebuild() if self._start.rebuild_to else None
+        self._judge_fresh()  # first: one that dies of it was not ready
         self._channel.send(Ready(learns=True, note=note))
-        self._judge_fresh()
 
     def handle(self, message: ToChild) -> None:
         """Take in one line; trials are judged when no further metrics wait, each by its newest state."""

@@ -270,6 +270,9 @@ def test_more_than_three_crashes_in_a_row_are_an_error() -> None:
     for _ in range(3):
         life.take(crash)
     assert life.state.status is E.RUNNING
+    for _ in range(3):  # nobody had asked it for anything
+        life.take(f.AlgorithmFailed(role="tuner", call="process", sentence="died", fatal=True, idle=True))
+    assert life.state.status is E.RUNNING
     life.take(life.suggestion(), f.AlgorithmRecovered(role="tuner"))
     assert life.take(f.AlgorithmRecovered(role="tuner")) == []
     for _ in range(3):

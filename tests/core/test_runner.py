@@ -114,7 +114,7 @@ async def test_a_service_that_cannot_be_opened_says_why_and_is_tried_again(
 async def test_a_tuner_that_dies_is_made_anew_and_asked_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.search.RESTART_DELAY_S", 0.001)
+    monkeypatch.setattr("nnimgr.core.search.RESTART_DELAYS_S", (0.001, 0.001))
     lab.dies = 2
     async with lab.runner(trial_concurrency=1, max_trial_number=2) as runner:
         await until_status(runner, E.DONE)
@@ -124,7 +124,7 @@ async def test_a_tuner_that_dies_is_made_anew_and_asked_again(
 
 
 async def test_a_tuner_that_always_dies_is_an_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnimgr.core.search.RESTART_DELAY_S", 0.001)
+    monkeypatch.setattr("nnimgr.core.search.RESTART_DELAYS_S", (0.001, 0.001))
     lab.dies = 1000
     async with lab.runner() as runner:
         await until_status(runner, E.ERROR)
