@@ -89,6 +89,7 @@ class Victim(Product):
         self.environ["KILL_RECORDS"] = str(self.records)
         self.experiment = ""
         self.starts_seen = 0
+        self.servers: list[subprocess.Popen[bytes]] = []  # those that we have started ourselves
 
     @property
     def folder(self) -> Path:
@@ -154,7 +155,7 @@ class Victim(Product):
         ready, said = os.pipe()
         log = open(self.directory / "server.log", "ab")
         with log:
-            subprocess.Popen(
+            server = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "nnimgr.server.main", "serve", "--port", str(self.port)),
                     *("--until-idle", "--ready-fd", str(said)),
@@ -166,6 +167,7 @@ class Victim(Product):
                 stderr=log,
                 start_new_session=True,
             )
+        self.servers.append(server)
         os.close(said)
         if os.read(ready, 1) == b"":
             raise RuntimeError((self.directory / "server.log").read_text()[-3000:])
@@ -297,6 +299,8 @@ def _kill_all(target: Victim) -> None:
     for process in of_home(target.home):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
+    for server in target.servers:
+        server.wait()
 
 
 def campaign(wanted: dict[str, int], *, seed: int, say: Callable[[str], object]) -> Tally:
