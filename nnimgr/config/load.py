@@ -17,7 +17,7 @@ from nnimgr.config.problems import ConfigError, Problem, nearest
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
 from nnimgr.home import Home
 
-__all__ = ["Loaded", "build_canonical", "check_config", "load_config"]
+__all__ = ["Loaded", "read_canonical", "check_config", "load_config"]
 
 _LATER_PLATFORMS = (
     *("remote", "kubeflow", "frameworkcontroller", "openpai", "pai", "aml", "dlc", "adl", "hybrid"),
@@ -77,7 +77,7 @@ def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loade
     return Loaded(config, tuple(reading.warnings))
 
 
-def build_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
+def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
     """The configuration of a canonical form: its structure is checked, what it points at is not.
 
     A search space that is kept elsewhere may be missing.

@@ -1,6 +1,6 @@
 """The experiment's configuration as the rest of the service sees it: NNI's second format, checked.
 
-``nnimgr.config.load`` makes one from a file; ``ExperimentConfig.from_canonical`` makes the same one from the
+``nnimgr.config.load`` makes one from a file; ``read_canonical`` there the same one from the
 plain form that is stored and sent over REST.
 """
 
@@ -117,13 +117,6 @@ class ExperimentConfig(_Model):
     silent_after: _Duration | None = None
     slot_held_for: _Duration | None = None
     multi_phase: bool = False
-
-    @classmethod
-    def from_canonical(cls, plain: Mapping[str, Any]) -> ExperimentConfig:
-        """The configuration that ``canonical`` gave. Raises ConfigError; looks at no file."""
-        from nnimgr.config.load import build_canonical  # that module builds on this one
-
-        return build_canonical(plain)
 
     def canonical(self) -> dict[str, Any]:
         """NNI's canonical form: camelCase, nothing that is None, paths as text, no secrets."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nnimgr.config import ExperimentConfig, resolve_secrets
+from nnimgr.config import ExperimentConfig, read_canonical, resolve_secrets
 from nnimgr.config.model import AlgorithmConfig
 from nnimgr.core.folder import Surroundings
 from nnimgr.core.runner import ExperimentRunner
@@ -100,4 +100,4 @@ class Assembly:
 
 def _config(state: ExperimentState) -> ExperimentConfig:
     plain: dict[str, Any] = {**state.config, "searchSpace": dict(state.search_space)}
-    return ExperimentConfig.from_canonical(plain)
+    return read_canonical(plain)

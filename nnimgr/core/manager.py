@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nnimgr.config import ExperimentConfig, check_config
+from nnimgr.config import ExperimentConfig, check_config, read_canonical
 from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.folder import Surroundings, make_folder
@@ -242,7 +242,7 @@ class NNIManager:
 
         Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
         """
-        config = ExperimentConfig.from_canonical({**new.config, "searchSpace": dict(new.search_space)})
+        config = read_canonical({**new.config, "searchSpace": dict(new.search_space)})
         for warning in await asyncio.to_thread(check_config, config):
             logger.warning("experiment %s: %s", new.id or "(new)", warning)
         canonical = config.canonical()

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnimgr.config import ExperimentConfig, apply_update
+from nnimgr.config import apply_update, read_canonical
 from nnimgr.core import facts as f
 from nnimgr.core.search import Builder
 from nnimgr.core.state import ExperimentState, trial_id_of
@@ -61,7 +61,7 @@ def change_config(changes: Mapping[str, Any]) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         if state.status is f.ExperimentStatus.VIEWED:
             raise RequestRefused("the experiment is only viewed: it cannot be changed")
-        before = ExperimentConfig.from_canonical({**state.config, "searchSpace": dict(state.search_space)})
+        before = read_canonical({**state.config, "searchSpace": dict(state.search_space)})
         elapsed = state.active_for(state.last_at) if state.last_at else state.active
         after = before
         for name, value in changes.items():

@@ -16,17 +16,16 @@ import resource
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnimgr import __version__
 from nnimgr.home import Home, HomeError
+from nnimgr.server.options import ServeOptions
 
-__all__ = ["ServeOptions", "main"]
+__all__ = ["main"]
 
 LEVEL_VARIABLE = "NNIMGR_LOG_LEVEL"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_ANY = ("0.0.0.0", "::")
 _BACKLOG = 1024
 _OPEN_FILES = 16_384
 
@@ -35,32 +34,6 @@ logger = logging.getLogger(__name__)
 
 class CannotServe(Exception):
     """The server cannot start; the message is one sentence for the user."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeOptions:
-    """How to serve. ``ready_fd`` gets one byte once requests are answered."""
-
-    port: int
-    host: str = "127.0.0.1"
-    until_idle: bool = False
-    ready_fd: int | None = None
-    allowed_hosts: tuple[str, ...] = field(default=())
-
-    @property
-    def url(self) -> str:
-        """The address to show to people. A wildcard is shown as this machine's name."""
-        return self._address(socket.gethostname())
-
-    @property
-    def local_url(self) -> str:
-        """Where programs of this machine find the server."""
-        return self._address("[::1]" if self.host == "::" else "127.0.0.1")
-
-    def _address(self, wildcard: str) -> str:
-        if self.host in _ANY:
-            return f"http://{wildcard}:{self.port}"
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

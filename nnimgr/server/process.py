@@ -28,7 +28,7 @@ from nnimgr.api.sessions import Sessions
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.manager import NNIManager
 from nnimgr.home import Home, ServerClaim
-from nnimgr.server.main import ServeOptions
+from nnimgr.server.options import ServeOptions
 from nnimgr.server.watchdog import Watchdog
 from training_services.keeper_door import KeeperDoor
 from training_services.keeper_hub import KeeperHub

@@ -12,12 +12,12 @@ import pytest
 
 from nnimgr.config import (
     ConfigError,
-    ExperimentConfig,
     Loaded,
     LogLevel,
     ReferenceUnresolved,
     check_config,
     load_config,
+    read_canonical,
     resolve_secrets,
 )
 
@@ -158,7 +158,7 @@ def test_the_canonical_form_loads_back_as_the_same(load: Load, tmp_path: Path) -
     config = load(FULL).config
     stored = json.loads(json.dumps(config.canonical(), allow_nan=False))
     (tmp_path / "code").rmdir()  # a stored configuration outlives what it points at
-    again = ExperimentConfig.from_canonical(stored)
+    again = read_canonical(stored)
     assert again == config
     assert again.canonical() == stored
     with pytest.raises(ConfigError, match=r"trialCodeDirectory: the directory .* does not exist"):
@@ -427,4 +427,4 @@ def test_problems_have_a_plain_form(load: Load) -> None:
 @pytest.mark.parametrize("plain", [{}, {"trialConcurrency": 1}, {"tuner": 3, "trainingService": None}])
 def test_a_canonical_form_with_faults(plain: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        ExperimentConfig.from_canonical(plain)
+        read_canonical(plain)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from nnimgr.config import ConfigError, ExperimentConfig, apply_update
+from nnimgr.config import ConfigError, ExperimentConfig, apply_update, read_canonical
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> ExperimentConfig:
-    return ExperimentConfig.from_canonical(
+    return read_canonical(
         {
             "searchSpace": {"x": {"_type": "choice", "_value": [1, 2]}},
             "trialCommand": "true",

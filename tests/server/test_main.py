@@ -14,6 +14,7 @@ import pytest
 
 from nnimgr import __version__
 from nnimgr.server import main as command
+from nnimgr.server.options import ServeOptions
 from tests.server.harness import free_port, serving
 
 
@@ -156,4 +157,4 @@ def test_a_ready_fd_that_is_not_open(capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_addresses(host: str, local: str) -> None:
-    assert command.ServeOptions(port=80, host=host).local_url == local
+    assert ServeOptions(port=80, host=host).local_url == local

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from nnimgr.api import models
 from nnimgr.api.convert import plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
-from nnimgr.config import ExperimentConfig
+from nnimgr.config import read_canonical
 from nnimgr.core.facts import DrainReason, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow
@@ -128,7 +128,7 @@ def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> m
     config = row.config
     best = reader.trial(row.best_trial_id) if row.best_trial_id else None
     tuner_arguments = (config.get("tuner") or {}).get("classArgs") or {}
-    limits = ExperimentConfig.from_canonical({**config, "searchSpace": row.search_space}).limits()
+    limits = read_canonical({**config, "searchSpace": row.search_space}).limits()
     return models.Experiment(
         id=row.experiment_id,
         name=config.get("experimentName") or "",

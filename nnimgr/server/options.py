@@ -1,0 +1,36 @@
+"""How a server serves."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+
+__all__ = ["ServeOptions"]
+
+_ANY = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """How to serve. ``ready_fd`` gets one byte once requests are answered."""
+
+    port: int
+    host: str = "127.0.0.1"
+    until_idle: bool = False
+    ready_fd: int | None = None
+    allowed_hosts: tuple[str, ...] = field(default=())
+
+    @property
+    def url(self) -> str:
+        """The address to show to people. A wildcard is shown as this machine's name."""
+        return self._address(socket.gethostname())
+
+    @property
+    def local_url(self) -> str:
+        """Where programs of this machine find the server."""
+        return self._address("[::1]" if self.host == "::" else "127.0.0.1")
+
+    def _address(self, wildcard: str) -> str:
+        if self.host in _ANY:
+            return f"http://{wildcard}:{self.port}"
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
