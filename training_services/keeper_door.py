@@ -70,6 +70,8 @@ class KeeperDoor:
             return _TOO_LARGE
         taken = desk.receive(body)
         if isinstance(taken, Answer):
+            # What it brought goes first: a verdict is urgent, an answer to a mere report is not.
+            await asyncio.sleep(0)
             return taken
         try:
             return await _held(taken, receive)

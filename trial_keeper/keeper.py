@@ -22,6 +22,7 @@ from trial_keeper.interpreter import Interpreters
 from trial_keeper.sync import Caller, Failed, Outcome
 from trial_keeper.watch import Watcher, open_process
 
+SWITCH_INTERVAL_S = 0.0005  # a call must not wait 5 ms, the default, for the loop to let go
 LOOK_S = 0.05  # without inotify
 PROCESS_LOOK_S = 1.0  # without pidfd
 LOG_BYTES = 5 << 20
@@ -426,6 +427,7 @@ def run(directory: str, pipes: Pipes) -> NoReturn:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor per attempt
     os.set_blocking(pipes.requests, False)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     Keeper(directory, pipes).run()
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -42,11 +43,15 @@ _LAST_ANSWERS_S = 2
 _KEEP_ALIVE_S = 75  # keepers come back on the same connection
 _CONNECTIONS = 8_000
 
+# Writers' threads run Python too: the loop must not wait 5 ms, the default, for each of them.
+SWITCH_INTERVAL_S = 0.0005
+
 logger = logging.getLogger(__name__)
 
 
 def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: socket.socket) -> None:
     """Serve until a signal, or until idle if so wanted."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options, home=home, claim=claim, listener=listener))
 
