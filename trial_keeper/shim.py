@@ -200,7 +200,10 @@ class _Shim:
             return
         self._stopping = True
         self._kill_at = now + _grace(self._directory)
-        procs.signal_all(procs.descendants(os.getpid()), _signal.SIGTERM)
+        # The command at once: a look through /proc takes milliseconds where the kernel lists no children.
+        procs.signal_all([self._main], _signal.SIGTERM)
+        rest = [pid for pid in procs.descendants(os.getpid()) if pid != self._main]
+        procs.signal_all(rest, _signal.SIGTERM)
 
     def _kill(self, now: float) -> bool:
         """One more round of SIGKILL. False: given up."""
