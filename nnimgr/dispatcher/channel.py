@@ -1,17 +1,18 @@
 """The child's end of the pipes: lines in, lines out, and an eye on the call that runs.
 
-A thread reads, so that the end of the server ends this process at once whatever user code is doing, and so
-that a call which does not return is told to the server, with the place where it is.
+The main thread reads, without a hand-over in a metric's way. A second one watches: the end of the server ends
+this process at once whatever user code is doing, and a call that does not return is told to the server, with
+the place where it is.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import select
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -22,7 +23,6 @@ __all__ = ["OWN_CODE", "Channel"]
 
 OWN_CODE = os.path.dirname(os.path.abspath(__file__))
 FIRST_LOOK_S = 1.0  # a call that runs longer is told, then again at each doubling
-MOST_QUEUED = 8 << 20  # bytes read ahead; beyond that the pipe fills, and the server leaves metrics out
 
 
 class Channel:
@@ -30,33 +30,44 @@ class Channel:
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        # Lines put in the queue (written by the reader), taken and finished (by the main thread).
-        self._given = self._taken = self._done = 0
-        self._bytes_given = self._bytes_taken = 0
-        self._full = False
-        self._room = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._lines: deque[bytes] = deque()
+        self._rest = bytearray()
+        self._taken = 0
+        self._readable = select.poll()
+        self._readable.register(read_fd, select.POLLIN)
         self._write_lock = threading.Lock()
         self._call: tuple[str, float] | None = None  # name, start on the monotonic clock
         self._told_s = 0.0  # the age at which the running call was told last
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._asleep = False  # the watching thread: only the server's end, or ``_wake``, wakes it
         self._main = threading.get_ident()
-        threading.Thread(target=self._read, name="nnimgr-reader", daemon=True).start()
+        threading.Thread(target=self._watch, name="nnimgr-watch", daemon=True).start()
 
     def take(self) -> ToChild:
-        """The next message; whatever was taken before counts as done."""
-        self._done = self._taken
-        line = self._lines.get()
+        """The next message."""
+        while not self._lines:
+            self._read()
         self._taken += 1
-        self._bytes_taken += len(line)
-        if self._full and self._bytes_given - self._bytes_taken < MOST_QUEUED // 2:
-            self._full = False
-            os.eventfd_write(self._room, 1)
-        return to_child(line)
+        if self._asleep:
+            self._asleep = False
+            os.eventfd_write(self._wake, 1)
+        return to_child(self._lines.popleft())
 
     @property
     def waiting(self) -> bool:
-        """Whether another line lies here already."""
-        return not self._lines.empty()
+        """Whether another line lies here already, or has begun to come."""
+        return bool(self._lines) or bool(self._readable.poll(0))
+
+    def _read(self) -> None:
+        chunk = os.read(self._read_fd, 1 << 18)
+        if not chunk:
+            os._exit(0)
+        start = len(self._rest)
+        self._rest += chunk
+        end = self._rest.rfind(b"\n", start) + 1
+        if end:
+            self._lines.extend(bytes(self._rest[:end]).splitlines())
+            del self._rest[:end]
 
     def send(self, message: FromChild) -> None:
         line = to_line(message)
@@ -87,52 +98,31 @@ class Channel:
         except BrokenPipeError:  # nobody is left to work for
             os._exit(0)
 
-    # ---- in the reading thread ----------------------------------------------------------------------------
+    # ---- in the watching thread ---------------------------------------------------------------------------
 
-    def _read(self) -> None:
+    def _watch(self) -> None:
         poller = select.poll()
-        poller.register(self._room, select.POLLIN)
-        poller.register(self._read_fd, select.POLLIN)
-        rest = bytearray()
+        poller.register(self._wake, select.POLLIN)
+        poller.register(self._read_fd, select.POLLRDHUP)
+        seen = -1
         while True:
-            for fd, event in poller.poll(self._patience_ms()):
-                if fd == self._room:
-                    os.eventfd_read(self._room)
-                    poller.modify(self._read_fd, select.POLLIN)
-                elif event & select.POLLIN:
-                    self._hand_over(rest)
-                    if self._bytes_given - self._bytes_taken > MOST_QUEUED:
-                        self._full = True  # before the second look: from now on ``take`` sees to the rest
-                        if self._bytes_given - self._bytes_taken >= MOST_QUEUED // 2:
-                            poller.modify(self._read_fd, select.POLLRDHUP)
-                else:
+            call = self._call
+            if call is not None:
+                due = call[1] + max(FIRST_LOOK_S, 2 * self._told_s)
+                patience: float | None = max(0.0, due - time.monotonic()) * 1000 + 1
+            elif seen != self._taken:
+                patience = FIRST_LOOK_S * 1000
+            else:
+                self._asleep = True
+                patience = (
+                    None if seen == self._taken else 0.0
+                )  # ``take`` looks at the two the other way round
+            seen = self._taken
+            for fd, _ in poller.poll(patience):
+                if fd == self._read_fd:
                     os._exit(0)
+                os.eventfd_read(self._wake)
             self._look()
-
-    def _hand_over(self, rest: bytearray) -> None:
-        """Read what there is; whole lines go into the queue, what is left stays in ``rest``."""
-        chunk = os.read(self._read_fd, 1 << 18)
-        if not chunk:
-            os._exit(0)
-        start = len(rest)
-        rest += chunk
-        end = rest.rfind(b"\n", start) + 1
-        if not end:
-            return
-        lines = bytes(rest[:end]).splitlines()
-        del rest[:end]
-        for line in lines:
-            self._given += 1
-            self._bytes_given += len(line)
-            self._lines.put(line)
-
-    def _patience_ms(self) -> float | None:
-        """Until when there is nothing to look at. None: no line is being worked on."""
-        call = self._call
-        if call is not None:
-            due = call[1] + max(FIRST_LOOK_S, 2 * self._told_s)
-            return max(0.0, due - time.monotonic()) * 1000 + 1
-        return None if self._done == self._given else FIRST_LOOK_S * 1000
 
     def _look(self) -> None:
         call = self._call
