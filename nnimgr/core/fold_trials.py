@@ -190,6 +190,7 @@ def _ended(state: ExperimentState, r: f.Recorded) -> None:
         state.interrupted.append(
             Interrupted(
                 trial_id=trial.id,
+                sequence=trial.sequence,
                 source=trial.source,
                 parameter_id=trial.parameter_id,
                 parameters=trial.parameters,

@@ -181,7 +181,8 @@ def _cancelled(trial: TrialState, reason: str) -> f.TargetMoved:
 
 def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
     """A trial that a stop cut off runs again as a new one, with the same parameters."""
-    for offset, cut in enumerate(state.interrupted):
+    again = sorted(state.interrupted, key=lambda cut: cut.sequence)
+    for offset, cut in enumerate(again):
         sequence = state.next_sequence + offset
         yield f.Suggested(
             trial_id=trial_id_of(state.id, sequence),

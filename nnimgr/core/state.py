@@ -116,6 +116,7 @@ class Interrupted:
     """A trial that a stop of the experiment cut off: run again as a new trial when it is resumed."""
 
     trial_id: str
+    sequence: int
     source: SuggestionSource
     parameter_id: int | None
     parameters: str
