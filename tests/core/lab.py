@@ -96,6 +96,7 @@ class Lab:
     assessor: bool = False
     sent: list[tuple[str, m.ToChild]] = field(default_factory=list)
     closed: int = 0
+    readers: list[ExperimentReader] = field(default_factory=list)
 
     def _spawn(
         self,
@@ -152,7 +153,12 @@ class Lab:
                 await asyncio.wait_for(task, LIMIT_S)
 
     def reader(self) -> ExperimentReader:
-        return ExperimentReader(self.directory)
+        self.readers.append(ExperimentReader(self.directory))
+        return self.readers[-1]
+
+    def close(self) -> None:
+        for reader in self.readers:
+            reader.close()
 
     def asked(self) -> list[int]:
         """The parameter ids that the tuner was asked for, in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -140,9 +141,8 @@ async def test_a_newer_database_is_refused_untouched(tmp_path: Path, writer: Exp
     await busy_life().store(writer)
     await writer.close()
     path = database_path(tmp_path)
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    connection.close()
     before = path.read_bytes()
     newer = ExperimentWriter(tmp_path)
     with pytest.raises(NewerDatabase, match=r"has schema version 99, but this nnimgr knows versions up to 1"):
@@ -169,7 +169,9 @@ async def test_a_metric_cannot_be_recorded_twice(tmp_path: Path, writer: Experim
     twice = [f.Recorded(life.state.number + 1, life.now, life.log[-1].fact)]
     with pytest.raises(StoreError, match="UNIQUE constraint failed"):
         await writer.append(life.state, twice, Touched())
-    assert len(ExperimentReader(tmp_path).metrics()) == 1
+    reader = ExperimentReader(tmp_path)
+    assert len(reader.metrics()) == 1
+    reader.close()
 
 
 async def test_values_that_are_no_finite_numbers_are_kept_as_text(
