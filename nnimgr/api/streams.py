@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from nnimgr.api.convert import event_of
 from nnimgr.core.facts import ExperimentStatus, Recorded
+from nnimgr.core.runner import RunnerClosed
 
 if TYPE_CHECKING:
     from nnimgr.core.runner import ExperimentRunner
@@ -65,10 +66,8 @@ async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bo
             await runner.committed_after(cursor)
     except TimeoutError:
         return False
-    except asyncio.CancelledError:  # what the runner cancels, too, when it ends
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
+    except RunnerClosed:
+        pass
     return True
 
 

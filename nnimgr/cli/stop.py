@@ -73,6 +73,4 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
         raise CliError("Id not correct.")
     if args.port is not None and any(entry.port != args.port for entry in found):
         raise CliError("Experiment id and port do not match, please check them.")
-    if found[0].status == "STOPPED":
-        raise CliError(f"Experiment {found[0].id} is stopped already.")
     return found

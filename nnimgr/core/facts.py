@@ -134,6 +134,7 @@ class StopKind(StrEnum):
     ASSESSOR = "assessor"  # EARLY_STOPPED
     DURATION = "duration"  # EARLY_STOPPED
     SYSTEM = "system"  # SYS_CANCELED
+    CUT = "cut"  # SYS_CANCELED by the experiment's stop: run again when it is resumed
     PAUSE = "pause"  # PAUSED: the attempt ends, the trial does not
 
 
@@ -274,12 +275,16 @@ class TargetMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptDue:
-    """The trial gets a further attempt at ``due_at``; ``reason`` says why the last one does not count."""
+    """The trial gets a further attempt at ``due_at``; ``reason`` says why the last one does not count.
+
+    ``lost``: its infrastructure was, which may happen so many times only.
+    """
 
     trial_id: str
     attempt: int
     due_at: datetime
     reason: str
+    lost: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,8 +149,7 @@ def _resume_requested(state: ExperimentState, r: f.Recorded) -> None:
 def _attempt_due(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
     trial = trial_touched(state, fact.trial_id, fact)
-    if trial.closed_job is not None and trial.status is not f.TrialStatus.PAUSED:
-        trial.lost_attempts += 1
+    trial.lost_attempts += fact.lost
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.reason = f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
@@ -186,7 +185,7 @@ def _ended(state: ExperimentState, r: f.Recorded) -> None:
     reindex(state, trial)
     state.superseded.pop(trial.id, None)
     del state.trials[trial.id]
-    if fact.status is f.TrialStatus.SYS_CANCELED and state.stop_requested:
+    if fact.status is f.TrialStatus.SYS_CANCELED and trial.target is f.StopKind.CUT:
         state.interrupted.append(
             Interrupted(
                 trial_id=trial.id,

@@ -21,13 +21,14 @@ from nnimgr.config import ExperimentConfig, check_config, read_canonical
 from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.folder import Surroundings, make_folder
+from nnimgr.core.index_notes import IndexNotes
 from nnimgr.core.requests import RequestRefused
-from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.core.state import ExperimentState
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 from nnimgr.store.errors import StoreError
-from nnimgr.store.reader import ExperimentReader
+from nnimgr.store.reader import ExperimentReader, stored_status
 from nnimgr.store.writer import ExperimentWriter, database_path
 
 logger = logging.getLogger(__name__)
@@ -88,10 +89,10 @@ class _Open:
     """An experiment that this server holds."""
 
     directory: Path
-    runner: ExperimentRunner | None = None  # None while it is started anew, or only viewed
-    task: asyncio.Task[None] | None = None
+    runner: ExperimentRunner | None = None  # None while it is started anew
     trouble: str | None = None  # why there is no runner
     status: str = ""
+    task: asyncio.Task[None] = field(init=False)
 
 
 class NNIManager:
@@ -114,29 +115,15 @@ class NNIManager:
         self._changed = asyncio.Event()
         self._closing = False
         self._creating = asyncio.Lock()
-        self._index_writes: dict[str, dict[str, Any]] = {}
-        self._indexing: asyncio.Task[None] | None = None
+        self._notes = IndexNotes(self._index, on_change=self._noted)
 
     async def __aenter__(self) -> NNIManager:
         """Reopen every experiment of the index that names this port and was neither stopped nor done."""
         self._entries = await asyncio.to_thread(self._index.entries)
-        ours = [
-            entry
-            for entry in self._entries.values()
-            if entry.port == self.port
-            and entry.status not in ENDED
-            and database_path(entry.directory).exists()
-        ]
-        self._assembly.expect(entry.id for entry in ours)
-        for entry in ours:
-            try:
-                await self._start(entry.id, entry.directory)
-            except (StoreError, RequestRefused) as error:
-                logger.error("experiment %s was not reopened: %s", entry.id, error)
-                self._open[entry.id] = _Open(entry.directory, trouble=str(error), status=entry.status)
-            runner = self.find(entry.id)
-            if runner is None or not runner.state.jobs:
-                self._assembly.holds_nothing(entry.id)
+        ours = [entry for entry in self._entries.values() if entry.port == self.port]
+        alive = [entry for entry in ours if await asyncio.to_thread(_is_alive, entry)]
+        self._assembly.expect(entry.id for entry in alive)
+        await asyncio.gather(*(self._reopen(entry) for entry in alive))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -146,15 +133,26 @@ class NNIManager:
         for opened in self._open.values():
             if opened.runner is not None:
                 opened.runner.close()
-            elif opened.task is not None:
+            else:
                 opened.task.cancel()
-            if opened.task is not None:
-                tasks.append(opened.task)
+            tasks.append(opened.task)
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._indexing is not None:
-            await self._indexing
+        await self._notes.close()
         for reader in self._readers.values():
             reader.close()
+
+    async def _reopen(self, entry: IndexEntry) -> None:
+        try:
+            await self._start(entry.id, entry.directory)
+        except Exception as error:  # one experiment's trouble must not keep the others from being served
+            logger.error("experiment %s cannot be reopened yet: %s", entry.id, error)
+            self._supervise(entry.id, entry.directory, trouble=str(error))
+        runner = self.find(entry.id)
+        if runner is None or not runner.state.jobs:
+            self._assembly.holds_nothing(entry.id)
+
+    def _noted(self, entry: IndexEntry) -> None:
+        self._entries[entry.id] = entry
 
     # ---- looking ------------------------------------------------------------------------------------------
 
@@ -266,8 +264,6 @@ class NNIManager:
         """Make the folder and the entry of a new experiment, and start it; all or nothing."""
         experiment_id = created.experiment_id
         directory = config.experiment_working_directory / experiment_id
-        if database_path(directory).exists():
-            raise ExperimentConflict(f"there is another experiment {experiment_id} in {directory.parent}")
         entry = IndexEntry(
             id=experiment_id,
             port=self.port,
@@ -288,7 +284,6 @@ class NNIManager:
         try:
             await self._start(experiment_id, directory, created)
         except Exception:
-            self._open.pop(experiment_id, None)
             del self._entries[experiment_id]
             await asyncio.to_thread(self._index.remove, experiment_id)
             if fresh:
@@ -299,29 +294,38 @@ class NNIManager:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
         self._entries = await asyncio.to_thread(self._index.entries) | self._entries
         directory = self.directory(experiment_id)
-        opened = self._open.get(experiment_id)
-        if opened is not None and opened.runner is not None:
-            if opened.status not in (*ENDED, "ERROR"):
-                raise RequestRefused(f"experiment {experiment_id} is running already")
-            await opened.runner.request(
-                lambda state: (f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True),)
-            )
-            return
         if not database_path(directory).exists():
             raise RequestRefused(f"experiment {experiment_id} has no database in {directory}")
+        runner = self.find(experiment_id)
+        if runner is not None and runner.state.status in LIVE:
+            raise RequestRefused(f"experiment {experiment_id} is running already")
+        # The index first: a server that is killed after the commit must be followed by one that opens it.
+        await asyncio.to_thread(
+            self._index.update,
+            experiment_id,
+            status="RUNNING",
+            port=self.port,
+            pid=os.getpid(),
+            ended_at=None,
+        )
+        if runner is not None:
+            await runner.request(lambda state: (f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True),))
+            return
         if new is not None and new.environ is not None:
             await asyncio.to_thread(new.surroundings().write, directory)
         await self._start(experiment_id, directory, resumed=True)
-        self._note_index(experiment_id, port=self.port, pid=os.getpid(), ended_at=None)
 
     async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
         """Stop an experiment; returns once nothing of it runs (or, detached, with the trials that run on).
 
-        One that has ended and that no server holds is stopped already.
+        One that no server holds is opened for it: trials may run on that it was detached from.
         """
-        entry = self._entries.get(experiment_id)
-        if experiment_id not in self._open and entry is not None and entry.status in ENDED:
-            return []
+        if experiment_id not in self._open and not detach:
+            entry = self._entries.get(experiment_id)
+            if entry is not None and entry.status == "DONE":
+                return []
+            if entry is not None and entry.status == "STOPPED":
+                await self._start(experiment_id, entry.directory)
         return await self.get(experiment_id).stop(detach=detach)
 
     # ---- runners ------------------------------------------------------------------------------------------
@@ -349,23 +353,25 @@ class NNIManager:
         *,
         resumed: bool = False,
     ) -> None:
-        """Open the database, run a runner on it, and return once its first turn is committed."""
-        opened = self._open.get(experiment_id) or _Open(directory)
+        """Open the database, run a runner on it, and return once its first turn is over.
+
+        Raises what ends the runner before; then nothing is left of it.
+        """
+        await self._forget(experiment_id)
         runner = await self._make_runner(directory, created, resumed=resumed)
-        opened.runner, opened.trouble, opened.status = runner, None, str(runner.state.status)
-        opened.task = asyncio.get_running_loop().create_task(
-            self._supervise(experiment_id, opened, runner), name=f"{experiment_id}:runner"
-        )
-        self._open[experiment_id] = opened
+        self._supervise(experiment_id, directory, runner=runner)
         try:
             await runner.opened()
-        except asyncio.CancelledError:
-            if opened.trouble is None:
-                raise
-            raise StoreError(opened.trouble) from None
-        status = nni_status(runner.state.status, runner.state.drain)
-        if self._entries[experiment_id].status != status:
-            self._note_index(experiment_id, status=status, ended_at=runner.state.ended_at)
+        except BaseException:
+            await self._forget(experiment_id)
+            raise
+
+    async def _forget(self, experiment_id: str) -> None:
+        """End the supervision of an experiment that has no runner which works."""
+        opened = self._open.pop(experiment_id, None)
+        if opened is not None:
+            opened.task.cancel()
+            await asyncio.wait({opened.task})
 
     async def _make_runner(
         self, directory: Path, created: f.ExperimentCreated | None = None, *, resumed: bool = False
@@ -373,6 +379,10 @@ class NNIManager:
         writer = ExperimentWriter(directory)
         try:
             state = await writer.open()
+            if created is None and not state.id:
+                raise StoreError(f"the experiment in {directory} was never created: its database is empty")
+            if created is not None and state.id:
+                raise ExperimentConflict(f"there is another experiment {state.id} in {directory.parent}")
             opening: list[f.Fact] = [created] if created is not None else []
             opening.append(f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=resumed))
             return ExperimentRunner(
@@ -388,33 +398,52 @@ class NNIManager:
             await writer.close()
             raise
 
-    async def _supervise(self, experiment_id: str, opened: _Open, runner: ExperimentRunner) -> None:
-        """Keep the experiment running: a failed commit is tried again from the database."""
-        delay, longest = RESTART_S
-        while True:
+    def _supervise(
+        self,
+        experiment_id: str,
+        directory: Path,
+        *,
+        runner: ExperimentRunner | None = None,
+        trouble: str | None = None,
+    ) -> _Open:
+        """Keep an experiment running from now on; without a runner one is made after a while."""
+        opened = _Open(directory, runner=runner, trouble=trouble)
+        opened.task = asyncio.get_running_loop().create_task(
+            self._keep_running(experiment_id, opened), name=f"{experiment_id}:runner"
+        )
+        self._open[experiment_id] = opened
+        return opened
+
+    async def _keep_running(self, experiment_id: str, opened: _Open) -> None:
+        """A failed commit is tried again from the database, with back-off; a fault of ours is an ERROR."""
+        loop = asyncio.get_running_loop()
+        first, longest = RESTART_S
+        delay = first
+        while not self._closing:
+            began_at = loop.time()
             try:
-                await runner.run()
+                if opened.runner is None:
+                    await asyncio.sleep(delay)  # back-off
+                    delay = min(2 * delay, longest)
+                    opened.runner = await self._make_runner(opened.directory)
+                    opened.trouble = None
+                await opened.runner.run()
                 return
-            except* StoreError as group:
-                opened.trouble = str(_first(group))
-                logger.error("experiment %s: %s", experiment_id, opened.trouble)
-            except* Exception as group:
-                error = _first(group)
+            except Exception as group:
+                error = first_error(group)
+                opened.runner = None
+                if loop.time() - began_at > longest:
+                    delay = first
+                if isinstance(error, StoreError):
+                    opened.trouble = str(error)
+                    logger.error("experiment %s: %s", experiment_id, error)
+                    continue
                 opened.trouble = f"a fault of nnimgr ended it: {type(error).__name__}: {error}"
                 opened.status = "ERROR"
-                logger.exception("experiment %s: its runner has failed", experiment_id)
-            opened.runner = None
-            self._changed.set()
-            if opened.status == "ERROR" or self._closing:
+                logger.error("experiment %s: its runner has failed", experiment_id, exc_info=group)
                 return
-            while opened.runner is None:
-                await asyncio.sleep(delay)  # back-off
-                delay = min(2 * delay, longest)
-                try:
-                    runner = await self._make_runner(opened.directory)
-                    opened.runner, opened.trouble = runner, None
-                except StoreError as error:
-                    opened.trouble = str(error)
+            finally:
+                self._changed.set()
 
     def _turned(self, state: ExperimentState) -> None:
         """A turn is over. An end is noted only here, when its keepers are gone: a server that dies before
@@ -425,27 +454,8 @@ class NNIManager:
             return
         opened.status = str(state.status)
         self._changed.set()
-        self._note_index(state.id, status=nni_status(state.status, state.drain), ended_at=state.ended_at)
-
-    # ---- the index ----------------------------------------------------------------------------------------
-
-    def _note_index(self, experiment_id: str, **changes: Any) -> None:
-        """Have the index changed, in a thread and one write after the other."""
-        self._index_writes.setdefault(experiment_id, {}).update(changes)
-        if self._indexing is None or self._indexing.done():
-            self._indexing = asyncio.get_running_loop().create_task(self._write_index(), name="index")
-
-    async def _write_index(self) -> None:
-        while self._index_writes:
-            experiment_id, changes = self._index_writes.popitem()
-            try:
-                await asyncio.to_thread(self._index.update, experiment_id, **changes)
-                fresh = await asyncio.to_thread(self._index.get, experiment_id)
-            except (OSError, KeyError, ValueError) as error:
-                logger.error("the index was not brought up to date for %s: %s", experiment_id, error)
-                continue
-            if fresh is not None:
-                self._entries[experiment_id] = fresh
+        status = nni_status(state.status, state.drain)
+        self._notes.note(state.id, status=status, ended_at=state.ended_at)
 
 
 def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
@@ -459,9 +469,8 @@ def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
     }[drain]
 
 
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    """The first exception of a group that is none itself."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _is_alive(entry: IndexEntry) -> bool:
+    """Whether a server has to open it: neither stopped nor done, by the database where the index may lag."""
+    if entry.status == "STOPPED" or not database_path(entry.directory).exists():
+        return False
+    return entry.status != "DONE" or stored_status(entry.directory) not in (None, *ENDED)

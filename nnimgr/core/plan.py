@@ -23,6 +23,7 @@ _LAST_STATUS = {
     f.StopKind.ASSESSOR: f.TrialStatus.EARLY_STOPPED,
     f.StopKind.DURATION: f.TrialStatus.EARLY_STOPPED,
     f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
+    f.StopKind.CUT: f.TrialStatus.SYS_CANCELED,
 }
 
 
@@ -91,7 +92,11 @@ def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     """What becomes of a trial whose attempt has closed, or whose pause is over."""
     if trial.status is f.TrialStatus.PAUSED:
         return f.AttemptDue(
-            trial_id=trial.id, attempt=trial.attempt + 1, due_at=now, reason="its pause is over"
+            trial_id=trial.id,
+            attempt=trial.attempt + 1,
+            due_at=now,
+            reason="its pause is over",
+            lost=False,
         )
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
@@ -102,6 +107,14 @@ def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if trial.target is not None:
         return f.TrialEnded(
             trial_id=trial.id, status=_LAST_STATUS[trial.target], reason=f"stopped: {trial.target_reason}"
+        )
+    if end is not None and end.reason is f.EndReason.STOPPED:
+        return f.AttemptDue(
+            trial_id=trial.id,
+            attempt=trial.attempt + 1,
+            due_at=now,
+            reason="its stop was taken back",
+            lost=False,
         )
     if end is not None and end.reason is not f.EndReason.LEASE:
         reason = end.message or "its command could not be started"
@@ -162,7 +175,9 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     if state.stop_requested and not state.detached:
         for trial in state.trials.values():
             if trial.target in (None, f.StopKind.PAUSE):
-                yield _cancelled(trial, "the experiment was stopped")
+                yield f.TargetMoved(
+                    trial_id=trial.id, kind=f.StopKind.CUT, reason="the experiment was stopped"
+                )
         return
     for trial_id in state.superseded:
         trial = state.trials[trial_id]

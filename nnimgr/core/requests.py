@@ -97,7 +97,10 @@ def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
 
 def stop_experiment(*, detach: bool) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        if state.status in (f.ExperimentStatus.STOPPED, f.ExperimentStatus.VIEWED):
+        runs_on = state.detached and not detach and bool(state.trials)
+        if state.status is f.ExperimentStatus.VIEWED or (
+            state.status is f.ExperimentStatus.STOPPED and not runs_on
+        ):
             return ()
         return (f.ExperimentStopRequested(detach=detach),)
 

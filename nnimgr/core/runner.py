@@ -133,16 +133,20 @@ class ExperimentRunner:
         await self.request(requests.stop_experiment(detach=detach))
         while self.state.status in LIVE or self.search is not None or self._pump is not None:
             await asyncio.shield(self._tick)
-        return [trial.id for trial in self.state.trials.values() if trial.job_id is not None]
+        placed = {job.trial_id for job in self.state.jobs.values() if job.placed is not None}
+        return [trial_id for trial_id in self.state.trials if trial_id in placed]
 
     async def committed_after(self, number: int) -> int:
-        """Wait until a fact with a higher number is committed; the highest number then."""
+        """Wait until a fact with a higher number is committed; the highest number then.
+
+        Raises RunnerClosed.
+        """
         while self.last_number <= number:
             await asyncio.shield(self._tick)
         return self.last_number
 
     async def opened(self) -> None:
-        """Wait until the first turn is committed."""
+        """Wait until the first turn is over. Raises StoreError, or whatever ended the runner before."""
         await asyncio.shield(self._first_turn)
 
     @property
@@ -174,7 +178,7 @@ class ExperimentRunner:
 
     async def run(self) -> None:
         """Take turns until closed; then leave a snapshot. Raises StoreError (inside a group)."""
-        intact = False
+        end: BaseException = RunnerClosed()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -184,9 +188,11 @@ class ExperimentRunner:
                     self._tell()
                 if self._pump is not None:
                     self._pump.cancel()
-            intact = True
+        except BaseException as error:
+            end = error
+            raise
         finally:
-            await self._let_go(intact)
+            await self._let_go(end)
 
     async def _take_turn(self) -> None:
         items = await self._mailbox.take(self._seconds_to_wake())
@@ -402,22 +408,36 @@ class ExperimentRunner:
             ),
         )
 
-    async def _let_go(self, intact: bool) -> None:
+    async def _let_go(self, end: BaseException) -> None:
         """The runner ends: trials and keepers run on, children end, the database is closed."""
+        if not self._first_turn.done():
+            _fail(self._first_turn, end)
+        _fail(self._tick, RunnerClosed())
         for item in await self._mailbox.take(0):
             if isinstance(item, Request) and not item.answer.done():
                 item.answer.set_exception(RunnerClosed())
         for answer, _ in self._turn.answers:
             if not answer.done():
                 answer.set_exception(RunnerClosed())
-        if not self._first_turn.done():
-            self._first_turn.cancel()
-        self._tick.cancel()
         if self.search is not None:
             await self.search.close()
         if self.service is not None:
             await self.service.close(detach=True)
-        await self._writer.close(self.state if intact else None)
+        await self._writer.close(self.state if isinstance(end, RunnerClosed) else None)
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first exception of a group that is none itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _fail(future: asyncio.Future[None], end: BaseException) -> None:
+    """Tell whoever waits; nobody has to."""
+    error = first_error(end)
+    future.set_exception(error if isinstance(error, Exception) else RunnerClosed())
+    future.exception()
 
 
 def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = None) -> TrialJobSpec:

@@ -6,7 +6,9 @@ aware datetimes.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, create_engine, func, select
+from sqlalchemy import Connection, Select, Table, create_engine, exc, func, select
 from sqlalchemy.pool import QueuePool
 
 from nnimgr.core import facts as f
@@ -169,7 +171,10 @@ class ExperimentReader:
         if self._experiment_id is None:
             with self._connect() as connection:
                 query = select(schema.experiments.c.experiment_id)
-                self._experiment_id = connection.execute(query).scalar_one()
+                try:
+                    self._experiment_id = connection.execute(query).scalar_one()
+                except (exc.NoResultFound, exc.OperationalError) as error:
+                    raise FileNotFoundError(f"no experiment was created in {self.path}") from error
         return self._experiment_id
 
     def experiment(self) -> ExperimentRow:
@@ -274,6 +279,16 @@ class ExperimentReader:
     def _rows(self, query: Select[Any], make: Any) -> list[Any]:
         with self._connect() as connection:
             return [make(row._mapping) for row in connection.execute(query)]
+
+
+def stored_status(directory: Path) -> str | None:
+    """The status that the database in ``directory`` holds; None if it holds none. Quick."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{database_path(directory)}?mode=ro", uri=True)) as db:
+            row = db.execute("SELECT status FROM experiments").fetchone()
+    except sqlite3.Error:
+        return None
+    return None if row is None else str(row[0])
 
 
 def _trial(row: Any) -> TrialRow:

@@ -27,6 +27,7 @@ from nnimgr.core.manager import (
     UnknownExperiment,
 )
 from nnimgr.core.requests import RequestRefused
+from nnimgr.core.runner import RunnerClosed
 from nnimgr.core.search import Builder, Notice
 from nnimgr.core.state import Touched
 from nnimgr.store.reader import ExperimentReader
@@ -139,7 +140,8 @@ class FakeRunner:
 
     def end(self) -> None:
         """As a runner that ends does to those who wait."""
-        self._tick.cancel()
+        self._tick.set_exception(RunnerClosed())
+        self._tick.exception()
 
     async def _request(self, build: Builder) -> Sequence[f.Fact]:
         facts = build(self.life.state)

@@ -22,6 +22,7 @@ from nnimgr.core.search import Search
 from nnimgr.core.state import ExperimentState, trial_id_of
 from nnimgr.home import Home
 from nnimgr.index import Index
+from nnimgr.store.errors import StoreError
 from nnimgr.store.writer import database_path
 from tests.core.lab import LIMIT_S, SPACE, Lab, until, until_status
 from tests.dispatcher.hosting import eventually
@@ -215,3 +216,69 @@ async def test_a_runner_whose_commit_failed_is_started_anew(
         again = manager.get("mine")
         await again.opened()
         assert (await again.add_trial({"x": 1})).sequence == 1
+
+
+async def test_stop_after_detach_ends_what_ran_on(server: Server) -> None:
+    lab = Lab(server.home.path / "mine")
+    lab.service.default = [started(), hold()]
+    server.assembly.labs["mine"] = lab
+    first = trial_id_of("mine", 0)
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await until(manager.get("mine"), lambda: lab.service.running(first) == 1)
+        assert await manager.stop("mine", detach=True) == [first]
+        assert lab.service.running(first) == 1
+    async with server.manager() as manager:
+        assert await manager.stop("mine", detach=False) == []
+        assert lab.service.running(first) == 0
+        assert manager.get("mine").state.status is E.STOPPED
+
+
+async def test_a_create_that_cannot_commit_leaves_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    async with server.manager() as manager:
+        with monkeypatch.context() as broken:
+            broken.setattr("nnimgr.core.runner.ExperimentWriter.append", refuse)
+            with pytest.raises(StoreError, match="the disk is full"):
+                await manager.create(server.new("mine"))
+        assert Index(server.home).entries() == {}
+        assert not (server.home.path / "mine").exists()
+        assert await manager.create(server.new("mine")) == ("mine", True)
+
+
+async def test_one_broken_database_does_not_keep_the_others_from_being_served(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnimgr.core.manager.RESTART_S", (0.01, 0.01))
+    for name in ("empty", "good"):
+        lab = Lab(server.home.path / name)
+        lab.service.default = [started(), hold()]
+        server.assembly.labs[name] = lab
+    async with server.manager() as manager:
+        await manager.create(server.new("good"))
+        await manager.create(server.new("empty"))
+    path = database_path(server.home.path / "empty")
+    kept = path.read_bytes()
+    path.with_suffix(".sqlite-wal").unlink(missing_ok=True)
+    path.write_bytes(b"")  # as a kill right after its making leaves it
+    async with server.manager() as manager:
+        assert manager.get("good").state.id == "good"
+        with pytest.raises(RequestRefused, match="was never created"):
+            manager.get("empty")
+        path.write_bytes(kept)
+        await eventually(lambda: manager.find("empty") is not None)
+
+
+async def test_a_resume_is_in_the_index_before_it_is_answered(server: Server) -> None:
+    async with server.manager() as manager:
+        await manager.create(server.new("mine", maxTrialNumber=5))
+        await manager.stop("mine", detach=False)
+    async with server.manager() as manager:
+        resuming = asyncio.create_task(manager.resume("mine"))
+        await eventually(lambda: manager.find("mine") is not None)
+        assert Index(server.home).entries()["mine"].status in ("RUNNING", "NO_MORE_TRIAL")
+        await resuming
