@@ -339,6 +339,18 @@ class KeeperCore:
             self._later.append((now + RETRY_S, update))
         return self._pump(now)
 
+    def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> list[Effect]:
+        """The stop was not handed over, or not with its grace; that is tried again until the end comes."""
+        attempt = self.attempts.get(signal.job)
+        if attempt is not None and attempt.live and not attempt.sealing:
+            note = f"its stop, or the grace for it, could not be handed over at first: {sentence}"
+            if attempt.note != note:
+                attempt.note = note
+                self._reports.tell(attempt)
+                self._out.append(fx.Say(f"{attempt.job}: {note}"))
+            self._later.append((now + RETRY_S, signal))
+        return self._pump(now)
+
     def grown(self, now: float, job: str) -> list[Effect]:
         """The metrics file has grown."""
         if job in self.attempts:
@@ -497,7 +509,7 @@ class KeeperCore:
         due = [effect for at, effect in self._later if at <= now]
         self._later = [(at, effect) for at, effect in self._later if at > now]
         self._breather = False
-        self._out += [effect for effect in due if effect[0] in self.attempts]
+        self._out += [effect for effect in due if self._wanted(effect)]
         if self._remind_at is not None and now >= self._remind_at:
             self._remind_at = None
             self._reports.remind()
@@ -506,6 +518,11 @@ class KeeperCore:
         if idle_at is not None and now >= idle_at:
             self._leave("no attempt is live and no server could be reached")
         return self._pump(now)
+
+    def _wanted(self, effect: Effect) -> bool:
+        """What was put off still has something to act on."""
+        attempt = self.attempts.get(effect[0])
+        return attempt is not None and not (isinstance(effect, fx.Signal) and attempt.sealing)
 
     def deadline(self, now: float) -> float | None:
         """When ``tick`` is due, perhaps in the past; None: nothing waits for time."""

@@ -51,7 +51,10 @@ class Look(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """Have the shim stop the attempt: the grace beside the claim, then SIGTERM to exactly this process."""
+    """Have the shim stop the attempt: the grace beside the claim, then SIGTERM to exactly this process.
+
+    Only a failure is answered, by ``signal_failed``.
+    """
 
     job: str
     directory: str

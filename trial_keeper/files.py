@@ -32,11 +32,16 @@ def abort(directory: str, boot_id: str) -> None:
 
 
 def stop(directory: str, shim: fx.Shim, grace: float) -> None:
-    """Have this shim stop its attempt. A process that only has the same pid is left alone. Raises OSError."""
+    """Have this shim stop its attempt. A process that only has the same pid is left alone.
+
+    Raises OSError if it was not signalled, or if the grace could not be written: the shim then takes its own.
+    """
     pid, start = shim
-    _replace(f"{directory}/{claim.DIRECTORY}/{claim.STOP}", repr(grace).encode())
-    if procs.start_time(pid) == start:
-        os.kill(pid, signal.SIGTERM)
+    try:
+        _replace(f"{directory}/{claim.DIRECTORY}/{claim.STOP}", repr(grace).encode())
+    finally:
+        if procs.start_time(pid) == start:
+            os.kill(pid, signal.SIGTERM)
 
 
 def write_parameter(directory: str, index: int, parameter: str) -> None:

@@ -280,7 +280,7 @@ class Keeper:
         try:
             files.stop(self._path(effect.directory), effect.shim, effect.grace)
         except OSError as error:
-            self._log.write(f"{effect.job}: the stop could not be handed over: {error}")
+            return self._core.signal_failed(_now(), effect, str(error.strerror))
         return []
 
     def _sweep(self, effect: fx.Sweep) -> list[Effect]:

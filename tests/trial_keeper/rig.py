@@ -25,6 +25,7 @@ class Rig:
         self.journal: list[fx.Record] = []
         self.durable = 0
         self.disk_full = False
+        self.unreachable = False  # no shim can be signalled
         self.claims: dict[str, claim.Claim] = {}
         self.metrics: dict[str, bytes] = {}
         self.marked: dict[str, list[int]] = {}
@@ -163,9 +164,12 @@ class Rig:
         alive = found is not None and found.pid in self.alive
         return self.core.looked(self.now, effect.job, fx.Seen(found, alive, 3000.0))
 
-    def _signal(self, effect: fx.Signal) -> None:
+    def _signal(self, effect: fx.Signal) -> list[fx.Effect] | None:
         assert effect.shim[0] in self.alive
+        if self.unreachable:
+            return self.core.signal_failed(self.now, effect, "no space left on device")
         self.signalled.append((effect.job, effect.grace))
+        return None
 
     def _sweep(self, effect: fx.Sweep) -> list[fx.Effect]:
         return self.core.swept(self.now, effect.job, self.marked.pop(effect.job, []))

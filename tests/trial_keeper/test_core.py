@@ -471,3 +471,27 @@ def test_two_attempts_share_a_report(rig: Rig) -> None:
     rig.answer()
     header, payloads = rig.call(), rig.calls[Channel.REPORT].payloads
     assert wire.decode_request(wire.encode_request(header, payloads))[1] == {JOB: [b"a"], "e-b-1": [b"b"]}
+
+
+def test_a_stop_that_was_not_handed_over_is_tried_again_and_said_once(rig: Rig) -> None:
+    running(rig)
+    rig.unreachable = True
+    rig.order(stop(2, JOB))
+    assert "no space left on device" in str(report(rig)[0]["note"])
+    rig.wait(3.5)
+    assert rig.signalled == [] and len([line for line in rig.said if JOB in line]) == 1
+    rig.unreachable = False
+    rig.wait(1)
+    assert rig.signalled == [(JOB, 5.0)]
+    rig.wait(10)
+    assert rig.signalled == [(JOB, 5.0)]
+
+
+def test_a_stop_is_not_tried_again_on_an_attempt_that_has_ended(rig: Rig) -> None:
+    running(rig)
+    rig.unreachable = True
+    rig.order(stop(2, JOB))
+    rig.exit(JOB)
+    rig.unreachable = False
+    rig.wait(3)
+    assert rig.signalled == []

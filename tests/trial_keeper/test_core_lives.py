@@ -94,7 +94,7 @@ class Life:
             (6, self.server.commit),
             (8, rig.flush), (20, self.claim), (30, self.write), (3, self.exit), (2, self.stop),
             (1, self.kill_shim), (10, lambda: rig.wait(chance.choice([0.01, 0.1, 2.0]))), (2, self.fill_disk),
-            (1, self.lose_power),
+            (2, self.hide_shims), (1, self.lose_power),
         ]  # fmt: skip
         chance.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
 
@@ -154,6 +154,9 @@ class Life:
     def fill_disk(self) -> None:
         self.rig.disk_full = not self.rig.disk_full
 
+    def hide_shims(self) -> None:
+        self.rig.unreachable = not self.rig.unreachable
+
     def lose_power(self) -> None:
         if self.chance.random() < 0.3 and self.rig.boot == BOOT:
             self.running = self.live()
@@ -164,7 +167,7 @@ class Life:
     def settle(self) -> None:
         """The faults stop: everything must come to its end."""
         rig = self.rig
-        rig.disk_full = False
+        rig.disk_full = rig.unreachable = False
         self.server.order(stop(0, ENDLESS))
         for _ in range(600):
             if len(self.server.finals) == len(JOBS) and not rig.core.attempts:

@@ -159,6 +159,17 @@ def test_a_stop_is_repeated_by_the_next_keeper(here: Host) -> None:
     assert ending(here.server.ended("e-a-1")) == ("stopped", None, signal.SIGKILL)
 
 
+def test_a_stop_reaches_a_trial_whose_directory_takes_no_file(here: Host) -> None:
+    directory = here.attempt("e-a-1", "touch up; while :; do sleep 0.05; done")
+    wait_for((here.directory / "up").exists, "the trial")
+    wait_for(lambda: here.server.acked_cmd == 1, "the acknowledgement")
+    (directory / ".nnimgr" / claim.STOP).mkdir()  # nothing can be renamed to this name
+    here.server.command("stop", "e-a-1", {"grace": 0.1})
+    told = here.server.ended("e-a-1")
+    assert ending(told) == ("stopped", None, signal.SIGTERM)
+    assert any("could not be handed over" in note for note in told.notes)
+
+
 def test_a_second_keeper_leaves_at_once(here: Host) -> None:
     wait_for(lambda: here.server.calls, "the keeper")
     first = here.process
