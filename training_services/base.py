@@ -255,6 +255,7 @@ class KnownKeeper:
     instance: str | None
     boot_id: str | None
     last_cmd: int  # the highest command number committed for its instance: of a job held, or acknowledged
+    silent: bool = False  # KeeperSilent is committed, and no KeeperHeard since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ def _refusal(status: HTTPStatus, sentence: str, **more: str) -> Answer:
 
 
 _CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open here at present.")
+_UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "What this call brought is not recorded yet.")
 
 
 @dataclass(slots=True, eq=False)
@@ -63,13 +64,15 @@ class Call:
 class KeeperDesk:
     """The door of one keeper.
 
-    ``deliver`` takes what each request has brought, and the desk, which has called it.
+    ``deliver`` takes what each request has brought, and the desk, which has called it. A call that waits is
+    held for ``wait_s`` at most, so that a keeper with nothing to say is heard often enough.
     """
 
     link: KeeperLink
     backlog: Backlog
     token_sha256: str | None
     deliver: Callable[[KeeperDesk, Received], None]
+    wait_s: float = WAIT_S
     open: bool = False  # the jobs of before have all been submitted again: reports can be judged
     _calls: list[Call] = field(default_factory=list)
 
@@ -101,7 +104,7 @@ class KeeperDesk:
         if self._is_answerable(call):
             return self._answer(call)
         self._calls.append(call)
-        call.timer = loop.call_later(WAIT_S, self._expire, call)
+        call.timer = loop.call_later(WAIT_S if request.news else self.wait_s, self._give_up, call)
         return call
 
     def settle(self, key: Key) -> None:
@@ -142,13 +145,14 @@ class KeeperDesk:
         overtaken = False
         for call in [call for call in self._calls if not call.request.news]:
             if (call.request.k_epoch, call.request.sync_no) < number:
-                self._finish(call, self._answer(call))
+                self._give_up(call)
             else:
                 overtaken = True
         return overtaken
 
-    def _expire(self, call: Call) -> None:
-        self._finish(call, self._answer(call))
+    def _give_up(self, call: Call) -> None:
+        """Answer a call that is held no longer; what it brought is acknowledged only if it is durable."""
+        self._finish(call, _UNCOMMITTED if call.needs else self._answer(call))
 
     def _answer(self, call: Call) -> Answer:
         return Answer(HTTPStatus.OK, self.link.answer(call.request))

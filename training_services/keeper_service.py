@@ -43,11 +43,12 @@ from training_services.base import (
     TrialJobSpec,
     UpdateOrdered,
 )
+from training_services.keeper_host import KeeperHost
 from training_services.keeper_hub import MAX_BACKLOG, KeeperDesk, KeeperHub, token_digest
 from training_services.keeper_link import Backlog, KeeperLink, Received, StartOrder
 from training_services.outbox import Outbox
-from training_services.placement import Host, HostLedger, Need, Waits
-from trial_keeper.wire import PATH
+from training_services.placement import HostLedger, Need, Waits
+from trial_keeper.wire import PATH, WAIT_S
 
 __all__ = ["KeeperHost", "KeeperService", "ServiceTools"]
 
@@ -64,33 +65,6 @@ class ServiceTools:
     hub: KeeperHub
     ledger: HostLedger
     urls: Sequence[str]
-
-
-class KeeperHost(abc.ABC):
-    """A machine with a keeper of this experiment, as its platform reaches it."""
-
-    keeper_id: str
-    host: Host
-
-    @abc.abstractmethod
-    async def read_manager(self) -> Mapping[str, Any] | None:
-        """The keeper's ``manager.json``; None if there is none that can be read."""
-
-    @abc.abstractmethod
-    async def write_manager(self, manager: Mapping[str, Any]) -> None:
-        """Replace the keeper's ``manager.json``. Raises OSError, ServiceError."""
-
-    @abc.abstractmethod
-    async def keep(self) -> None:
-        """See to it that the keeper runs; return when it has ended. Raises OSError, ServiceError."""
-
-    @abc.abstractmethod
-    async def end(self, *, told: bool) -> None:
-        """End the keeper; with ``told`` it was asked to leave and gets some time to go by itself."""
-
-    async def close(self) -> None:
-        """Let go of the host; its keeper is left as it is."""
-        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -177,8 +151,10 @@ class KeeperService(TrainingService):
             backlog=self._backlog,
             token_sha256=token_digest(token) if enrolled else None,
             deliver=self._deliver,
+            wait_s=min(WAIT_S, self.context.silent_after.total_seconds() / 2),
         )
-        return _Seat(host, desk, token, enrolled)
+        silent = record is not None and record.silent
+        return _Seat(host, desk, token, enrolled, silent=silent)
 
     def adopted(self) -> None:
         self._adopted = True

@@ -202,7 +202,10 @@ class CoreDouble:
             self._record_keeper(fact)
         elif isinstance(fact, KeeperAcknowledged):
             self._record_command(fact.keeper_id, fact.acked_cmd)
-        elif not isinstance(fact, KeeperSilent | KeeperHeard) and fact.job_id in self._jobs:
+        elif isinstance(fact, KeeperSilent | KeeperHeard):
+            keeper = self._keepers[fact.keeper_id]
+            self._keepers[fact.keeper_id] = replace(keeper, silent=isinstance(fact, KeeperSilent))
+        elif fact.job_id in self._jobs:
             self._record_job(fact, self._jobs[fact.job_id])
         return True
 
@@ -236,7 +239,12 @@ class CoreDouble:
             if instance != old.instance:
                 self._last_cmds[fact.keeper_id] = 0
         self._keepers[fact.keeper_id] = KnownKeeper(
-            keeper_id=fact.keeper_id, token_sha256=digest, instance=instance, boot_id=boot_id, last_cmd=0
+            keeper_id=fact.keeper_id,
+            token_sha256=digest,
+            instance=instance,
+            boot_id=boot_id,
+            last_cmd=0,
+            silent=old is not None and old.silent,
         )
 
     def _record_command(self, keeper_id: str, cmd_seq: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from training_services import keeper_hub
-from training_services.base import JobEvent, KeeperBound, KnownKeeper, MetricReported
+from training_services.base import JobEvent, JobStarted, KeeperBound, KnownKeeper, MetricReported
 from training_services.keeper_door import KeeperDoor
 from training_services.keeper_hub import Answer, Call, KeeperDesk, KeeperHub, token_digest
 from training_services.keeper_link import Backlog, KeeperLink, Received
@@ -140,13 +140,33 @@ async def test_reports_wait_while_too_much_is_uncommitted(
     assert answer(call)["acks"] == {"x-aaaaa-1": 1}
 
 
-async def test_a_held_call_is_answered_when_its_time_is_up(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keeper_hub, "WAIT_S", 0.01)
+async def test_a_waiting_call_is_answered_when_its_time_is_up(office: Office) -> None:
+    office.desk.wait_s = 0.01
     call = office.call(wait=True)
     assert isinstance(call, Call)
     assert (await call.answer).body["cmds"] == []
+
+
+async def test_a_report_is_not_acknowledged_before_its_commit_however_long_that_takes(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_hub, "WAIT_S", 0.01)
+    office.start()
+    attempts = {"x-aaaaa-1": {"from": 0, "events": [], "started": {"at": 1.0, "pid": 2}}}
+    for _ in range(2):  # the keeper tells it again
+        call = office.call(attempts=attempts)
+        assert isinstance(call, Call)
+        assert (await call.answer).status == 503
+    office.link.start_was_committed("x-aaaaa-1")
+    assert isinstance(office.call(attempts=attempts), Answer)
+    assert [type(event) for event in office.events] == [JobStarted]
+
+
+async def test_a_call_that_is_overtaken_before_its_commit_is_not_acknowledged(office: Office) -> None:
+    office.call(boot_id="b2", k_epoch=2, all=True)
+    first = office.call(boot_id="b2", k_epoch=2, wait=True)
+    office.call(boot_id="b2", k_epoch=2, wait=True)
+    assert isinstance(first, Call) and first.answer.result().status == 503
 
 
 async def test_a_closed_desk_turns_all_away(office: Office) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -26,7 +27,7 @@ from training_services.base import (
     KnownKeepers,
     ServiceUnavailable,
 )
-from training_services.keeper_hub import KeeperHub
+from training_services.keeper_hub import KeeperDesk, KeeperHub
 from training_services.keeper_service import ServiceTools
 from training_services.local import LocalConfig, LocalService
 from training_services.placement import HostLedger
@@ -248,6 +249,42 @@ async def test_a_silent_keeper_is_noticed_and_heard_again(platform: LocalPlatfor
     await core.seen(JobEnded, core.submit("aaaa1"))
     assert any(isinstance(fact, KeeperHeard) for fact in core.facts)
     await core.close(detach=False)
+
+
+async def test_a_keeper_that_was_silent_before_a_restart_is_heard_after_it(platform: LocalPlatform) -> None:
+    platform.silent_after = timedelta(milliseconds=300)
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.behave("aaaa1", Behaviour.REPORTS_LATER)
+    job_id = core.submit("aaaa1")
+    await core.seen(JobStarted, job_id)
+    keeper = platform.keeper()
+    assert keeper is not None
+    keeper.send(signal.SIGSTOP)
+    try:
+        await core.until(lambda: isinstance(core.facts[-1], KeeperSilent))
+        await core.close(detach=True)
+        platform.silent_after = timedelta(seconds=30)
+        await core.open(platform.make())
+    finally:
+        keeper.send(signal.SIGCONT)
+        keeper.close()
+    await core.until(lambda: any(isinstance(fact, KeeperHeard) for fact in core.facts))
+    platform.release("aaaa1")
+    await core.seen(JobEnded, job_id)
+    await core.close(detach=False)
+
+
+async def test_a_call_is_held_for_less_than_the_silence_that_would_be_told(platform: LocalPlatform) -> None:
+    core = CoreDouble()
+    for silent_after, wait_s in ((3, 1.5), (100, 20.0)):
+        platform.silent_after = timedelta(seconds=silent_after)
+        await core.open(platform.make())
+        await core.until(lambda: any(isinstance(fact, KeeperBound) for fact in core.facts))
+        token = json.loads((platform.keeper_directory / "manager.json").read_text())["token"]
+        desk = platform.tools.hub.find("contract", "local", token=token)
+        assert isinstance(desk, KeeperDesk) and desk.wait_s == wait_s
+        await core.close(detach=False)
 
 
 async def test_a_missing_interpreter_makes_it_unavailable(platform: LocalPlatform, tmp_path: Path) -> None:
