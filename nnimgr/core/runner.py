@@ -402,6 +402,7 @@ class ExperimentRunner:
                     token_sha256=keeper.token_sha256,
                     instance=keeper.instance,
                     boot_id=keeper.boot_id,
+                    silent=keeper.silent is not None,
                     last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
                 )
                 for keeper_id, keeper in state.keepers.items()

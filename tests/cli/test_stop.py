@@ -50,7 +50,6 @@ def test_who_is_meant(server: FakeServer, arguments: list[str], ids: list[str]) 
         ([], "There are multiple experiments"),
         (["def", "--port", "1"], "Experiment id and port do not match"),
         (["--port", "1"], "There is no experiment running on port 1."),
-        (["gone"], "Experiment gone is stopped already."),
     ],
 )
 def test_who_is_not(
