@@ -56,6 +56,7 @@ logger = logging.getLogger(__name__)
 
 SHORT_LIFE_S = 1.0  # a keeper that ended sooner is not started again at once
 PAUSES_S = (0.05, 5.0)  # first and longest such pause
+LOOK_AGAIN_S = 5.0  # at what is in the way of every start: nothing tells when it has gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class KeeperService(TrainingService):
         self._queue: dict[str, TrialJobSpec] = {}  # not placed, in order
         self._waits: dict[str, str] = {}  # the sentence that each of them was told last
         self._adopted = False
+        self._look: asyncio.TimerHandle | None = None  # at what was in the way
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- for the platform ---------------------------------------------------------------------------------
@@ -112,6 +114,10 @@ class KeeperService(TrainingService):
     @abc.abstractmethod
     async def find_hosts(self) -> Sequence[KeeperHost]:
         """The hosts of this experiment, checked. Raises ServiceUnavailable."""
+
+    def obstacle(self) -> str | None:
+        """Why no job can be started at present, as one sentence: looked at before each is placed."""
+        return None
 
     @abc.abstractmethod
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
@@ -166,6 +172,8 @@ class KeeperService(TrainingService):
 
     async def close(self, *, detach: bool) -> None:
         self._tools.ledger.ignore(self)
+        if self._look is not None:
+            self._look.cancel()
         for seat in self._seats.values():
             if seat.timer is not None:
                 seat.timer.cancel()
@@ -216,14 +224,17 @@ class KeeperService(TrainingService):
     def _place(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Raises JobRejected if no host will ever do."""
         need = self._need(job)
+        obstacle = self.obstacle()
+        if obstacle is not None and self._look is None:
+            self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
         waits: list[str] = []
         rejections: list[JobRejected] = []
         for seat in sorted(self._seats.values(), key=lambda seat: len(seat.jobs)):
             host = seat.keeper.host
             try:
-                if not seat.link.ready:
+                if obstacle is not None or not seat.link.ready:
                     self._tools.ledger.check(need, host)
-                    waits.append(_not_ready(seat))
+                    waits.append(obstacle or _not_ready(seat))
                     continue
                 gpus = self._tools.ledger.place(need, host)
             except JobRejected as rejection:
@@ -265,6 +276,10 @@ class KeeperService(TrainingService):
                 self._outbox.put([event])
             if not tell_all:
                 return
+
+    def _look_again(self) -> None:
+        self._look = None
+        self._place_waiting(tell_all=True)
 
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
         seat = self._placed.get(job_id)

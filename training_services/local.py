@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 import trial_keeper
-from training_services.base import ExperimentContext, ServiceUnavailable, TrialJobSpec
+from training_services.base import ExperimentContext, TrialJobSpec
 from training_services.keeper_link import StartOrder
 from training_services.keeper_service import KeeperHost, KeeperService, ServiceTools
 from training_services.logs import LogFile
@@ -192,10 +192,6 @@ class LocalService(KeeperService):
 
     async def find_hosts(self) -> Sequence[KeeperHost]:
         context, config = self.context, self._config
-        if not context.trial_code_directory.is_dir():
-            raise ServiceUnavailable(f"the trial code's directory {context.trial_code_directory} is missing")
-        if shutil.which(context.python) is None:
-            raise ServiceUnavailable(f"the Python interpreter {context.python} is missing")
         gpus: Sequence[int] = ()
         if context.trial_gpu_number:
             gpus = await asyncio.get_running_loop().run_in_executor(None, self._gpus)
@@ -209,6 +205,14 @@ class LocalService(KeeperService):
         )
         directory = context.directory.resolve() / "keeper"
         return [LocalKeeper(directory, python=context.python, environ=context.environ, host=host)]
+
+    def obstacle(self) -> str | None:
+        context = self.context
+        if not context.trial_code_directory.is_dir():
+            return f"waits for the trial code's directory {context.trial_code_directory}, which is missing"
+        if shutil.which(context.python) is None:
+            return f"waits for the Python interpreter {context.python}, which is missing"
+        return None
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         context = self.context

@@ -14,7 +14,9 @@ import pytest
 from pydantic import ValidationError
 
 from tests.training_services.hosting import serve
+from training_services import keeper_service
 from training_services.base import (
+    EndReason,
     ExperimentContext,
     JobEnded,
     JobLost,
@@ -25,7 +27,6 @@ from training_services.base import (
     KeeperHeard,
     KeeperSilent,
     KnownKeepers,
-    ServiceUnavailable,
 )
 from training_services.keeper_hub import KeeperDesk, KeeperHub
 from training_services.keeper_service import ServiceTools
@@ -64,6 +65,7 @@ class LocalPlatform(ContractPlatform):
         self.gpu_number: float | None = None
         self.silent_after = timedelta(seconds=30)
         self.environ = {**os.environ}
+        self.python = sys.executable
 
     def make(self) -> LocalService:
         context = ExperimentContext(
@@ -72,7 +74,7 @@ class LocalPlatform(ContractPlatform):
             trial_command=". ./$NNI_TRIAL_JOB_ID.sh",
             trial_code_directory=self.code,
             trial_gpu_number=self.gpu_number,
-            python=sys.executable,
+            python=self.python,
             environ=self.environ,
             silent_after=self.silent_after,
         )
@@ -287,10 +289,45 @@ async def test_a_call_is_held_for_less_than_the_silence_that_would_be_told(platf
         await core.close(detach=False)
 
 
-async def test_a_missing_interpreter_makes_it_unavailable(platform: LocalPlatform, tmp_path: Path) -> None:
-    platform.code = tmp_path / "gone"
-    with pytest.raises(ServiceUnavailable, match="gone is missing"):
-        await platform.make().open(KnownKeepers(db_id="d", m_epoch=1))
+async def test_without_the_code_jobs_are_adopted_and_stopped_and_new_ones_wait(
+    platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_service, "LOOK_AGAIN_S", 0.05)
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.behave("aaaa1", Behaviour.SLEEPS)
+    platform.behave("bbbb2", Behaviour.REPORTS)
+    running = core.submit("aaaa1")
+    await core.seen(JobStarted, running)
+    await core.close(detach=True)
+    elsewhere = platform.code.rename(platform.directory / "elsewhere")
+    await core.open(platform.make())
+    core.cancel(running)
+    assert (await core.seen(JobEnded, running)).reason is EndReason.STOPPED
+    assert platform.processes("aaaa1") == 0
+    waiting = core.submit("bbbb2")
+    reason = (await core.seen(JobWaiting, waiting)).reason
+    assert reason == f"waits for the trial code's directory {platform.code}, which is missing"
+    elsewhere.rename(platform.code)
+    assert (await core.seen(JobEnded, waiting)).exit_code == 0
+    await core.close(detach=False)
+
+
+async def test_a_missing_interpreter_is_waited_for(
+    platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_service, "LOOK_AGAIN_S", 0.05)
+    interpreter = platform.directory / "python"
+    platform.python = str(interpreter)
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.behave("aaaa1", Behaviour.REPORTS)
+    job_id = core.submit("aaaa1")
+    waits = await core.seen(JobWaiting, job_id)
+    assert waits.reason == f"waits for the Python interpreter {interpreter}, which is missing"
+    interpreter.symlink_to(sys.executable)
+    assert (await core.seen(JobEnded, job_id)).exit_code == 0
+    await core.close(detach=False)
 
 
 async def test_a_planted_link_is_not_read(platform: LocalPlatform, tmp_path: Path) -> None:
