@@ -26,6 +26,7 @@ __all__ = ["Answer", "Call", "KeeperDesk", "KeeperHub", "token_digest"]
 logger = logging.getLogger(__name__)
 
 MAX_BACKLOG = 20_000  # uncommitted frames of an experiment above which reports wait for their commit
+LEAVING_S = 0.5  # a keeper that is to leave and still has attempts is told again: it forgets some unsaid
 
 
 def token_digest(token: str) -> str:
@@ -104,7 +105,8 @@ class KeeperDesk:
         if self._is_answerable(call):
             return self._answer(call)
         self._calls.append(call)
-        call.timer = loop.call_later(WAIT_S if request.news else self.wait_s, self._give_up, call)
+        limit = WAIT_S if request.news else LEAVING_S if self.link.leaving else self.wait_s
+        call.timer = loop.call_later(limit, self._give_up, call)
         return call
 
     def settle(self, key: Key) -> None:

@@ -35,6 +35,7 @@ from training_services.base import (
     UpdateOrdered,
 )
 from training_services.frames import read_frames
+from training_services.keeper_orders import Command, Orders
 from training_services.keeper_request import Attempt, Final, Request
 
 __all__ = ["Backlog", "Key", "KeeperLink", "Received", "Refused", "StartOrder"]
@@ -97,15 +98,6 @@ class _Job:
     notes: set[str] = field(default_factory=set)
 
 
-@dataclass(slots=True)
-class _Command:
-    kind: str
-    job_id: str
-    body: Mapping[str, Any]
-    committed: bool
-    withdrawn: bool = False
-
-
 class KeeperLink:
     """One keeper of one experiment, during one start of the experiment's runner."""
 
@@ -115,15 +107,15 @@ class KeeperLink:
         self.boot_id = known.boot_id
         self.status: str | None = None  # the keeper's sentence on itself
         self.leaving = False  # answers tell the keeper to exit
+        self._leave_told = False  # to a call that waits: if another comes, attempts are left there
         self.ready = False  # it has spoken to this runner: jobs may be placed on it
         self.untold = 0  # frames committed since an answer carried acknowledgements
         self._db_id = db_id
         self._m_epoch = m_epoch
         self._backlog = backlog
         self._jobs: dict[str, _Job] = {}
-        self._commands: dict[int, _Command] = {}
-        self._last_cmd = known.last_cmd  # the highest number given
-        self._committed_cmd = known.last_cmd  # all up to it may leave
+        self._orders = Orders(last=known.last_cmd, committed=known.last_cmd)  # for ``instance``
+        self._elsewhere: dict[str, Orders] = {}  # for jobs adopted on instances that are not it (yet)
         self._acked_cmd = 0
         self._seen_cmd = 0
         self._sent_cmd = 0
@@ -160,7 +152,6 @@ class KeeperLink:
         if job.stop is not None and job.stop.cmd_seq is not None:
             body = {"grace": job.stop.grace.total_seconds()}
             self._put(job.stop.cmd_seq, "stop", job.id, body, committed=True)
-        self._committed_cmd = max(self._committed_cmd, self._last_cmd)
 
     def order_start(
         self, job_id: str, trial_id: str, *, gpus: tuple[int, ...], start: StartOrder
@@ -169,7 +160,7 @@ class KeeperLink:
         if not self.ready or self.instance is None or self.boot_id is None:
             raise ValueError(f"keeper {self.keeper_id} has not spoken to this runner yet")
         place = Place(keeper_id=self.keeper_id, instance=self.instance, boot_id=self.boot_id, gpus=gpus)
-        seq = self._last_cmd + 1
+        seq = self._orders.last + 1
         self._jobs[job_id] = _Job(trial_id=trial_id, place=place, start_cmd=seq, last_cmd=seq)
         self._put(seq, "start", job_id, {**start, "boot_id": self.boot_id})
         return JobPlaced(job_id=job_id, place=place, cmd_seq=seq)
@@ -178,7 +169,7 @@ class KeeperLink:
         job = self._jobs.get(job_id)
         if job is None or job.end is not _End.NONE:
             return None
-        seq = self._last_cmd + 1
+        seq = self._orders_of(job_id).last + 1
         self._put(seq, "update", job_id, {"index": index, "parameter": parameter})
         return UpdateOrdered(job_id=job_id, index=index, cmd_seq=seq)
 
@@ -188,39 +179,35 @@ class KeeperLink:
         if job is None or job.stopped or job.end is not _End.NONE:
             return None
         job.stopped = True
-        start = self._commands.get(job.start_cmd)
+        orders = self._orders_of(job_id)
+        start = orders.find(job.start_cmd)
         if start is not None and not start.committed:
             start.withdrawn = job.lost = True
             job.end = _End.COMMITTED
             return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
-        seq = self._last_cmd + 1
+        seq = orders.last + 1
         self._put(seq, "stop", job_id, {"grace": grace.total_seconds()})
         return StopOrdered(job_id=job_id, cmd_seq=seq, grace=grace)
 
     def _put(
         self, seq: int, kind: str, job_id: str, body: Mapping[str, Any], *, committed: bool = False
     ) -> None:
-        self._commands[seq] = _Command(kind=kind, job_id=job_id, body=body, committed=committed)
-        self._last_cmd = max(self._last_cmd, seq)
+        self._orders_of(job_id).put(seq, Command(kind=kind, job_id=job_id, body=body, committed=committed))
         job = self._jobs[job_id]
         job.last_cmd = max(job.last_cmd, seq)
 
+    def _orders_of(self, job_id: str) -> Orders:
+        """Numbers are an instance's own: a job's place may be committed before its instance is bound."""
+        job = self._jobs.get(job_id)
+        if job is None or job.place.instance == self.instance:
+            return self._orders
+        return self._elsewhere.setdefault(job.place.instance, Orders())
+
     # ---- facts that were committed ------------------------------------------------------------------------
 
-    def command_committed(self, seq: int) -> None:
-        """The start, update or stop of this number may leave."""
-        command = self._commands.get(seq)
-        if command is None:
-            return
-        command.committed = True
-        reach = at = self._committed_cmd
-        while (following := self._commands.get(at + 1)) is not None:
-            at += 1
-            if following.committed:
-                reach = at
-            elif not following.withdrawn:
-                break
-        self._committed_cmd = reach
+    def command_committed(self, job_id: str, seq: int) -> None:
+        """The job's start, update or stop of this number may leave."""
+        self._orders_of(job_id).commit(seq)
 
     def frames_committed(self, job_id: str, count: int) -> None:
         """The job's first ``count`` frames are durable."""
@@ -301,12 +288,15 @@ class KeeperLink:
 
     def _bind(self, request: Request, events: list[JobEvent]) -> None:
         same = request.instance == self.instance
-        if not same and self.instance is not None:
-            self._retired.add(self.instance)
-            self._last_cmd = self._committed_cmd = self._acked_cmd = 0
-            self._commands.clear()
-            self._k_epoch = -1
-            self.ready = False
+        if not same:
+            known, self._orders = self._orders, self._elsewhere.pop(request.instance, Orders())
+            if self.instance is None:
+                self._orders.reach(known.last)
+            else:
+                self._retired.add(self.instance)
+                self._acked_cmd = 0
+                self._k_epoch = -1
+                self.ready = False
         if request.k_epoch > self._k_epoch:
             self._k_epoch = request.k_epoch
             self._reported = self._waited = -1
@@ -335,16 +325,14 @@ class KeeperLink:
         awaited = False
         if not self.ready:
             self.ready = True
-            awaited = self._last_cmd > 0  # ended jobs may wait for it that were not submitted again
-            self._last_cmd = max(self._last_cmd, request.seen_cmd)
-            self._committed_cmd = max(self._committed_cmd, request.seen_cmd)
+            awaited = self._orders.last > 0  # ended jobs may wait for it that were not submitted again
+            self._orders.reach(request.seen_cmd)
             self._acked_cmd = acked
-            for seq in [seq for seq in self._commands if seq <= acked]:
-                del self._commands[seq]
-        self._seen_cmd = max(self._seen_cmd, min(request.seen_cmd, self._last_cmd))
-        for seq in range(self._acked_cmd + 1, min(acked, self._last_cmd) + 1):
+            self._orders.drop(acked)
+        self._seen_cmd = max(self._seen_cmd, min(request.seen_cmd, self._orders.last))
+        for seq in range(self._acked_cmd + 1, min(acked, self._orders.last) + 1):
             self._acked_cmd = seq
-            command = self._commands.pop(seq, None)
+            command = self._orders.pop(seq)
             job = None if command is None else self._jobs.get(command.job_id)
             awaited = awaited or job is None or (job.end is not _End.NONE and job.last_cmd == seq)
         if awaited:
@@ -427,8 +415,8 @@ class KeeperLink:
         """Whether a waiting call should be answered. ``arrived``: it has just come in."""
         told = self._seen_cmd if arrived else max(self._seen_cmd, self._sent_cmd)
         return (
-            self.leaving
-            or self._committed_cmd > told
+            (self.leaving and not self._leave_told)
+            or self._orders.committed > told
             or self.untold >= MAX_UNTOLD
             or request.m_epoch_seen != self._m_epoch
             or request.db_id_seen is None
@@ -450,6 +438,8 @@ class KeeperLink:
                 rewind[job_id] = job.received
         self._fresh.clear()
         self.untold = 0
+        if not request.news:
+            self._leave_told = self.leaving
         return {
             "db_id": self._db_id,
             "m_epoch": self._m_epoch,
@@ -466,8 +456,8 @@ class KeeperLink:
     def _outgoing(self) -> list[Sequence[Any]]:
         """The committed commands that have not arrived, in order. A number nobody uses any more is a nop."""
         commands: list[Sequence[Any]] = []
-        for seq in range(self._seen_cmd + 1, min(self._committed_cmd, self._seen_cmd + MAX_COMMANDS) + 1):
-            command = self._commands.get(seq)
+        for seq in range(self._seen_cmd + 1, min(self._orders.committed, self._seen_cmd + MAX_COMMANDS) + 1):
+            command = self._orders.find(seq)
             job = None if command is None else self._jobs.get(command.job_id)
             if command is None or job is None or job.lost:
                 commands.append((seq, "nop", command.job_id if command else "", {}))

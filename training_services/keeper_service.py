@@ -330,11 +330,11 @@ class KeeperService(TrainingService):
             return None
         match fact:
             case JobPlaced() | UpdateOrdered():
-                seat.link.command_committed(fact.cmd_seq)
+                seat.link.command_committed(fact.job_id, fact.cmd_seq)
             case StopOrdered(cmd_seq=None):  # its start was withdrawn
                 self._leave(fact.job_id, seat)
             case StopOrdered(cmd_seq=int(seq)):
-                seat.link.command_committed(seq)
+                seat.link.command_committed(fact.job_id, seq)
             case JobStarted():
                 seat.link.start_was_committed(fact.job_id)
                 seat.desk.settle(("started", fact.job_id))

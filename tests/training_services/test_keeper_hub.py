@@ -60,7 +60,7 @@ class Office:
 
     def start(self) -> None:
         placed = self.link.order_start("x-aaaaa-1", "aaaaa", gpus=(), start={})
-        self.link.command_committed(placed.cmd_seq)
+        self.link.command_committed(placed.job_id, placed.cmd_seq)
         self.desk.flush()
 
 
@@ -119,7 +119,7 @@ async def test_a_report_leaves_with_the_commands_and_the_waiting_call_stays(offi
     report = office.call(boot_id="b2", k_epoch=2, payloads=[])
     wait = office.call(boot_id="b2", k_epoch=2, wait=True)
     placed = office.link.order_start("x-aaaaa-1", "aaaaa", gpus=(), start={})
-    office.link.command_committed(placed.cmd_seq)
+    office.link.command_committed(placed.job_id, placed.cmd_seq)
     assert isinstance(office.events[0], KeeperBound)
     office.link.bound_committed("i", "b2")
     office.desk.settle(("bound", "i", "b2"))
@@ -167,6 +167,22 @@ async def test_a_call_that_is_overtaken_before_its_commit_is_not_acknowledged(of
     first = office.call(boot_id="b2", k_epoch=2, wait=True)
     office.call(boot_id="b2", k_epoch=2, wait=True)
     assert isinstance(first, Call) and first.answer.result().status == 503
+
+
+async def test_a_keeper_that_is_to_leave_is_told_once_and_again_after_a_while(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_hub, "LEAVING_S", 0.01)
+    call = office.call(wait=True)
+    office.link.leaving = True
+    office.desk.flush()
+    assert answer(call)["leave"]
+    call = office.call(wait=True)  # it has attempts yet, or the answer was lost
+    assert isinstance(call, Call) and not call.answer.done()
+    report = office.call(payloads=[])
+    assert isinstance(report, Answer) and report.body["leave"]
+    assert not call.answer.done()
+    assert (await call.answer).body["leave"]
 
 
 async def test_a_closed_desk_turns_all_away(office: Office) -> None:

@@ -104,7 +104,7 @@ class Rig:
             match fact:
                 case JobPlaced() | UpdateOrdered() | StopOrdered():
                     if fact.cmd_seq is not None:
-                        self.link.command_committed(fact.cmd_seq)
+                        self.link.command_committed(fact.job_id, fact.cmd_seq)
                 case MetricReported() | FrameSkipped():
                     self.link.frames_committed(fact.job_id, fact.position + 1)
                 case JobStarted():
@@ -132,15 +132,15 @@ def rig() -> Rig:
     return rig
 
 
-def adopted(*, seq: int = 1, instance: str = "i1", **more: Any) -> TrialJobSpec:
+def adopted(*, seq: int = 1, instance: str = "i1", trial: str = "aaaaa", **more: Any) -> TrialJobSpec:
     place = Place(keeper_id="k", instance=instance, boot_id="b1")
     return TrialJobSpec(
-        id="x-aaaaa-1",
-        trial_id="aaaaa",
+        id=f"x-{trial}-1",
+        trial_id=trial,
         attempt=1,
         sequence=0,
         parameter_text="{}",
-        place=JobPlaced(job_id="x-aaaaa-1", place=place, cmd_seq=seq),
+        place=JobPlaced(job_id=f"x-{trial}-1", place=place, cmd_seq=seq),
         **more,
     )
 
@@ -410,6 +410,25 @@ def test_what_an_adopted_job_still_has_to_be_told() -> None:
     assert rig.link.order_stop("x-aaaaa-1", grace=GRACE) is None
     _, answer = rig.sync(all=True)
     assert [command[1] for command in answer["cmds"]] == ["start", "update", "stop"]
+
+
+@pytest.mark.parametrize("bound", [None, "i1", "i2"])
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_a_job_placed_on_a_new_instance_is_started_whatever_was_bound(
+    bound: str | None, newest_first: bool
+) -> None:
+    rig = Rig(KnownKeeper(keeper_id="k", token_sha256="", instance=bound, boot_id="b1", last_cmd=1))
+    jobs = [adopted(instance="i1"), adopted(instance="i2", trial="bbbbb")]  # both under number 1
+    for job in reversed(jobs) if newest_first else jobs:
+        rig.link.adopt(job, START)
+    stop = rig.link.order_stop("x-bbbbb-1", grace=GRACE)
+    assert stop is not None
+    rig.commit(stop)
+    events, answer = rig.sync(instance="i2", all=True)
+    assert [event.job_id for event in events if isinstance(event, JobLost)] == ["x-aaaaa-1"]
+    told = [command[1:3] for command in answer["cmds"] if command[1] != "nop"]
+    assert told == [("start", "x-bbbbb-1"), ("stop", "x-bbbbb-1")]
+    assert [command[0] for command in answer["cmds"]] == list(range(1, len(answer["cmds"]) + 1))
 
 
 def test_a_job_missing_from_the_inventory_is_lost_only_if_its_start_arrived() -> None:
