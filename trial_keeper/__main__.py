@@ -38,7 +38,8 @@ def main() -> NoReturn:
     wake = _wake(f"{directory}/wake")
     requests, ask = os.pipe2(os.O_CLOEXEC)
     failures, complain = os.pipe2(os.O_CLOEXEC)
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         try:
             for fd in (lock, ask, failures):
                 os.close(fd)
@@ -51,7 +52,7 @@ def main() -> NoReturn:
     os.close(complain)
     from trial_keeper import keeper
 
-    keeper.run(directory, keeper.Pipes(ask, failures, wake))
+    keeper.run(directory, keeper.Pipes(ask, failures, wake, child))
 
 
 def _detach(directory: str, lock: int) -> None:

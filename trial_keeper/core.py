@@ -28,6 +28,8 @@ SWEEPS = 200
 RETRY_S = 1.0
 REMIND_S = 5.0
 KILL_GRACE_S = 10.0
+MOST_TROUBLES = 100
+REPLACED = "instance"  # why the server refuses a keeper in whose place it has another one
 
 
 class Identity(NamedTuple):
@@ -62,7 +64,8 @@ class KeeperCore:
         self._wait_at = 0.0
         self._pause = FIRST_PAUSE_S
         self._first_of_pause = 0
-        self._unreachable: str | None = None
+        self._troubles: set[str] = set()  # said since the last answer
+        self._replaced = False
         self._heard_at: float | None = None
         self._remind_at: float | None = None
         self._leaving = False
@@ -389,7 +392,7 @@ class KeeperCore:
 
     def answered(self, now: float, channel: Channel, answer: dict[str, Any]) -> list[Effect]:
         """The server's answer to the call in flight on this channel."""
-        trouble = self._disobeyed(answer)
+        trouble = "this keeper has been replaced" if self._replaced else self._disobeyed(answer)
         if trouble is not None:
             return self.failed(now, channel, trouble)
         flight = self._flights.pop(channel)
@@ -398,7 +401,7 @@ class KeeperCore:
         self._heard_at = now
         self._retry_at = 0.0
         self._pause = FIRST_PAUSE_S
-        self._unreachable = None
+        self._troubles.clear()
         server = {"db_id": answer["db_id"], "m_epoch": answer["m_epoch"]}
         if server != {"db_id": self._memory.db_id, "m_epoch": self._memory.m_epoch}:
             self._memory.db_id, self._memory.m_epoch = server["db_id"], server["m_epoch"]
@@ -422,18 +425,33 @@ class KeeperCore:
             self._leave("no job is left and none will come")
         return self._pump(now)
 
-    def failed(self, now: float, channel: Channel, sentence: str) -> list[Effect]:
-        """The call came to nothing; what it carried goes again."""
+    def failed(self, now: float, channel: Channel, sentence: str, reason: str | None = None) -> list[Effect]:
+        """The call came to nothing; what it carried goes again, unless this keeper is replaced."""
         flight = self._flights.pop(channel)
         self._reports.lost(flight)
         if flight.no >= self._first_of_pause:  # two calls that fail together are one failure
             self._retry_at = now + self._pause * (0.5 + self._identity.jitter())
             self._pause = min(LAST_PAUSE_S, self._pause * 2)
             self._first_of_pause = self._sync_no + 1
-        if sentence != self._unreachable:
-            self._unreachable = sentence
+        if sentence not in self._troubles:  # two channels may each have their own, in turn
+            if len(self._troubles) >= MOST_TROUBLES:
+                self._troubles.clear()
+            self._troubles.add(sentence)
             self._out.append(fx.Say(f"sync failed: {sentence}"))
+        if reason == REPLACED and not self._replaced:
+            self._end_all()
         return self._pump(now)
+
+    def _end_all(self) -> None:
+        """Another keeper has this one's place, and its attempts count as lost: none of them may go on."""
+        self._replaced = True
+        self._out.append(
+            fx.Say("the server has another keeper in this one's place: all attempts are stopped")
+        )
+        self._commands.clear()
+        self._remind_at = None
+        for job in list(self.attempts):
+            self._kill(job)
 
     def manager_changed(self, now: float) -> list[Effect]:
         """The file that names the server was rewritten: a wait for it ends."""
@@ -454,7 +472,10 @@ class KeeperCore:
 
     def _pump(self, now: float) -> list[Effect]:
         """Start the calls that should be in flight; return what has come together."""
-        quiet = self._leaving or self._writing  # a call sent now would not yet say that commands are seen
+        if self._replaced and not self.attempts:
+            self._leave("another keeper has its place, and nothing that it started runs any more")
+        # While a record is being written a call would not yet say that its command is seen.
+        quiet = self._leaving or self._replaced or self._writing
         if now >= self._retry_at and not quiet:
             if self._inventory:
                 if Channel.REPORT not in self._flights and not self._collecting:
@@ -521,7 +542,7 @@ class KeeperCore:
 
     def _wanted(self, effect: Effect) -> bool:
         """What was put off still has something to act on."""
-        attempt = self.attempts.get(effect[0])
+        attempt = self.attempts.get(str(effect[0]))  # their first field is the job
         return attempt is not None and not (isinstance(effect, fx.Signal) and attempt.sealing)
 
     def deadline(self, now: float) -> float | None:
@@ -529,11 +550,11 @@ class KeeperCore:
         if self._leaving:
             return None
         times = [at for at, _ in self._later]
-        if Channel.REPORT not in self._flights:
+        if Channel.REPORT not in self._flights and not self._replaced:
             soon = now if self._inventory else self._reports.due_at(now)
             if soon is not None:
                 times.append(max(self._retry_at, soon))
-        if Channel.WAIT not in self._flights and not self._inventory:
+        if Channel.WAIT not in self._flights and not self._inventory and not self._replaced:
             times.append(max(self._retry_at, self._wait_at))
         if self._commands:
             times.append(self._ledger.retry_at)

@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Iterable, NamedTuple, NoReturn
 
 from trial_keeper import effects as fx
-from trial_keeper import files, procs, spawner
+from trial_keeper import eviction, files, procs, spawner
 from trial_keeper import journal as journals
 from trial_keeper.core import Identity, KeeperCore
 from trial_keeper.effects import Channel, Effect
@@ -31,11 +31,12 @@ MARK = "NNIMGR_JOB_ID"
 
 
 class Pipes(NamedTuple):
-    """Descriptors shared with the spawner: its requests, its failures, and the shims' wake-ups."""
+    """Descriptors shared with the spawner: its requests, its failures, and the shims' wake-ups; its pid."""
 
     requests: int
     failures: int
     wake: int
+    spawner: int
 
 
 class Keeper:
@@ -64,12 +65,13 @@ class Keeper:
         self._interpreters = Interpreters(directory, lambda: self._tell(self._start_waiting))
         status = self._open_watcher()
         self._boot_id = _boot_id()
+        instance, left = self._instance()
         found = journals.load(f"{directory}/journal")
         identity = Identity(
-            instance=_instance(directory),
+            instance=instance,
             boot_id=self._boot_id,
             idle_s=float(os.environ.get("NNIMGR_KEEPER_IDLE_S", "600")),
-            status="; ".join(filter(None, (status, found.damage))) or None,
+            status="; ".join(filter(None, (status, left, found.damage))) or None,
             jitter=random.random,
         )
         self._core = KeeperCore(identity, found.records)
@@ -96,6 +98,29 @@ class Keeper:
                 f"without inotify ({error.strerror}) the metrics are looked at every {LOOK_S * 1000:.0f} ms"
             )
         return None
+
+    def _instance(self) -> tuple[str, str | None]:
+        """The name of this directory, and what is wrong with the host if something is.
+
+        A directory made anew is a new instance: the server will take all attempts of earlier ones for lost,
+        so before there is a name to sync under nothing of them may run.
+        """
+        path = f"{self._directory}/instance"
+        try:
+            with open(path, encoding="ascii") as file:
+                return file.read().strip(), None
+        except FileNotFoundError:
+            pass
+        cleared = eviction.clear(self._directory, MARK, spawner=self._pipes.spawner)
+        left = None
+        if cleared.killed:
+            self._log.write(f"this directory is new: killed what an earlier one had left: {cleared.killed}")
+        if cleared.left:
+            left = f"processes of an earlier keeper that could not be killed: {cleared.left}"
+            self._log.write(left)
+        name = secrets.token_hex(16)
+        journals.replace(path, name.encode("ascii"))
+        return name, left
 
     def _open_journal(self) -> None:
         path = f"{self._directory}/journal"
@@ -356,7 +381,7 @@ class Keeper:
 
     def _called(self, order: fx.Send, outcome: Outcome) -> None:
         if isinstance(outcome, Failed):
-            self._tell(lambda: self._core.failed(_now(), order.channel, outcome.sentence))
+            self._tell(lambda: self._core.failed(_now(), order.channel, outcome.sentence, outcome.reason))
         else:
             self._tell(lambda: self._core.answered(_now(), order.channel, outcome))
 
@@ -457,21 +482,6 @@ def _wait_status(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"its shim was killed by signal {os.WTERMSIG(status)}"
     return f"its shim gave up with status {os.WEXITSTATUS(status)} (the keeper's log says why)"
-
-
-def _instance(directory: str) -> str:
-    path = f"{directory}/instance"
-    try:
-        with open(path, encoding="ascii") as file:
-            return file.read().strip()
-    except FileNotFoundError:
-        name = secrets.token_hex(16)
-        with open(f"{path}.new", "w", encoding="ascii") as file:
-            file.write(name)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(f"{path}.new", path)
-        return name
 
 
 def _boot_id() -> str:

@@ -33,18 +33,31 @@ def descendants(root: int) -> list[int]:
 
 def marked(variable: str, value: str) -> list[int]:
     """All living processes of this user that were started with ``variable=value`` in their environment."""
-    mark = f"{variable}={value}".encode()
-    pids = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    environ = file.read()
-            except OSError:  # gone, or another user's
-                continue
-            if mark in environ.split(b"\0") and _stat(int(name)) is not None:
-                pids.append(int(name))
-    return pids
+    mark = f"{variable}={value}"
+    return [pid for pid in all_pids() if mark in strings(pid, "environ") and _stat(pid) is not None]
+
+
+def all_pids() -> list[int]:
+    """Every process that can be seen."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def strings(pid: int, name: str) -> list[str]:
+    """The strings of a process's ``cmdline`` or ``environ``; none if it is gone, or another user's."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return [os.fsdecode(text) for text in file.read().split(b"\0") if text]
+    except OSError:
+        return []
+
+
+def ancestors(pid: int) -> list[int]:
+    """The parent, its parent, and so on."""
+    found: list[int] = []
+    while (stat := _stat(pid)) is not None and stat[0] > 0:
+        pid = stat[0]
+        found.append(pid)
+    return found
 
 
 def signal_all(pids: list[int], number: int) -> None:

@@ -14,20 +14,26 @@ from trial_keeper.effects import Send
 
 CONNECT_S = 5.0
 READ_S = wire.WAIT_S + 10.0
+REFUSED = 409
 _ERROR_TEXT = 300
 
 
 class Failed(NamedTuple):
-    """The call came to nothing; one sentence."""
+    """The call came to nothing; one sentence, and the reason that a refusal (409) gives."""
 
     sentence: str
+    reason: str | None = None
 
 
 Outcome = Union[dict, Failed]  # type: ignore[type-arg]
 
 
 class CallFailed(Exception):
-    """The server cannot be asked, or did not answer as it should."""
+    """The server cannot be asked, or did not answer as it should. ``reason``: of a refusal."""
+
+    def __init__(self, sentence: str, reason: str | None = None) -> None:
+        super().__init__(sentence)
+        self.reason = reason
 
 
 class Caller:
@@ -54,7 +60,8 @@ class Caller:
                 outcome: Outcome = self._exchange(wire.encode_request(order.header, order.payloads))
             except (OSError, ValueError, KeyError, http.client.HTTPException, CallFailed) as error:
                 self._drop()
-                outcome = Failed(str(error) or type(error).__name__)
+                reason = error.reason if isinstance(error, CallFailed) else None
+                outcome = Failed(str(error) or type(error).__name__, reason)
             self._done(order, outcome)
 
     def _exchange(self, body: bytes) -> dict:  # type: ignore[type-arg]
@@ -71,7 +78,8 @@ class Caller:
         content = response.read()
         if response.status != 200:
             text = content[:_ERROR_TEXT].decode(errors="replace")
-            raise CallFailed(f"the server answers {response.status} {response.reason}: {text}")
+            sentence = f"the server answers {response.status} {response.reason}: {text}"
+            raise CallFailed(sentence, _reason(content) if response.status == REFUSED else None)
         return wire.decode_answer(content)
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -102,3 +110,12 @@ class Caller:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _reason(content: bytes) -> str | None:
+    """Why the server refuses this keeper, if its answer says so."""
+    try:
+        reason = json.loads(content)["reason"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return reason if isinstance(reason, str) else None

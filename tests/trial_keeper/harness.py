@@ -57,8 +57,10 @@ class FakeServer:
         self.acked_cmd = 0
         self.leave = False
         self.kill: list[str] = []
+        self.refused: str | None = None  # the reason
         self.condition = threading.Condition()
         self.closing = False
+        self.heard: Callable[[dict[str, Any]], object] = lambda header: None
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -73,7 +75,7 @@ class FakeServer:
                     self.close_connection = True
                     return
                 content = json.dumps(answer).encode()
-                self.send_response(200)
+                self.send_response(409 if "reason" in answer else 200)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 with contextlib.suppress(OSError):
@@ -123,6 +125,7 @@ class FakeServer:
 
     def answer(self, body: bytes) -> dict[str, Any] | None:
         header, payloads = wire.decode_request(body)
+        self.heard(header)
         with self.condition:
             self.calls.append(header)
             number = len(self.calls)
@@ -137,15 +140,18 @@ class FakeServer:
                         or len(self.commands) > header["seen_cmd"]
                         or self.leave
                         or bool(self.kill)
+                        or self.refused is not None
                     ),
                     timeout=wire.WAIT_S,
                 )
             if self.closing:
                 return None
+            if self.refused is not None:
+                return {"error": "no", "reason": self.refused}
             return {
                 "db_id": self.db_id,
                 "m_epoch": self.m_epoch,
-                "instance": self.instance,
+                "instance": self.instance or header["instance"],
                 "acks": acks,
                 "rewind": rewind,
                 "done": done,

@@ -123,9 +123,11 @@ class Rig:
         }  # fmt: skip
         self.run(self.core.answered(self.now, channel, answer))
 
-    def fail(self, channel: Channel = Channel.REPORT, sentence: str = "refused") -> None:
+    def fail(
+        self, channel: Channel = Channel.REPORT, sentence: str = "refused", reason: str | None = None
+    ) -> None:
         del self.calls[channel]
-        self.run(self.core.failed(self.now, channel, sentence))
+        self.run(self.core.failed(self.now, channel, sentence, reason))
 
     def greet(self, **fields: Any) -> None:
         """Answer the inventory."""

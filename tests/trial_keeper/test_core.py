@@ -495,3 +495,34 @@ def test_a_stop_is_not_tried_again_on_an_attempt_that_has_ended(rig: Rig) -> Non
     rig.unreachable = False
     rig.wait(3)
     assert rig.signalled == []
+
+
+def test_a_replaced_keeper_ends_everything_and_leaves(rig: Rig) -> None:
+    running(rig)
+    rig.order(start(2, "e-b-1"))  # not claimed yet
+    rig.fail(Channel.WAIT, "409", "instance")
+    assert rig.signalled == [(JOB, 10.0)]
+    assert rig.left is None
+    rig.wait(5)
+    assert rig.calls == {}
+    rig.exit(JOB, None, signalled=True)
+    assert rig.left is not None and rig.core.deadline(rig.now) is None
+
+
+def test_a_replaced_keeper_obeys_no_late_answer(rig: Rig) -> None:
+    running(rig)
+    rig.write(JOB, b"1")
+    rig.fail(Channel.REPORT, "409", "instance")
+    rig.answer(Channel.WAIT, cmds=[start(2, "e-b-1")])
+    assert rig.spawned == [JOB]
+
+
+def test_a_repeated_refusal_is_said_once(rig: Rig) -> None:
+    running(rig)
+    rig.write(JOB, b"1")
+    for _ in range(5):
+        rig.fail(Channel.REPORT, "409 database", "database")
+        rig.fail(Channel.WAIT, "nobody listens")
+        rig.wait(2)
+    assert rig.said == ["sync failed: 409 database", "sync failed: nobody listens"]
+    assert rig.signalled == [] and rig.left is None

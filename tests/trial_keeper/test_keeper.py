@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -168,6 +169,62 @@ def test_a_stop_reaches_a_trial_whose_directory_takes_no_file(here: Host) -> Non
     told = here.server.ended("e-a-1")
     assert ending(told) == ("stopped", None, signal.SIGTERM)
     assert any("could not be handed over" in note for note in told.notes)
+
+
+def test_a_keeper_whose_place_is_taken_stops_its_trials_and_leaves(here: Host) -> None:
+    here.attempt("e-a-1", "trap 'echo bye > polite; exit' TERM; touch up; while :; do sleep 0.02; done")
+    wait_for((here.directory / "up").exists, "the trial")
+    with here.server.condition:
+        here.server.refused = "instance"
+        here.server.condition.notify_all()
+    assert here.process is not None
+    assert here.process.wait(20) == 0
+    wait_for(lambda: not here.processes(), "the end of all processes")
+    assert text(here.directory / "polite") == "bye\n"
+    assert here.log().count("sync failed") == 1
+
+
+def test_a_keeper_in_a_new_directory_first_ends_what_an_old_one_left(here: Host) -> None:
+    here.attempt("e-a-1", "trap '' TERM; touch up; (setsid env -i sleep 66 &) ; while :; do sleep 0.05; done")
+    wait_for((here.directory / "up").exists, "the trial")
+    old = here.process
+    assert old is not None
+    shim = claim_of(here, "e-a-1").pid
+    here.server.close()
+    shutil.rmtree(here.keeper)
+    here.keeper.mkdir()
+    here.server = FakeServer("")  # it takes any instance for its own
+    seen: dict[str, list[int]] = {}  # what ran when an instance first called
+    here.server.heard = lambda header: seen.setdefault(
+        header["instance"], procs.marked("NNIMGR_JOB_ID", "e-a-1")
+    )
+    here.point()
+    here.start()
+    instance = wait_for(lambda: text(here.keeper / "instance"), "the new instance")
+    wait_for(lambda: instance in seen, "the new keeper")
+    assert seen[instance] == []
+    assert shim is not None and procs.start_time(shim) is None
+    assert old.wait(10) == -signal.SIGKILL
+    assert "killed what an earlier one had left" in here.log()
+    assert all(procs.strings(pid, "cmdline")[:2] != ["sleep", "66"] for pid in procs.all_pids())
+    here.server.commands.clear()
+    here.attempt("e-b-1", "true")
+    assert ending(here.server.ended("e-b-1")) == ("exited", 0, None)
+
+
+def test_a_keeper_in_a_new_directory_leaves_another_experiment_alone(here: Host, tmp_path: Path) -> None:
+    here.attempt("e-a-1", "until [ -e go ]; do sleep 0.01; done")
+    wait_for(lambda: here.server.told("e-a-1").started, "the trial")
+    other = Host(tmp_path / "other")
+    (other.keeper / "instance").unlink()
+    other.server.instance = ""
+    try:
+        other.start()
+        wait_for(lambda: other.server.calls, "its first call")
+        (here.directory / "go").touch()
+        assert ending(here.server.ended("e-a-1")) == ("exited", 0, None)
+    finally:
+        other.close()
 
 
 def test_a_second_keeper_leaves_at_once(here: Host) -> None:
