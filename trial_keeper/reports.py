@@ -170,8 +170,9 @@ class Reports:
             attempt.seek(attempt.acked)
             attempt.unsure = True
             attempt.final_sent = False
+            attempt.started_sent = False  # the other one may have died with it
             self._grown[job] = None
-            if not attempt.live:
+            if not attempt.live or attempt.started is not None:
                 self._told[job] = None
 
     def acknowledged(self, acks: dict[str, int], rewind: dict[str, int]) -> None:
@@ -197,10 +198,12 @@ class Reports:
 
 
 def _entry(attempt: Attempt, first: int, payloads: list[bytes], *, final: bool) -> dict[str, Any]:
+    # With the end always: a server that began after it was sent commits the end and asks for nothing more.
+    started = attempt.started if final or not attempt.started_sent else None
     return {
         "from": first,
         "events": list(map(len, payloads)),
-        "started": None if attempt.started_sent else attempt.started,
+        "started": started,
         "note": attempt.note,
         "final": attempt.final if final else None,
     }

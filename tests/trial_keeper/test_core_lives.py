@@ -23,6 +23,7 @@ class Server:
         self.committed: dict[str, int] = dict.fromkeys(JOBS, 0)
         self.finals: dict[str, dict[str, Any]] = {}
         self.started: set[str] = set()
+        self.committed_started: set[str] = set()
         self.commands: list[list[Any]] = []
         self.acked = 0
 
@@ -32,9 +33,11 @@ class Server:
 
     def commit(self) -> None:
         self.committed = {job: len(frames) for job, frames in self.frames.items()}
+        self.committed_started = set(self.started)
 
     def renew(self) -> None:
         self.epoch += 1
+        self.started = set(self.committed_started)
         for job, count in self.committed.items():
             del self.frames[job][count:]
 
@@ -198,6 +201,7 @@ def test_nothing_is_lost_or_doubled(seed: int) -> None:
         claim = life.rig.claims.get(job)
         if claim is not None and claim.exit is not None and not life.power_lost:
             assert final["code"] == claim.exit.code
+            assert job in life.server.started
         if final["reason"] == wire.HOST_LOST:
             assert life.power_lost
         if job in life.running:
