@@ -234,6 +234,14 @@ class KeeperCore:
             self._look(attempt)
         return self._pump(now)
 
+    def delayed(self, now: float, job: str, sentence: str) -> list[Effect]:
+        """The shim of the attempt is not forked yet; ``sentence`` says what that waits for."""
+        attempt = self.attempts.get(job)
+        if attempt is not None and attempt.live and attempt.note != sentence:
+            attempt.note = sentence
+            self._reports.tell(attempt)
+        return self._pump(now)
+
     def looked(self, now: float, job: str, seen: fx.Seen) -> list[Effect]:
         """The claim as it is now."""
         attempt = self.attempts.get(job)

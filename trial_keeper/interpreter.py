@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -16,15 +17,18 @@ import trial_keeper
 
 _QUESTION = "import importlib.util,sys; sys.exit(importlib.util.find_spec('nni') is None)"
 RETRY_S = 1.0
+SLOW_S = 2.0  # then somebody should know what the trials wait for
+LIMIT_S = 10.0
 _FILES = ("__init__.py", "_trial.py")
 
 
 class Interpreters:
-    """The answers. ``known(interpreter)`` is called from a thread once an answer is there."""
+    """The answers. ``changed`` is called from a thread once one is there, or takes long."""
 
-    def __init__(self, directory: str, answered: Callable[[], None]) -> None:
+    def __init__(self, directory: str, changed: Callable[[], None]) -> None:
         self._sdk = f"{directory}/sdk"
-        self._answered = answered
+        self._changed = changed
+        self._slow: set[str | None] = set()
         self._answers: dict[str | None, bool | None] = {None: True}  # without an interpreter: nothing to add
         self._found: dict[str, str | None] = {}
         for word in ("python", "python3"):
@@ -36,6 +40,13 @@ class Interpreters:
         self._ask(interpreter)
         return self._answers[interpreter] is not None
 
+    def trouble(self, command: str) -> str | None:
+        """Why this command has had to wait, if it has waited long."""
+        interpreter = self._interpreter(command)
+        if interpreter not in self._slow:
+            return None
+        return f"its start had to wait because {interpreter} did not say at once whether it can import nni"
+
     def path_for(self, command: str) -> str | None:
         """The directory to add to PYTHONPATH for this command, if any."""
         return None if self._answers[self._interpreter(command)] else self._sdk
@@ -43,7 +54,7 @@ class Interpreters:
     def _interpreter(self, command: str) -> str | None:
         """The interpreter that the command begins with; ``python3`` if it begins with something else."""
         word = command.split(None, 1)[0] if command.strip() else ""
-        if not os.path.basename(word).startswith("python"):
+        if not _names_python(os.path.basename(word)):
             word = "python3"
         if word not in self._found:
             self._found[word] = _find(word)
@@ -56,7 +67,7 @@ class Interpreters:
         threading.Thread(target=self._probe, args=(interpreter,), name="probe", daemon=True).start()
 
     def _probe(self, interpreter: str) -> None:
-        has = _can_import(interpreter)
+        has = _can_import(interpreter, lambda: self._take_long(interpreter))
         while not has:
             try:
                 lay_down(self._sdk)
@@ -65,7 +76,11 @@ class Interpreters:
                 sys.stderr.write(f"{self._sdk} cannot be written, tried again: {error}\n")
                 time.sleep(RETRY_S)
         self._answers[interpreter] = has
-        self._answered()
+        self._changed()
+
+    def _take_long(self, interpreter: str) -> None:
+        self._slow.add(interpreter)
+        self._changed()
 
 
 def lay_down(directory: str) -> None:
@@ -82,13 +97,35 @@ def lay_down(directory: str) -> None:
         os.rename(own, f"{directory}/nni/{name}")
 
 
-def _can_import(interpreter: str) -> bool:
+def _names_python(name: str) -> bool:
+    """python, python3, python3.11: whatever else begins like that is a program of somebody's own."""
+    return name.startswith("python") and not name[len("python") :].strip("0123456789.")
+
+
+def _can_import(interpreter: str, slow: Callable[[], None]) -> bool:
+    """Ask; ``slow`` is called if that takes SLOW_S. After LIMIT_S the answer is taken to be yes."""
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
     try:
-        pid = os.posix_spawn(interpreter, [interpreter, "-c", _QUESTION], os.environ, file_actions=quiet)
+        pid = os.posix_spawn(
+            interpreter, [interpreter, "-c", _QUESTION], os.environ, file_actions=quiet, setpgroup=0
+        )
     except OSError:  # the trial will say so itself
         return True
-    return os.waitpid(pid, 0)[1] == 0
+    # It waits but does not collect: until waitpid below the pid cannot be anybody else's.
+    waiter = threading.Thread(
+        target=os.waitid, args=(os.P_PID, pid, os.WEXITED | os.WNOWAIT), name="wait", daemon=True
+    )
+    waiter.start()
+    waiter.join(SLOW_S)
+    if waiter.is_alive():
+        slow()
+        waiter.join(LIMIT_S - SLOW_S)
+    if not waiter.is_alive():
+        return os.waitpid(pid, 0)[1] == 0
+    os.killpg(pid, signal.SIGKILL)
+    waiter.join(1.0)
+    os.waitpid(pid, os.WNOHANG)
+    return True
 
 
 def _find(word: str) -> str | None:

@@ -20,7 +20,7 @@ from trial_keeper.core import Identity, KeeperCore
 from trial_keeper.effects import Channel, Effect
 from trial_keeper.interpreter import Interpreters
 from trial_keeper.sync import Caller, Failed, Outcome
-from trial_keeper.watch import Watcher, open_process
+from trial_keeper.watch import LOST, Watcher, open_process
 
 SWITCH_INTERVAL_S = 0.0005  # a call must not wait 5 ms, the default, for the loop to let go
 LOOK_S = 0.05  # without inotify
@@ -219,11 +219,19 @@ class Keeper:
     def _on_change(self) -> None:
         assert self._watcher is not None
         for change in dict.fromkeys(self._watcher.changes()):
-            if change.watch == self._manager_watch:
+            if change.watch == LOST:
+                self._look_everywhere()
+            elif change.watch == self._manager_watch:
                 if change.name == "manager.json":
                     self._perform(self._core.manager_changed(_now()))
             elif change.watch in self._watched:
                 self._perform(self._core.grown(_now(), self._watched[change.watch]))
+
+    def _look_everywhere(self) -> None:
+        """There were more changes than the kernel could keep: any file may have changed."""
+        self._perform(self._core.manager_changed(_now()))
+        for job in list(self._watches):
+            self._perform(self._core.grown(_now(), job))
 
     def _start_over(self) -> NoReturn:
         """The spawner is gone, and only a fresh process can fork a lean one. All state is in the files."""
@@ -250,7 +258,8 @@ class Keeper:
     def _spawn(self, effect: fx.Spawn) -> list[Effect]:
         if not self._interpreters.ready(effect.start["command"]):
             self._waiting.append(effect)
-            return []
+            trouble = self._interpreters.trouble(effect.start["command"])
+            return [] if trouble is None else self._core.delayed(_now(), effect.job, trouble)
         start = effect.start
         directory = self._path(start["directory"])
         environment = {

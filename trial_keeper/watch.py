@@ -12,12 +12,16 @@ from typing import NamedTuple
 
 _MODIFY = 0x2
 _MOVED_TO = 0x80
+LOST = -1  # instead of a watch: changes were dropped, of any file
 _PIDFD_OPEN = 434  # the same on all architectures
 _EVENT = struct.Struct("iIII")
 
 
 class Changed(NamedTuple):
-    """A watched file was written (no name), or something was moved to ``name`` in a watched directory."""
+    """A watched file was written (no name), or something was moved to ``name`` in a watched directory.
+
+    ``watch`` is LOST if there were more changes than the kernel keeps.
+    """
 
     watch: int
     name: str

@@ -526,3 +526,20 @@ def test_a_repeated_refusal_is_said_once(rig: Rig) -> None:
         rig.wait(2)
     assert rig.said == ["sync failed: 409 database", "sync failed: nobody listens"]
     assert rig.signalled == [] and rig.left is None
+
+
+def test_another_server_is_told_again_what_has_started(rig: Rig) -> None:
+    running(rig)
+    rig.write(JOB, b"1")
+    assert report(rig)[0]["started"] is None
+    rig.answer(m_epoch=2)  # it may not have what the one before was told
+    assert rig.call()["all"] and report(rig)[0]["started"] is not None
+
+
+def test_what_a_start_waits_for_is_said(rig: Rig) -> None:
+    rig.order(start(1, JOB))
+    rig.run(rig.core.delayed(rig.now, JOB, "python3 is slow"))
+    assert report(rig)[0]["note"] == "python3 is slow"
+    rig.answer()
+    rig.run(rig.core.delayed(rig.now, JOB, "python3 is slow"))
+    assert Channel.REPORT not in rig.calls

@@ -422,6 +422,37 @@ def test_without_inotify_and_pidfd_it_looks_and_says_so(tmp_path: Path) -> None:
         found.close()
 
 
+OVERFLOWN = """
+import os
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from trial_keeper import watch
+
+def changes(self):
+    os.read(self.fd, 65536)
+    return [watch.Changed(watch.LOST, "")]
+
+watch.Watcher.changes = changes
+from trial_keeper.__main__ import main
+main()
+"""
+
+
+def test_dropped_changes_are_looked_for_everywhere(tmp_path: Path) -> None:
+    script = tmp_path / "overflown.py"
+    script.write_text(OVERFLOWN)
+    found = Host(tmp_path / "experiment", package=str(script))
+    try:
+        found.start(str(PACKAGE.parent))
+        found.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2; sleep 60")
+        told = found.server.told("e-a-1")
+        wait_for(lambda: len(told.frames) == 1, "a metric")
+        (found.directory / "go").touch()
+        wait_for(lambda: len(told.frames) == 2, "another metric")
+    finally:
+        found.close()
+
+
 def test_a_killed_spawner_is_replaced(here: Host) -> None:
     wait_for(lambda: here.server.calls, "the keeper")
     assert here.process is not None
