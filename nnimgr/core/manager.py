@@ -146,7 +146,6 @@ class NNIManager:
             await self._start(entry.id, entry.directory)
         except Exception as error:  # one experiment's trouble must not keep the others from being served
             logger.error("experiment %s cannot be reopened yet: %s", entry.id, error)
-            self._supervise(entry.id, entry.directory, trouble=str(error))
         runner = self.find(entry.id)
         if runner is None or not runner.state.jobs:
             self._assembly.holds_nothing(entry.id)
@@ -320,12 +319,9 @@ class NNIManager:
 
         One that no server holds is opened for it: trials may run on that it was detached from.
         """
-        if experiment_id not in self._open and not detach:
-            entry = self._entries.get(experiment_id)
-            if entry is not None and entry.status == "DONE":
-                return []
-            if entry is not None and entry.status == "STOPPED":
-                await self._start(experiment_id, entry.directory)
+        entry = self._entries.get(experiment_id)
+        if self.find(experiment_id) is None and entry is not None:
+            await self._start(experiment_id, entry.directory)
         return await self.get(experiment_id).stop(detach=detach)
 
     # ---- runners ------------------------------------------------------------------------------------------
@@ -355,15 +351,17 @@ class NNIManager:
     ) -> None:
         """Open the database, run a runner on it, and return once its first turn is over.
 
-        Raises what ends the runner before; then nothing is left of it.
+        Raises what ends the runner before; a new experiment is dropped then, another one tried again later.
         """
         await self._forget(experiment_id)
-        runner = await self._make_runner(directory, created, resumed=resumed)
-        self._supervise(experiment_id, directory, runner=runner)
         try:
+            runner = await self._make_runner(directory, created, resumed=resumed)
+            self._supervise(experiment_id, directory, runner=runner)
             await runner.opened()
-        except BaseException:
+        except Exception as error:
             await self._forget(experiment_id)
+            if created is None:
+                self._supervise(experiment_id, directory, trouble=str(error))
             raise
 
     async def _forget(self, experiment_id: str) -> None:

@@ -13,7 +13,14 @@ from datetime import datetime, timedelta
 from signal import Signals
 
 from nnimgr.core import facts as f
-from nnimgr.core.state import ExperimentState, JobState, TrialState, job_id_of, trial_id_of
+from nnimgr.core.state import (
+    ExperimentState,
+    JobState,
+    TrialState,
+    is_unsettled,
+    job_id_of,
+    trial_id_of,
+)
 
 GRACE = timedelta(seconds=5)
 RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further one
@@ -174,14 +181,14 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
                 yield f.TargetMoved(trial_id=trial_id, kind=f.StopKind.DURATION, reason=reason)
     if state.stop_requested and not state.detached:
         for trial in state.trials.values():
-            if trial.target in (None, f.StopKind.PAUSE):
+            if trial.target in (None, f.StopKind.PAUSE) and not is_unsettled(trial):
                 yield f.TargetMoved(
                     trial_id=trial.id, kind=f.StopKind.CUT, reason="the experiment was stopped"
                 )
         return
     for trial_id in state.superseded:
         trial = state.trials[trial_id]
-        if trial.target is None:
+        if trial.target is None and not is_unsettled(trial):
             yield _cancelled(trial, "the search space was replaced before it started")
     if _time_is_up(state, now):
         for trial_id in state.queued:

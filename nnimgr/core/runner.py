@@ -74,6 +74,7 @@ class ExperimentRunner:
         self.state = state
         self.last_number = state.number
         self.service: TrainingService | None = None
+        self._opening: TrainingService | None = None  # it has not adopted the jobs yet
         self.service_notice: str | None = None
         self.search: Search | None = None
         self._writer = writer
@@ -313,8 +314,13 @@ class ExperimentRunner:
         live = state.status in LIVE and not self._closing
         needs_service = (live or bool(state.jobs)) and not (state.detached and state.stop_requested)
         if live and self.search is None:
-            self.search = self._make_search(state, self)
-            self._spawn(self.search.open(state), "search")
+            try:
+                self.search = self._make_search(state, self)
+            except (ValueError, OSError) as error:  # a secret that is not there any more, say
+                sentence = f"the algorithms cannot be started: {error}"
+                self.post(f.AlgorithmFailed(role="tuner", call="start", sentence=sentence, hopeless=True))
+            else:
+                self._spawn(self.search.open(state), "search")
         elif not live and self.search is not None:
             search, self.search = self.search, None
             await search.close()
@@ -323,7 +329,7 @@ class ExperimentRunner:
             self._keepers_left = False
         elif not needs_service and self._pump is not None:
             self._pump.cancel()
-            service, self.service = self.service, None
+            service, self.service, self._opening = self.service or self._opening, None, None
             if service is not None:
                 await service.close(detach=state.detached)
             self._pump = None
@@ -343,7 +349,7 @@ class ExperimentRunner:
         """Open the service, submit again what the state holds, and bring its events."""
         delay, longest = SERVICE_RETRY_S
         while True:
-            service = self._make_service(self.state)
+            service = self._opening = self._make_service(self.state)
             try:
                 await service.open(self._known_keepers())
                 break
@@ -364,6 +370,8 @@ class ExperimentRunner:
     def _adopt(self, service: TrainingService, state: ExperimentState) -> Sequence[f.Fact]:
         """Between two turns: from here on the service has every job that the state has."""
         facts: list[f.Fact] = []
+        if self._opening is not service:  # it was closed meanwhile
+            return facts
         for job in state.jobs.values():
             trial = state.trials.get(job.trial_id)
             if job.closed or trial is None:
@@ -373,7 +381,7 @@ class ExperimentRunner:
                 facts.append(answer)
             self._door[job.id] = job.recorded
         service.adopted()
-        self.service = service
+        self.service, self._opening = service, None
         return facts
 
     def _arrived(self, event: f.JobEvent) -> None:
@@ -422,8 +430,9 @@ class ExperimentRunner:
                 answer.set_exception(RunnerClosed())
         if self.search is not None:
             await self.search.close()
-        if self.service is not None:
-            await self.service.close(detach=True)
+        service = self.service or self._opening
+        if service is not None:
+            await service.close(detach=True)
         await self._writer.close(self.state if isinstance(end, RunnerClosed) else None)
 
 

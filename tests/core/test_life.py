@@ -244,6 +244,24 @@ def test_stop_cancels_and_resume_runs_the_cut_off_trials_again() -> None:
     assert life.state.counts == {S.SYS_CANCELED: 2, S.SUCCEEDED: 3}
 
 
+def test_a_stop_and_the_end_of_a_trial_in_one_turn() -> None:
+    life = Life(trial_concurrency=2)
+    life.start(0)
+    ended = f.JobEnded(
+        job_id=life.job(0),
+        reason=f.EndReason.EXITED,
+        exit_code=0,
+        signal=None,
+        metrics=0,
+        acked_cmd=life.cmd_seq,
+        ended_at=life.now,
+    )
+    life.take(f.ExperimentStopRequested(), ended)
+    life.end(1, None, reason=f.EndReason.NEVER_STARTED)
+    assert [status for status, _ in life.ended().values()] == [S.SUCCEEDED, S.SYS_CANCELED]
+    assert life.state.status is E.STOPPED
+
+
 def test_detach_leaves_the_trials_running() -> None:
     life = Life(trial_concurrency=1)
     life.start(0)

@@ -12,7 +12,7 @@ from nnimgr.core.state import JobState, trial_of_job
 from tests.core.driver import PLACE, Life, refold
 
 
-def step(life: Life, draw: random.Random) -> None:
+def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
     """One thing that may happen, doubled or late ones included."""
     jobs = [*life.state.jobs, *(life.job(n, draw.randint(1, 3)) for n in range(3))]
     job_id = draw.choice(jobs)
@@ -57,7 +57,11 @@ def step(life: Life, draw: random.Random) -> None:
     else:
         event = f.KeeperAcknowledged(keeper_id="local", acked_cmd=life.cmd_seq)
     life.wait_reason = draw.choice([None, None, "no GPU is free"])
-    life.take(event, after=timedelta(seconds=draw.choice([0, 0, 1, 10])))
+    later = timedelta(seconds=draw.choice([0, 0, 1, 10]))
+    if stopping and draw.random() < 0.02:
+        life.take(event, f.ExperimentStopRequested(), after=later)
+    else:
+        life.take(event, after=later)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -68,8 +72,9 @@ def test_a_random_life_stays_valid_and_ends(seed: int) -> None:
         max_trial_number=draw.randint(3, 12),
         max_trial_duration=draw.choice([None, timedelta(seconds=30)]),
     )
+    stopping = draw.random() < 0.5
     for _ in range(150):
-        step(life, draw)
+        step(life, draw, stopping=stopping)
     if draw.random() < 0.3:
         life.take(f.ExperimentStopRequested())
     life.wait_reason = None
