@@ -48,6 +48,7 @@ class KeeperCore:
     def __init__(self, identity: Identity, records: Iterable[fx.Record]) -> None:
         self._identity = identity
         self._memory = Memory(records)
+        self._memory.k_epoch += 1
         self.attempts = self._memory.attempts
         self._out: list[Effect] = []
         self._ledger = Ledger(self._out, self._memory.applied)

@@ -2,11 +2,14 @@
 
 A record is a length and a CRC-32 (4 bytes each, big endian) and JSON text. Appending reaches the page cache
 at once; a thread of its own flushes, many records at a time. A torn tail is cut before the first append. A
-record that does not match its CRC ends the reading: what follows is kept aside, and said.
+record that does not match its CRC ends the reading: what follows is kept aside, and said. A journal that has
+grown large against what it says is compacted by the same thread: the new file takes the old one's name once
+it holds everything, durably.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -19,6 +22,8 @@ Record = Dict[str, Any]
 
 _HEADER = 8
 _RETRY_S = 1.0
+COMPACT_BYTES = 4 << 20  # a smaller journal is left as it is
+_COMPACT_RATIO = 8
 
 
 class Found(NamedTuple):
@@ -41,11 +46,7 @@ def load(path: str) -> Found:
             content = file.read()
     except FileNotFoundError:
         return Found([], None)
-    records: list[Record] = []
-    at = 0
-    while (end := _end(content, at)) is not None:
-        records.append(json.loads(content[at + _HEADER : end]))
-        at = end
+    records, at = _parse(content)
     rest = content[at:]
     damage = None
     if _damaged(rest):
@@ -59,6 +60,16 @@ def load(path: str) -> Found:
     if rest:
         os.truncate(path, at)
     return Found(records, damage)
+
+
+def _parse(content: bytes) -> tuple[list[Record], int]:
+    """The whole and sound records at the beginning, and where they end."""
+    records: list[Record] = []
+    at = 0
+    while (end := _end(content, at)) is not None:
+        records.append(json.loads(content[at + _HEADER : end]))
+        at = end
+    return records, at
 
 
 def _end(content: bytes, at: int) -> int | None:
@@ -91,13 +102,23 @@ def replace(path: str, content: bytes) -> None:
     own = path + ".new"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
+        _write(fd, content)
     finally:
         os.close(fd)
     os.rename(own, path)
+    _sync_names(path)
+
+
+def _write(fd: int, content: bytes) -> None:
+    """All of it, durably."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    os.fsync(fd)
+
+
+def _sync_names(path: str) -> None:
+    """A rename to this path survives power loss."""
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -106,11 +127,25 @@ def replace(path: str, content: bytes) -> None:
 
 
 class Journal:
-    """The open journal. ``flushed(number)`` and ``failed(sentence)`` are called from the flushing thread."""
+    """The open journal. ``flushed(number)`` and ``failed(sentence)`` are called from the flushing thread.
 
-    def __init__(self, path: str, *, flushed: Callable[[int], None], failed: Callable[[str], None]) -> None:
+    ``fold`` makes of records the shortest ones that say the same; used to compact beyond ``limit`` bytes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        flushed: Callable[[int], None],
+        failed: Callable[[str], None],
+        fold: Callable[[list[Record]], list[Record]],
+        limit: int = COMPACT_BYTES,
+    ) -> None:
         self._path = path
         self._fd = self._open()
+        self._fold = fold
+        self._limit = limit
+        self._compact_at = max(limit, _COMPACT_RATIO * os.fstat(self._fd).st_size)
         self._written = 0
         self._flushed = flushed
         self._failed = failed
@@ -144,9 +179,49 @@ class Journal:
             number = self._written
             try:
                 os.fdatasync(self._fd)
+                self._compact()
             except OSError as error:
                 number = self._renew(error)
             self._flushed(number)
+
+    def _compact(self) -> None:
+        """Shorten the file if it is worth it. A failure before the rename leaves the old one, which is whole.
+
+        Raises OSError if the new one is in place, but perhaps not after power loss.
+        """
+        with self._lock:
+            size = os.fstat(self._fd).st_size
+        if size <= self._compact_at:
+            return
+        self._compact_at = 2 * size  # if it comes to nothing
+        own = f"{self._path}.new"
+        try:
+            with open(self._path, "rb") as file:
+                if not os.path.samestat(os.fstat(file.fileno()), os.fstat(self._fd)):
+                    return  # the directory was made anew: this is another keeper's
+                records, end = _parse(file.read(size))
+                if end != size:  # damaged on the disk: the next start sets that aside, and says so
+                    return
+                kept = b"".join(map(frame, self._fold(records)))
+                self._compact_at = max(self._limit, _COMPACT_RATIO * len(kept))
+                if size <= self._compact_at:
+                    return
+                fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                try:
+                    _write(fd, kept)
+                    with self._lock:
+                        file.seek(size)
+                        _write(fd, file.read())  # what was appended meanwhile
+                        os.rename(own, self._path)
+                        self._fd, fd = fd, self._fd
+                finally:
+                    os.close(fd)
+        except OSError:
+            self._compact_at = 2 * size
+            with contextlib.suppress(OSError):
+                os.unlink(own)
+            return
+        _sync_names(self._path)
 
     def _renew(self, error: OSError) -> int:
         """A failed flush may have dropped pages for good: the whole file is written anew until it holds."""

@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Iterable, NamedTuple, NoReturn
 
 from trial_keeper import effects as fx
-from trial_keeper import eviction, files, procs, spawner
+from trial_keeper import eviction, files, memory, procs, spawner
 from trial_keeper import journal as journals
 from trial_keeper.core import Identity, KeeperCore
 from trial_keeper.effects import Channel, Effect
@@ -135,6 +135,7 @@ class Keeper:
             path,
             flushed=lambda number: self._tell(lambda: self._core.flushed(_now(), number)),
             failed=lambda sentence: self._tell(lambda: self._core.flush_failed(_now(), sentence)),
+            fold=memory.fold,
         )
 
     # -- the loop

@@ -19,10 +19,9 @@ class Memory:
         self.attempts: dict[str, Attempt] = {}
         for record in records:
             self._restore(record)
-        self.k_epoch += 1
 
     def records(self) -> list[Record]:
-        """The journal written anew; it holds the new ``k_epoch``."""
+        """The journal written anew."""
         found: list[Record] = [
             {"k": "epoch", "k_epoch": self.k_epoch},
             {"k": "server", "db_id": self.db_id, "m_epoch": self.m_epoch},
@@ -45,6 +44,11 @@ class Memory:
             self.attempts.pop(record["job"], None)
         elif record.get("job") in self.attempts:
             _restore_attempt(self.attempts[record["job"]], record)
+
+
+def fold(records: list[Record]) -> list[Record]:
+    """The shortest records that say the same as these."""
+    return Memory(records).records()
 
 
 def _restore_attempt(attempt: Attempt, record: Record) -> None:

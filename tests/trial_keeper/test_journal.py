@@ -10,6 +10,7 @@ import pytest
 
 from trial_keeper import journal
 from trial_keeper.journal import Journal, frame
+from trial_keeper.memory import fold
 
 RECORDS = [{"k": "nop", "seq": number} for number in range(5)]
 
@@ -27,7 +28,7 @@ def test_a_missing_journal_is_empty(tmp_path: Path) -> None:
 def test_records_come_back_and_are_flushed(tmp_path: Path) -> None:
     path = str(tmp_path / "journal")
     flushed: queue.Queue[int] = queue.Queue()
-    opened = Journal(path, flushed=flushed.put, failed=lambda sentence: pytest.fail(sentence))
+    opened = Journal(path, flushed=flushed.put, failed=lambda sentence: pytest.fail(sentence), fold=fold)
     opened.append(1, RECORDS[0], flush=False)
     opened.append(2, RECORDS[1], flush=True)
     assert flushed.get(timeout=10) == 2
@@ -82,6 +83,97 @@ def test_rewriting_replaces_the_whole(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_raises() -> None:
-    opened = Journal("/dev/full", flushed=lambda number: None, failed=lambda sentence: None)
+    opened = Journal("/dev/full", flushed=lambda number: None, failed=lambda sentence: None, fold=fold)
     with pytest.raises(OSError):
         opened.append(1, RECORDS[0], flush=True)
+
+
+def lives(count: int) -> list[journal.Record]:
+    """So many attempts that came and went, and one that is there."""
+    start = {"directory": "trials/x", "boot_id": "b", "command": "true", "parameter": "p" * 500}
+    records: list[journal.Record] = [{"k": "epoch", "k_epoch": 3}]
+    for seq in range(1, count + 1):
+        records.append({"k": "start", "seq": seq, "job": f"e-{seq}-1", "start": start})
+        records.append({"k": "gone", "job": f"e-{seq}-1"})
+    records.append({"k": "start", "seq": count + 1, "job": "e-live-1", "start": start})
+    return records
+
+
+def test_a_long_journal_is_compacted_while_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    flushed: queue.Queue[int] = queue.Queue()
+    failures: list[str] = []
+    opened = Journal(str(path), flushed=flushed.put, failed=failures.append, fold=fold, limit=20_000)
+    records = lives(300)
+    for number, record in enumerate(records, 1):
+        opened.append(number, record, flush=True)
+    while flushed.get(timeout=10) < len(records):
+        continue
+    found = journal.load(str(path))
+    assert found.damage is None and failures == []
+    assert fold(found.records) == fold(records)
+    assert path.stat().st_size < 100_000 < len(b"".join(map(frame, records)))
+    opened.append(len(records) + 1, {"k": "gone", "job": "e-live-1"}, flush=True)
+    assert flushed.get(timeout=10) == len(records) + 1
+    assert fold(journal.load(str(path)).records) == fold([*records, {"k": "gone", "job": "e-live-1"}])
+
+
+def test_what_is_appended_during_the_compaction_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    flushed: queue.Queue[int] = queue.Queue()
+    last = {"k": "gone", "job": "e-live-1"}
+    records = lives(50)
+    whole = len(b"".join(map(frame, records)))
+
+    def slow_fold(found: list[journal.Record]) -> list[journal.Record]:
+        if last not in found and len(found) == len(records):
+            opened.append(len(records) + 1, last, flush=True)
+        return fold(found)
+
+    opened = Journal(
+        str(path), flushed=flushed.put, failed=lambda sentence: None, fold=slow_fold, limit=whole - 1
+    )
+    for number, record in enumerate(records, 1):
+        opened.append(number, record, flush=number == len(records))
+    while flushed.get(timeout=10) <= len(records):
+        continue
+    assert path.stat().st_size < whole // 8
+    assert journal.load(str(path)).records == [*fold(records), last]
+
+
+def test_a_compaction_that_fails_leaves_the_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    (tmp_path / "journal.new").mkdir()  # the new file cannot be made
+    flushed: queue.Queue[int] = queue.Queue()
+    failures: list[str] = []
+    opened = Journal(str(path), flushed=flushed.put, failed=failures.append, fold=fold, limit=1)
+    records = lives(50)
+    for number, record in enumerate(records, 1):
+        opened.append(number, record, flush=number == len(records))
+    assert flushed.get(timeout=10) == len(records)
+    assert journal.load(str(path)).records == records and failures == []
+
+
+def test_another_keepers_journal_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    flushed: queue.Queue[int] = queue.Queue()
+    opened = Journal(str(path), flushed=flushed.put, failed=lambda sentence: None, fold=fold, limit=1)
+    path.unlink()
+    content = written(path)
+    records = lives(50)
+    for number, record in enumerate(records, 1):
+        opened.append(number, record, flush=number == len(records))
+    assert flushed.get(timeout=10) == len(records)
+    assert path.read_bytes() == content
+    assert [each.name for each in tmp_path.iterdir()] == ["journal"]
+
+
+def test_a_large_journal_that_says_much_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    flushed: queue.Queue[int] = queue.Queue()
+    opened = Journal(str(path), flushed=flushed.put, failed=lambda sentence: None, fold=fold, limit=1)
+    records = [record for record in lives(50) if record["k"] != "gone"]
+    for number, record in enumerate(records, 1):
+        opened.append(number, record, flush=number == len(records))
+    assert flushed.get(timeout=10) == len(records)
+    assert journal.load(str(path)).records == records
