@@ -273,6 +273,8 @@ class Search:
             logger.warning("suggestion %d was not asked for", message.parameter_id)
             return
 
+        self.notices.pop("tuner owes", None)
+
         def build(state: ExperimentState) -> Sequence[f.Fact]:
             # Outstanding until the turn that takes it, or the plan would ask for another in its place.
             asking.ids.pop(message.parameter_id, None)
@@ -297,6 +299,10 @@ class Search:
             now = time.monotonic()
             asking.last_answer_s, asking.since = now - asking.since, None
             asking.last_freed, asking.freed = asking.freed, 0
+        if message.missing and not message.exhausted:
+            number = len(message.missing)
+            sentence = f"the tuner owes {number} parameter sets: it may bring them by st_callback"
+            self.notices["tuner owes"] = Notice(sentence=sentence)
         if message.exhausted:
             for parameter_id in message.missing:
                 asking.ids.pop(parameter_id, None)

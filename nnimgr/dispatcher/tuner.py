@@ -285,19 +285,23 @@ class TunerHost:
         self._channel.send(Answered(missing=missing, exhausted=exhausted and bool(missing)))
 
     def _serve(self, ids: list[int], fed_to: int) -> bool:
-        """Generate for these ids and send what there is; False if there is nothing (NNI: no more trials)."""
-        found = self._generate(ids)
-        for parameter_id, parameters in zip(ids, found, strict=False):
-            self._suggest(parameter_id, parameters, fed_to)
-        return bool(found)
+        """Generate for these ids and send what there is; False if there are no more trials.
 
-    def _generate(self, ids: list[int]) -> list[Any]:
+        A class that answers for many ids at once may return fewer, even none, and bring the rest later.
+        """
+        found = self._generate(ids)
+        for parameter_id, parameters in zip(ids, found or (), strict=False):
+            self._suggest(parameter_id, parameters, fed_to)
+        return found is not None
+
+    def _generate(self, ids: list[int]) -> list[Any] | None:
+        """Parameter sets for the first of these ids; None: NoMoreTrialError."""
         try:
             if not self._asked_at_once:
                 return [self._tuner.generate_parameters(ids[0], st_callback=self._suggest_late)]
             found = self._tuner.generate_multiple_parameters(ids, st_callback=self._suggest_late)
         except NoMoreTrialError:
-            return []
+            return None
         if not isinstance(found, list | tuple):
             raise TypeError(f"it must return a list of parameter sets, not {found!r:.100}")
         if len(found) > len(ids):

@@ -222,6 +222,8 @@ async def test_exhaustion_and_late_suggestions(host: Host) -> None:
             def update_search_space(self, search_space): pass
             def generate_multiple_parameters(self, ids, **kwargs):
                 self.later = kwargs["st_callback"]
+                if ids == [8]:
+                    return []
                 if ids == [9]:
                     raise NoMoreTrialError
                 return [[i] for i in ids[:2]]
@@ -237,6 +239,8 @@ async def test_exhaustion_and_late_suggestions(host: Host) -> None:
     assert (late.parameter_id, late.parameters, late.fed_to) == (3, '{"late": true}', 5)
     tuner.send(finished(6, 1, "3"))
     assert "for which no set is wanted" in (await tuner.expect(m.Failed)).sentence
+    tuner.ask(8, fed_to=6)
+    assert await tuner.expect(m.Answered) == m.Answered(missing=(8,), exhausted=False)
     tuner.ask(9, fed_to=6)
     assert await tuner.expect(m.Answered) == m.Answered(missing=(9,), exhausted=True)
     tuner.send(finished(7, None, "2"))
