@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -14,6 +14,7 @@ from nnimgr.cli.terminal import CliError
 __all__ = ["ApiError", "Client", "Event", "ServerGone"]
 
 _CALL_TIMEOUT_S = 20.0
+_LEAVING = "The server is leaving."
 _STREAM_TIMEOUT_S = 60.0  # the server sends a sign of life every 15 s
 
 
@@ -27,7 +28,7 @@ class ApiError(CliError):
 
 
 class ServerGone(CliError):
-    """The server cannot be reached (any more)."""
+    """The server cannot be reached (any more), or is about to leave."""
 
 
 class Event:
@@ -54,22 +55,46 @@ class Client:
     def get(self, *path: str, **query: Any) -> Any:
         return self.call("GET", *path, **query)
 
-    def post(self, *path: str, body: Any = None, timeout_s: float = _CALL_TIMEOUT_S) -> Any:
-        return self.call("POST", *path, body=body, timeout_s=timeout_s)
+    def post(
+        self,
+        *path: str,
+        body: Any = None,
+        timeout_s: float = _CALL_TIMEOUT_S,
+        sent: Callable[[], None] | None = None,
+    ) -> Any:
+        """The JSON answer; ``sent`` is called once the server has the request, before it answers."""
+        return self._exchange("POST", path, body=body, timeout_s=timeout_s, query={}, sent=sent)[1]
+
+    def put_new(self, *path: str, body: Any) -> tuple[bool, Any]:
+        """Post something; whether the server made it by that, rather than had it, and its answer."""
+        status, answer = self._exchange("POST", path, body=body, timeout_s=_CALL_TIMEOUT_S, query={})
+        return status == http.client.CREATED, answer
 
     def call(
         self, method: str, *path: str, body: Any = None, timeout_s: float = _CALL_TIMEOUT_S, **query: Any
     ) -> Any:
         """The JSON answer. Raises ApiError, ServerGone."""
+        return self._exchange(method, path, body=body, timeout_s=timeout_s, query=query)[1]
+
+    def _exchange(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        *,
+        body: Any,
+        timeout_s: float,
+        query: Mapping[str, Any],
+        sent: Callable[[], None] | None = None,
+    ) -> tuple[int, Any]:
         with closing(self._connection(timeout_s)) as connection:
-            response = self._send(connection, method, path, query=query, body=body)
+            response = self._send(connection, method, path, query=query, body=body, sent=sent)
             try:
                 text = response.read()
             except (OSError, http.client.HTTPException) as error:
                 raise self._gone(error) from error
         if response.status >= 300:
             raise _refusal(response.status, text)
-        return json.loads(text) if text else None
+        return response.status, json.loads(text) if text else None
 
     def events(self, *path: str, after: int) -> Iterator[Event | None]:
         """Server-sent events after a cursor until the server ends the stream; None is a sign of life.
@@ -129,17 +154,20 @@ class Client:
         query: Mapping[str, Any],
         body: Any,
         headers: Mapping[str, str] | None = None,
+        sent: Callable[[], None] | None = None,
     ) -> http.client.HTTPResponse:
         target = "/api/v1/" + "/".join(quote(part, safe="") for part in path)
         if query:
             target += "?" + urlencode(query, doseq=True)
-        sent = {**self._headers, **(headers or {})}
+        fields = {**self._headers, **(headers or {})}
         text = None
         if body is not None:
             text = json.dumps(body, allow_nan=False).encode()
-            sent["Content-Type"] = "application/json"
+            fields["Content-Type"] = "application/json"
         try:
-            connection.request(method, target, body=text, headers=sent)
+            connection.request(method, target, body=text, headers=fields)
+            if sent is not None:
+                sent()
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise self._gone(error) from error
@@ -149,9 +177,11 @@ class Client:
         return ServerGone(f"The server at {self.url} does not answer: {reason}.")
 
 
-def _refusal(status: int, text: bytes) -> ApiError:
+def _refusal(status: int, text: bytes) -> ApiError | ServerGone:
     try:
         error = json.loads(text)["error"]
+        if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
+            return ServerGone(_LEAVING)
         return ApiError(status, str(error["message"]), list(error.get("problems") or ()))
     except (ValueError, KeyError, TypeError):
         shown = text[:200].decode("utf-8", "replace").strip()

@@ -115,10 +115,16 @@ def _post_experiment(home: Home, client: Client, body: Mapping[str, Any]) -> Cli
     from nnimgr.cli.client import ServerGone
 
     try:
-        client.post("experiments", body=body)
+        created, _ = client.put_new("experiments", body=body)
     except ServerGone:
         client = connect(home, client.port)
-        client.post("experiments", body=body)
+        client.post("experiments", body=body)  # had it already, perhaps: from the first time
+        return client
+    if not created:
+        experiment_id = body["id"]
+        raise CliError(
+            f"Experiment {experiment_id} exists already; nnictl resume {experiment_id} brings it back."
+        )
     return client
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from nnimgr.cli.terminal import CliError
-from nnimgr.home import Home, HomeError, ServerInfo
+from nnimgr.home import HOME_VARIABLE, Home, HomeError, ServerInfo
 
 if TYPE_CHECKING:
     import subprocess
@@ -103,6 +103,7 @@ class ServerStart:
                 stdout=log,
                 stderr=log,
                 cwd=self._home.path,
+                env={**os.environ, HOME_VARIABLE: str(self._home.path)},  # absolute: its directory is another
                 pass_fds=(told,),
                 start_new_session=True,
             )

@@ -86,11 +86,13 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, terminal)
     profile = client_of(home, entry, port=args.port).get("experiments", entry.id)
     errors = [error["sentence"] for error in profile["errors"]]
+    notices = [notice["sentence"] for notice in profile["notices"]]
     if terminal.as_json:
         kept = {key: profile[key] for key in ("id", "status", "drain", "reason")}
-        terminal.json({**kept, "errors": errors})
+        terminal.json({**kept, "errors": errors, "notices": notices})
         return 0
-    terminal.nni_json({"status": nni_status(profile), "errors": errors, "reason": profile["reason"]})
+    shown = {"status": nni_status(profile), "errors": errors, "reason": profile["reason"]}
+    terminal.nni_json({**shown, "notices": notices} if notices else shown)
     return 0
 
 

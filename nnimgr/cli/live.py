@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from nnimgr.cli.progress import LiveTrial, Progress, number, parameters_text
+from nnimgr.cli.progress import LiveTrial, Progress, notice_lines, number, parameters_text
 
 __all__ = ["LiveScreen", "view"]
 
@@ -81,6 +81,10 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
     running = [(key, trial) for key, trial in progress.trials.items() if trial.started_at is not None]
     if running:
         parts.append(_trials(running, now=now))
+    for sentence, place in notice_lines(profile):
+        parts.append(Text(sentence, style="bold yellow"))
+        if place:
+            parts.append(Text(f"  {place}", style="yellow"))
     if progress.recent:
         parts.append(Text("Recent", style="bold"))
         parts.extend(Text(f"  {sentence}", style="dim") for sentence in progress.recent)

@@ -5,7 +5,9 @@ Pure: events and profiles come in, sentences and the state to draw come out.
 
 from __future__ import annotations
 
-from collections import deque
+import math
+import re
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,10 +15,12 @@ from typing import Any
 
 from nnimgr.cli.client import Event
 
-__all__ = ["ENDED", "LiveTrial", "Progress", "moved", "number", "parameters_text"]
+__all__ = ["ENDED", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
 
 ENDED = frozenset({"DONE", "STOPPED", "ERROR"})
 _MOST_RECENT = 8
+_LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?) s\b")
 _QUIET = frozenset({"MetricReported", "Suggested", "JobPlaced", "KeeperAcknowledged", "KeeperEnrolled"})
 
 
@@ -29,6 +33,7 @@ class LiveTrial:
     started_at: datetime | None = None
     latest: float | None = None
     final: float | None = None
+    final_text: str | None = None  # of the final result, which is the first one that is called final
     reports: int = 0
 
 
@@ -44,6 +49,8 @@ class Progress:
     best: float | None = None
     failed: str | None = None  # the id of the last trial that failed
     stale: bool = False  # something happened that the profile does not yet show
+    ended_since: Counter[str] = field(default_factory=Counter)  # trials by status, since the profile
+    noticed: dict[str, tuple[str, float]] = field(default_factory=dict)  # what was told of which subject
 
     @classmethod
     def of(cls, profile: Mapping[str, Any]) -> Progress:
@@ -61,6 +68,40 @@ class Progress:
         self.profile = profile
         self.status, self.reason = profile["status"], profile["reason"]
         self.stale = False
+        self.ended_since.clear()
+
+    def settle(self, status: str, *, reason: str, cancelled: bool = False) -> None:
+        """Bring the profile up to date without the server, which has left.
+
+        With ``cancelled``, trials that nothing was heard of have been stopped with the experiment.
+        """
+        self.status, self.reason = status, reason
+        counts = Counter({str(name): int(count) for name, count in self.profile["counts"].items()})
+        left = self.ended_since.total()
+        for name in reversed(_LIVE):
+            taken = min(left, counts[name])
+            left -= taken
+            counts[name] -= taken
+        counts += self.ended_since
+        if cancelled:
+            counts["USER_CANCELED"] += sum(counts.pop(name, 0) for name in _LIVE)
+        self.ended_since.clear()
+        self.profile = {**self.profile, "status": status, "reason": reason, "counts": dict(+counts)}
+
+    def fresh_notices(self) -> list[str]:
+        """The sentences of the profile's notices that are new, or whose time has doubled since."""
+        notices = {notice["about"]: notice["sentence"] for notice in self.profile.get("notices", ())}
+        self.noticed = {about: told for about, told in self.noticed.items() if about in notices}
+        fresh = []
+        for about, sentence in notices.items():
+            match = _SECONDS.search(sentence)
+            seconds = float(match[1]) if match else 0.0
+            subject = _SECONDS.sub("", sentence)
+            told = self.noticed.get(about)
+            if told is None or told[0] != subject or seconds < told[1] or seconds >= 2 * told[1] > 0:
+                self.noticed[about] = (subject, seconds)
+                fresh.append(_capital(sentence))
+        return fresh
 
     def add_trial(self, trial: Mapping[str, Any]) -> None:
         """Take a trial that was there before the first event."""
@@ -70,6 +111,7 @@ class Progress:
             started_at=_instant(trial["startedAt"]),
             latest=trial["latestValue"],
             final=trial["finalValue"],
+            final_text=trial["finalText"],
             reports=trial["intermediates"],
         )
 
@@ -83,6 +125,8 @@ class Progress:
         """Take an event; the sentence to show for it, if any."""
         if event.kind not in _QUIET:
             self.stale = True
+        if event.kind == "TrialEnded" and (event.number or 0) > self.profile["lastNumber"]:
+            self.ended_since[event.fields["status"]] += 1
         sentence = self._fold(event.kind, event.fields)
         if sentence is not None:
             self.recent.append(sentence)
@@ -145,7 +189,8 @@ class Progress:
         if trial is None:
             return
         if fields["type"] == "FINAL":
-            trial.final = fields["value"]
+            if trial.final_text is None:
+                trial.final, trial.final_text = fields["value"], fields["text"]
         else:
             trial.reports += 1
             trial.latest = fields["value"]
@@ -158,8 +203,10 @@ class Progress:
             self.failed = fields["trialId"]
         if fields["status"] != "SUCCEEDED":
             return f"{text}: {fields['reason']}"
-        if trial is None or trial.final is None:
+        if trial is None or trial.final_text is None:
             return f"{text} without a final result"
+        if trial.final is None or not math.isfinite(trial.final):
+            return f"{text}: its final result {_shortened(trial.final_text)} is no number"
         text += f": {number(trial.final)}"
         best = self._improves(fields["trialId"], trial.final)
         return f"{text}, the best so far" if best else text
@@ -187,6 +234,28 @@ def moved(status: str, reason: str) -> str:
 def number(value: float | None) -> str:
     """A result as it is shown: six digits."""
     return "--" if value is None else f"{value:.6g}"
+
+
+def notice_lines(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is odd at present: a sentence, and where its call is ("" if there is no such place)."""
+    return [
+        (_capital(notice["sentence"]), _innermost(notice["detail"])) for notice in profile.get("notices", ())
+    ]
+
+
+def _innermost(stack: str) -> str:
+    """The last place of a stack on one line."""
+    lines = [line.strip() for line in stack.splitlines() if line.strip()]
+    places = [index for index, line in enumerate(lines) if line.startswith('File "')]
+    return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "".join(lines[-1:])
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def parameters_text(parameters: Any) -> str:

@@ -9,23 +9,29 @@ from __future__ import annotations
 import argparse
 import contextlib
 import queue
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 from nnimgr.cli.client import ApiError, Client, Event, ServerGone
 from nnimgr.cli.discovery import connect
-from nnimgr.cli.progress import Progress, moved, number
+from nnimgr.cli.progress import ENDED, Progress, moved, number
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.cli.trials import all_trials
 from nnimgr.home import Home
+from nnimgr.index import Index
 
 __all__ = ["foreground", "top"]
 
 _DRAW_S = 0.5
+_REFRESH_S = 1.0  # notices are no events
+_LAST_WORDS_S = 2.0
+_LEFT = 130
 _STOP_TIMEOUT_S = 120.0
 _MOST_TRIES = 3
 
@@ -67,23 +73,78 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> int:
-    """Watch an experiment to its end, then stop it. 0 if it is done or was stopped by its user."""
+    """Watch an experiment to its end, then stop it. 0 if it is done or was stopped by a user."""
     try:
-        progress = _follow(client, experiment_id, terminal=terminal, after=after)
+        with _one_interrupt():
+            progress = _follow(client, experiment_id, terminal=terminal, after=after)
+            interrupted = False
     except KeyboardInterrupt:
-        terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
-        client = connect(Home.find(), client.port)
-        client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S)
-        progress = Progress.of(client.get("experiments", experiment_id))
-    else:
-        client = connect(Home.find(), client.port)
-        with contextlib.suppress(ApiError):  # stopped meanwhile
-            client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S)
+        interrupted = True
+    try:
+        if interrupted:
+            progress = _stop(client, experiment_id, terminal=terminal)
+        elif progress.status != "STOPPED":
+            with contextlib.suppress(ApiError):  # stopped meanwhile
+                client = connect(Home.find(), client.port)
+                client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S)
+    except KeyboardInterrupt:
+        terminal.stamped(f"The server stops the experiment; nnictl experiment status {experiment_id} tells.")
+        return _LEFT
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _report(progress, terminal)
     if terminal.as_json:
         kept = ("id", "status", "reason", "counts", "bestTrial", "errors")
         terminal.json({key: progress.profile[key] for key in kept})
     return 0 if progress.status in ("DONE", "STOPPED") else 1
+
+
+@contextlib.contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Ctrl-C interrupts once and is ignored from then on, so that nothing keeps the stop from being sent."""
+
+    def once(number: int, frame: FrameType | None) -> None:
+        # Not SIG_IGN, which a server that is started now would inherit.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, once)
+    yield
+
+
+def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> Progress:
+    """Stop the experiment for its user; what is known of it then. Ctrl-C counts once that is sent."""
+    terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
+    client = connect(Home.find(), client.port)
+    progress = Progress.of(client.get("experiments", experiment_id))
+    after = int(progress.profile["lastNumber"])
+    stream = _Stream(client, experiment_id, after=after)  # the server may leave right behind its answer
+
+    def sent() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    try:
+        client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S, sent=sent)
+    except ApiError as error:
+        if not _is_stopped(experiment_id):
+            raise error
+    with contextlib.suppress(ServerGone, ApiError):
+        progress.refresh(client.get("experiments", experiment_id))
+        return progress
+    with contextlib.suppress(ServerGone, ApiError):
+        for event in stream.take(_LAST_WORDS_S):
+            progress.apply(event)
+            if progress.status == "STOPPED":
+                break
+    progress.recent.clear()  # none of it was shown
+    reason = progress.reason if progress.status == "STOPPED" else "you stopped it"
+    progress.settle("STOPPED", reason=reason, cancelled=True)
+    return progress
+
+
+def _is_stopped(experiment_id: str) -> bool:
+    entry = Index(Home.find()).get(experiment_id)
+    return entry is not None and entry.status == "STOPPED"
 
 
 def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> Progress:
@@ -101,6 +162,9 @@ def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: in
             try:
                 _show(stream, progress, screen=screen, client=client)
             except ServerGone as error:
+                if _is_stopped(experiment_id):
+                    _settle(progress, experiment_id)
+                    break
                 tries = 0 if stream.cursor > after else tries + 1
                 if tries > _MOST_TRIES:
                     raise CliError(*error.lines, "It was started again several times in vain.") from error
@@ -109,14 +173,28 @@ def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: in
                 screen.tell(sentence)
                 client = connect(Home.find(), client.port)
             after = stream.cursor
-        progress.refresh(client.get("experiments", experiment_id))
+        try:
+            progress.refresh(client.get("experiments", experiment_id))
+        except (ServerGone, ApiError):  # it leaves once its last experiment is stopped
+            _settle(progress, experiment_id)
         screen.draw(progress)
     return progress
 
 
+def _settle(progress: Progress, experiment_id: str) -> None:
+    """The end of an experiment whose server has left."""
+    if progress.status in ENDED:
+        progress.settle(progress.status, reason=progress.reason)
+    else:
+        progress.settle(
+            "STOPPED",
+            reason=f"it was stopped or detached by another command; nnictl resume {experiment_id} goes on",
+        )
+
+
 def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client) -> None:
     """Take events until the experiment ends. Raises ServerGone."""
-    drawn_at = 0.0
+    drawn_at, refreshed_at = 0.0, 0.0
     while not progress.ended(stream.cursor):
         for event in stream.take(_DRAW_S):
             trial_id = progress.missing(event)
@@ -129,8 +207,13 @@ def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client
                 break
         now = time.monotonic()
         if now - drawn_at >= _DRAW_S:
-            if progress.stale and not isinstance(screen, _Lines):
-                progress.refresh(client.get("experiments", stream.experiment_id))
+            shown = progress.stale and not isinstance(screen, _Lines)
+            if shown or now - refreshed_at >= _REFRESH_S:
+                with contextlib.suppress(ApiError):  # its end comes with the stream
+                    progress.refresh(client.get("experiments", stream.experiment_id))
+                refreshed_at = now
+                for sentence in progress.fresh_notices():
+                    screen.tell(sentence)
             screen.draw(progress)
             drawn_at = now
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
 
+CANCELLED = {"status": "USER_CANCELED", "reason": "the experiment was stopped"}
 CREATED_AT = "2026-01-02T03:04:05+00:00"
 
 
@@ -44,6 +45,7 @@ def profile(experiment_id: str, **changes: Any) -> dict[str, Any]:
         "searchSpace": {"x": {}},
         "port": 0,
         "errors": [],
+        "notices": [],
         "lastNumber": 0,
     }
     return found | changes
@@ -111,6 +113,8 @@ class FakeServer:
         self._http.daemon_threads = False
         self.port = int(self._http.server_address[1])
         self.closing = False
+        self.leaves = False  # with the first experiment that is stopped, as the server does after its last
+        self.leaving = False
 
     @contextmanager
     def running(self) -> Iterator[FakeServer]:
@@ -161,6 +165,8 @@ class FakeServer:
         if (method, path) == ("GET", "server"):  # whether we are there
             return 200, {"port": self.port}
         self.requests.append((method, path, body))
+        if self.leaving:
+            raise Refused(503, "The server is leaving.")
         if path in self.refuse:
             raise self.refuse[path]
         if (method, path) == ("POST", "experiments"):
@@ -187,6 +193,10 @@ class FakeServer:
             case ("GET", [""]):
                 return experiment.profile
             case ("POST", ["stop"]):
+                self.leaving = self.leaves
+                for found in experiment.trials:
+                    if found["status"] == "RUNNING":
+                        self.emit(experiment, "TrialEnded", trialId=found["id"], **CANCELLED)
                 self.emit(experiment, "ExperimentMoved", status="STOPPED", reason="a user stopped it")
                 return {"stillRunning": experiment.still_running}
             case ("POST", ["resume"]):

@@ -172,7 +172,7 @@ def script_success(experiment: FakeExperiment, server: FakeServer) -> None:
         ("Suggested", {"trialId": "ta", "sequence": 0, "parameters": {"x": 1}}),
         ("JobStarted", {"trialId": "ta", "attempt": 1, "startedAt": "2026-01-01T00:00:00+00:00"}),
         ("MetricReported", {"trialId": "ta", "type": "PERIODICAL", "value": 0.1}),
-        ("MetricReported", {"trialId": "ta", "type": "FINAL", "value": 0.5}),
+        ("MetricReported", {"trialId": "ta", "type": "FINAL", "value": 0.5, "text": "0.5"}),
         ("TrialEnded", {"trialId": "ta", "status": "SUCCEEDED", "reason": "exited with code 0"}),
         ("Suggested", {"trialId": "tb", "sequence": 1, "parameters": {"x": 2}}),
         ("JobWaiting", {"trialId": "tb", "reason": "no free GPU"}),
@@ -222,6 +222,30 @@ def test_an_error_in_the_foreground_ends_with_1(
     assert "The tuner cannot be made.\nTraceback: ..." in printed
 
 
+def test_another_command_may_stop_what_is_watched(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def script(experiment: FakeExperiment) -> None:
+        server.emit(experiment, "ExperimentMoved", status="STOPPED", reason="another user stopped it")
+
+    server.on_create = script
+    server.refuse["experiments/abc/stop"] = Refused(503, "The server is leaving.")
+    assert create(server, "-f", "--id", "abc") == 0
+    printed = capsys.readouterr()
+    assert "Experiment STOPPED: another user stopped it" in printed.out
+    assert printed.err == ""
+
+
+def test_an_id_that_is_taken_is_no_success(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    assert create(server, "--id", "abc") == 1
+    assert capsys.readouterr().err == (
+        "ERROR: Experiment abc exists already; nnictl resume abc brings it back.\n"
+    )
+
+
 def test_the_end_in_the_foreground_as_json(
     server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,7 +273,9 @@ def test_resume_in_the_foreground_begins_behind_what_was(
     server.breaking.add("abc")  # the stream breaks once and is taken up again
 
     def script() -> None:
-        experiment.trials.append(trial("tb", 2, finalValue=0.25))  # ended before it could be listed
+        experiment.trials.append(
+            trial("tb", 2, finalValue=0.25, finalText="0.25")
+        )  # ended before it could be listed
         server.emit(experiment, "TrialEnded", trialId="tb", status="SUCCEEDED", reason="")
         server.emit(experiment, "TrialEnded", trialId="ta", status="EARLY_STOPPED", reason="the assessor")
         server.emit(experiment, "ExperimentMoved", status="DONE", reason="all")

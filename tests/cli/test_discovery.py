@@ -18,7 +18,7 @@ from nnimgr.cli.discovery import ServerStart, connect
 from nnimgr.cli.main import main
 from nnimgr.cli.terminal import CliError
 from nnimgr.home import Home
-from tests.cli.fake import FakeServer
+from tests.cli.fake import FakeExperiment, FakeServer, trial
 
 PRELUDE = """\
 import os, signal, sys
@@ -172,22 +172,55 @@ trainingService: {platform: local}
 """
 
 
-def test_ctrl_c_in_the_foreground_stops_the_experiment(server: FakeServer, tmp_path: Path) -> None:
-    server.on_create = lambda experiment: server.emit(
-        experiment, "ExperimentMoved", status="RUNNING", reason="runs"
-    )
+@pytest.mark.parametrize("leaves", [False, True], ids=["stays", "leaves"])
+def test_ctrl_c_in_the_foreground_stops_the_experiment(
+    server: FakeServer, tmp_path: Path, leaves: bool
+) -> None:
+    def script(experiment: FakeExperiment) -> None:
+        experiment.trials.append(trial("ta", 0, status="RUNNING"))
+        experiment.profile["counts"] = {"RUNNING": 1, "SUCCEEDED": 2}
+        experiment.profile["bestTrial"] = {
+            "trialId": "tz",
+            "sequence": 9,
+            "value": 0.5,
+            "parameters": {"x": 1},
+        }
+        server.emit(experiment, "ExperimentMoved", status="RUNNING", reason="runs")
+
+    server.on_create = script
+    server.leaves = leaves
     (tmp_path / "exp.yml").write_text(CONFIG)
     command = [sys.executable, "-m", "nnimgr.cli.main", "create", "-c", "exp.yml", "-f", "--id", "abc"]
     with subprocess.Popen(
-        [*command, "--port", str(server.port)], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        [*command, "--port", str(server.port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
     ) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         for line in process.stdout:
             if line.endswith("Experiment RUNNING\n"):
                 break
         process.send_signal(signal.SIGINT)
+        if leaves:
+            process.send_signal(signal.SIGINT)  # at once, which must not keep the stop from being sent
         rest = process.stdout.read()
+        assert process.stderr.read() == ""
     assert process.returncode == 0
     assert "Stopping the experiment and its trials; Ctrl-C again leaves at once." in rest
-    assert "Experiment STOPPED: a user stopped it" in rest
-    assert server.requests[-2][:2] == ("POST", "experiments/abc/stop")
+    assert "Experiment STOPPED: " in rest
+    assert "Best trial: 9 (tz) with 0.5" in rest
+    if leaves:
+        assert "Trials: 2 SUCCEEDED, 1 USER_CANCELED" in rest
+    assert ("POST", "experiments/abc/stop") in [request[:2] for request in server.requests]
+
+
+def test_a_server_gets_the_absolute_path_of_its_home(
+    home: Home, program: Program, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNIMGR_HOME", "home")  # relative to here, whereas the server runs in its home
+    with ServerStart(Home.find(), port, program=program(GOOD)) as server:
+        assert server.client().port == port
+    assert home.server_running(port) is not None

@@ -109,13 +109,49 @@ def test_the_best_so_far_follows_the_mode() -> None:
     said = []
     for sequence, value in enumerate([0.5, 0.7, 0.2]):
         progress.apply(event("Suggested", trialId="t", sequence=sequence, parameters={}))
-        progress.apply(event("MetricReported", trialId="t", type="FINAL", value=value))
+        progress.apply(event("MetricReported", trialId="t", type="FINAL", value=value, text=str(value)))
         said.append(progress.apply(event("TrialEnded", trialId="t", status="SUCCEEDED", reason="")))
     assert said == [
         "Trial 0 (t) SUCCEEDED: 0.5, the best so far",
         "Trial 1 (t) SUCCEEDED: 0.7",
         "Trial 2 (t) SUCCEEDED: 0.2, the best so far",
     ]
+
+
+def test_the_first_final_result_counts_and_one_that_is_no_number_is_shown() -> None:
+    progress = Progress.of(profile("abc"))
+    said = []
+    for finals in ([(0.5, "0.5"), (0.9, "0.9")], [(None, '"good"')], [(None, "NaN")]):
+        progress.apply(event("Suggested", trialId="t", sequence=0, parameters={}))
+        for value, text in finals:
+            progress.apply(event("MetricReported", trialId="t", type="FINAL", value=value, text=text))
+        said.append(progress.apply(event("TrialEnded", trialId="t", status="SUCCEEDED", reason="")))
+    assert said == [
+        "Trial 0 (t) SUCCEEDED: 0.5, the best so far",
+        'Trial 0 (t) SUCCEEDED: its final result "good" is no number',
+        "Trial 0 (t) SUCCEEDED: its final result NaN is no number",
+    ]
+
+
+def notice(seconds: int) -> dict[str, str]:
+    stack = '  File "a.py", line 1, in <module>\n    main()\n  File "b.py", line 2, in wait\n    sleep(9)\n'
+    sentence = f"the tuner's generate_parameters has been running for {seconds} s"
+    return {"about": "tuner", "sentence": sentence, "detail": stack}
+
+
+def test_a_call_that_hangs_is_shown_with_its_place() -> None:
+    text = shown(Progress.of(profile("abc", notices=[notice(4)])))
+    assert "The tuner's generate_parameters has been running for 4 s" in text
+    assert 'File "b.py", line 2, in wait: sleep(9)' in text
+
+
+def test_a_notice_is_told_once_and_again_as_its_time_doubles() -> None:
+    progress = Progress.of(profile("abc"))
+    told = []
+    for seconds in (2, 3, 4, 7, 8, 1):
+        progress.refresh(profile("abc", notices=[notice(seconds)]))
+        told.append(len(progress.fresh_notices()))
+    assert told == [1, 0, 1, 0, 1, 1]
 
 
 def test_small_texts() -> None:

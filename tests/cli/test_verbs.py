@@ -102,6 +102,13 @@ def test_status_has_nnis_names(
     assert json.loads(capsys.readouterr().out)["drain"] == drain
 
 
+def test_status_tells_what_is_odd_at_present(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", notices=[{"about": "tuner", "sentence": "It hangs.", "detail": ""}])
+    for options in ([], ["--json"]):
+        assert main(["experiment", "status", *options]) == 0
+        assert json.loads(capsys.readouterr().out)["notices"] == ["It hangs."]
+
+
 def test_show(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc", counts={"RUNNING": 2, "SUCCEEDED": 3}, lastNumber=17)
     assert main(["experiment", "show"]) == 0
