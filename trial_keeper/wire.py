@@ -51,8 +51,9 @@ attempt to connect; a rewritten file ends a wait)::
      "token": str, "db_id": str, "fingerprint": str | null}
 
 Other answers: 401 wrong token; 404 unknown experiment or keeper; 409 {"error", "reason": "instance" |
-"fenced" | "database"}; 413 too large; 503 not open yet. The keeper backs off and tries again on all of them;
-on 409 it says why in its log.
+"fenced" | "database"}; 413 too large; 503 not open yet. The keeper backs off
+and tries again on all of them, but "instance" ends it: another keeper has its place, and what it runs counts
+as lost, so it stops its attempts and leaves.
 """
 
 import json
