@@ -57,7 +57,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
     """The profile, in NNI's form (``--json``: as the server gives it)."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     profile = client_of(home, entry, port=args.port).get("experiments", entry.id)
     if terminal.as_json:
         terminal.json(profile)
@@ -83,7 +83,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
 def status(args: argparse.Namespace, terminal: Terminal) -> int:
     """NNI's ``check-status``: the status under NNI's name, and what went wrong."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     profile = client_of(home, entry, port=args.port).get("experiments", entry.id)
     errors = [error["sentence"] for error in profile["errors"]]
     notices = [notice["sentence"] for notice in profile["notices"]]
@@ -106,7 +106,7 @@ def nni_status(profile: Mapping[str, Any]) -> str:
 def export(args: argparse.Namespace, terminal: Terminal) -> int:
     """The results in NNI's form, to a file or to standard output."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     query = {"intermediate": "true"} if args.intermediate else {}
     trials = client.call("GET", "experiments", entry.id, "export", timeout_s=300.0, **query)["trials"]

@@ -19,7 +19,7 @@ __all__ = ["stderr", "stdout", "trial"]
 def stdout(args: argparse.Namespace, terminal: Terminal) -> int:
     """What the server of the experiment prints."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     return _show(
         entry, [entry.directory / "log" / "nnictl_stdout.log", *_server_log(home, entry)], args, terminal
     )
@@ -28,7 +28,7 @@ def stdout(args: argparse.Namespace, terminal: Terminal) -> int:
 def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
     """What the experiment's tuner and assessor print."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     log = entry.directory / "log"
     return _show(entry, [log / "nnictl_stderr.log", log / "dispatcher.log"], args, terminal)
 
@@ -36,13 +36,17 @@ def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
 def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     """Where the trials' files are; with ``--follow`` or ``--file``, what one of them wrote."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     if args.follow or args.file:
         if args.trial_id is None:
             raise CliError("Say whose output is meant: --trial_id TRIAL.")
         path = ("experiments", entry.id, "trials", args.trial_id, "logs", args.file or "stdout")
         query = {"follow": "true"} if args.follow else {}
+        if terminal.as_json:
+            text = b"".join(client.stream(*path, **query)).decode("utf-8", "replace")
+            terminal.json({"trial": args.trial_id, "file": args.file or "stdout", "text": text})
+            return 0
         for chunk in client.stream(*path, **query):
             terminal.out.buffer.write(chunk)
             terminal.out.buffer.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,9 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code, which is 0 only if the command did what it was asked."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names and results may be of letters that a locale lacks
+            stream.reconfigure(errors="backslashreplace")
     parsed = _parser().parse_args(arguments)
     terminal = Terminal(as_json=getattr(parsed, "json", False))
     try:
@@ -56,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_experiment(verbs)
     _add_trial(verbs)
     _add_log(verbs)
+    webui = _group(verbs, "webui", "open the web page")
+    _add_id(_verb(webui, "url", "webui:url", "print an address that signs a browser in, once"))
     hello = _verb(verbs, "hello", "hello:hello", "copy an example experiment into this directory")
     hello.add_argument("--directory", default="nni_hello_hpo", help="where to (default: %(default)s)")
     return parser

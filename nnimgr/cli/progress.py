@@ -84,7 +84,7 @@ class Progress:
             counts[name] -= taken
         counts += self.ended_since
         if cancelled:
-            counts["USER_CANCELED"] += sum(counts.pop(name, 0) for name in _LIVE)
+            counts["SYS_CANCELED"] += sum(counts.pop(name, 0) for name in _LIVE)
         self.ended_since.clear()
         self.profile = {**self.profile, "status": status, "reason": reason, "counts": dict(+counts)}
 

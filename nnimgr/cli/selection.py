@@ -6,7 +6,7 @@ import os
 
 from nnimgr.cli.client import Client
 from nnimgr.cli.discovery import DEFAULT_PORT, connect
-from nnimgr.cli.terminal import CliError, Terminal, shown_time
+from nnimgr.cli.terminal import CliError, shown_time
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 
@@ -24,16 +24,26 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
     return {key: _refreshed(entry) for key, entry in entries.items()}
 
 
-def select(home: Home, experiment_id: str | None, terminal: Terminal) -> IndexEntry:
-    """The experiment that is meant: the one named, else the only one that has not been stopped."""
+def select(home: Home, experiment_id: str | None, *, port: int | None = None) -> IndexEntry:
+    """The experiment that is meant: the one named, else the only one that has not been stopped.
+
+    ``port`` leaves those of that port to choose from. Raises CliError.
+    """
     entries = entries_of(home)
     if experiment_id is not None:
         if experiment_id not in entries:
             raise CliError("Id not correct.")
-        return entries[experiment_id]
+        entry = entries[experiment_id]
+        if port is not None and entry.port not in (None, port):
+            raise CliError("Experiment id and port do not match, please check them.")
+        return entry
     running = [entry for entry in entries.values() if entry.status != "STOPPED"]
+    if port is not None:
+        running = [entry for entry in running if entry.port == port]
     if len(running) == 1:
         return running[0]
+    if not running and port is not None:
+        raise CliError(f"There is no experiment running on port {port}.")
     if not running:
         raise CliError("There is no experiment running.", "Please set correct experiment id.")
     lines = [experiment_line(entry) for entry in running]

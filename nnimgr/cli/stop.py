@@ -54,7 +54,7 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
     if args.all:
         return running
     if wanted is None and args.port is None:
-        return [select(home, None, terminal)]
+        return [select(home, None)]
     if wanted is None:
         found = [entry for entry in running if entry.port == args.port]
         if not found:

@@ -22,7 +22,7 @@ _PAGE = 1000
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     """The trials in NNI's form (``--json``: as the server gives them)."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     count = args.head or args.tail
     if count:
@@ -39,7 +39,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 def kill(args: argparse.Namespace, terminal: Terminal) -> int:
     """Stop a trial; what is stopped ends soon after."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     client_of(home, entry, port=args.port).post("experiments", entry.id, "trials", args.trial_id, "stop")
     terminal.info(f"Trial {args.trial_id} is being stopped.")
     if terminal.as_json:

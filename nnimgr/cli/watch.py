@@ -60,7 +60,7 @@ class _Lines:
 def top(args: argparse.Namespace, terminal: Terminal) -> int:
     """Watch an experiment until it ends or Ctrl-C, which only ends the watching."""
     home = Home.find()
-    entry = select(home, args.id, terminal)
+    entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     profile = client.get("experiments", entry.id)
     if terminal.as_json:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
 
-CANCELLED = {"status": "USER_CANCELED", "reason": "the experiment was stopped"}
+CANCELLED = {"status": "SYS_CANCELED", "reason": "the experiment was stopped"}
 CREATED_AT = "2026-01-02T03:04:05+00:00"
 
 

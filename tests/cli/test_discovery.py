@@ -213,7 +213,7 @@ def test_ctrl_c_in_the_foreground_stops_the_experiment(
     assert "Experiment STOPPED: " in rest
     assert "Best trial: 9 (tz) with 0.5" in rest
     if leaves:
-        assert "Trials: 2 SUCCEEDED, 1 USER_CANCELED" in rest
+        assert "Trials: 2 SUCCEEDED, 1 SYS_CANCELED" in rest
     assert ("POST", "experiments/abc/stop") in [request[:2] for request in server.requests]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -111,3 +112,15 @@ def test_a_reader_that_has_gone_is_no_traceback(server: FakeServer) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_letters_that_the_locale_lacks(server: FakeServer) -> None:
+    server.add("abc", reason="läuft")
+    found = subprocess.run(
+        [sys.executable, "-m", "nnimgr.cli.main", "experiment", "status", "abc", "--json"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert b"l\\xe4uft" in found.stdout

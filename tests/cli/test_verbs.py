@@ -109,6 +109,35 @@ def test_status_tells_what_is_odd_at_present(server: FakeServer, capsys: pytest.
         assert json.loads(capsys.readouterr().out)["notices"] == ["It hangs."]
 
 
+@pytest.mark.parametrize(
+    "verb",
+    ["experiment status", "experiment show", "experiment export", "trial ls", "log trial", "top --json"],
+)
+def test_a_port_chooses_and_is_checked(
+    server: FakeServer, home: Home, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    server.add("abc")
+    server.add("def")
+    Index(home).update("def", port=1)
+    port = str(server.port)
+    assert main([*verb.split(), "--port", port]) == 0
+    assert main([*verb.split(), "abc", "--port", port]) == 0
+    capsys.readouterr()
+    assert main([*verb.split(), "def", "--port", port]) == 1
+    assert capsys.readouterr().err == "ERROR: Experiment id and port do not match, please check them.\n"
+    assert main([*verb.split(), "--port", "2"]) == 1
+    assert capsys.readouterr().err == "ERROR: There is no experiment running on port 2.\n"
+
+
+def test_an_address_of_the_web_page(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc")
+    address = f"http://127.0.0.1:{server.port}/login#code=CODE"
+    assert main(["webui", "url"]) == 0
+    assert capsys.readouterr().out == f"{address}\n"
+    assert main(["webui", "url", "abc", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "abc", "url": address}
+
+
 def test_show(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc", counts={"RUNNING": 2, "SUCCEEDED": 3}, lastNumber=17)
     assert main(["experiment", "show"]) == 0
@@ -235,6 +264,12 @@ def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[b
     assert server.requests[-1][1].endswith("/trials/tb/logs/stdout?follow=true")
     assert main(["log", "trial", "-T", "tb", "--file", "stderr"]) == 0
     assert capfdbinary.readouterr().out == b"oops\n"
+    assert main(["log", "trial", "-T", "tb", "--file", "stdout", "--json"]) == 0
+    assert json.loads(capfdbinary.readouterr().out) == {
+        "trial": "tb",
+        "file": "stdout",
+        "text": "hello \ufffd\n",
+    }
     assert main(["log", "trial", "--follow"]) == 1
 
 
