@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nnimgr.cli.client import Client
 
-__all__ = ["DEFAULT_PORT", "ServerStart", "connect"]
+__all__ = ["DEFAULT_PORT", "ServerStart", "answering", "connect"]
 
 DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
@@ -78,7 +78,7 @@ class ServerStart:
                 server = self._home.server_running(self._port)
                 if server is not None:
                     return _client(self._home, server)
-            client = _answering(self._home, self._port)
+            client = answering(self._home, self._port)
             if client is not None:
                 return client
             self._start()
@@ -135,7 +135,7 @@ class ServerStart:
 def connect(home: Home, port: int) -> Client:
     """Calls to the server of a port, which is started if need be. Raises CliError."""
     try:
-        client = _answering(home, port)
+        client = answering(home, port)
         if client is not None:
             return client
         with ServerStart(home, port) as start:
@@ -150,7 +150,7 @@ def _client(home: Home, server: ServerInfo) -> Client:
     return Client(server.url, token=home.token())
 
 
-def _answering(home: Home, port: int) -> Client | None:
+def answering(home: Home, port: int) -> Client | None:
     """Calls to the server that runs; None if there is none, or if it was about to leave and has left."""
     from nnimgr.cli.client import ServerGone
 

@@ -73,7 +73,8 @@ class Terminal:
 
     def json(self, value: Any) -> None:
         """A JSON value of ours, for programs."""
-        print(json.dumps(value, ensure_ascii=False), file=self.out, flush=True)
+        unicode = (self.out.encoding or "utf-8").lower().replace("_", "-") == "utf-8"
+        print(json.dumps(value, ensure_ascii=not unicode), file=self.out, flush=True)
 
     def nni_json(self, value: Any) -> None:
         """A JSON value as NNI's ``nnictl`` formats it."""

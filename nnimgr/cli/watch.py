@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from nnimgr.cli.client import ApiError, Client, Event, ServerGone
-from nnimgr.cli.discovery import connect
+from nnimgr.cli.discovery import answering, connect
 from nnimgr.cli.progress import ENDED, Progress, moved, number
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import CliError, Terminal
@@ -162,7 +162,7 @@ def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: in
             try:
                 _show(stream, progress, screen=screen, client=client)
             except ServerGone as error:
-                if _is_stopped(experiment_id):
+                if answering(Home.find(), client.port) is None and _is_stopped(experiment_id):
                     _settle(progress, experiment_id)
                     break
                 tries = 0 if stream.cursor > after else tries + 1

@@ -114,13 +114,21 @@ def test_a_reader_that_has_gone_is_no_traceback(server: FakeServer) -> None:
     assert process.returncode == 1
 
 
-def test_letters_that_the_locale_lacks(server: FakeServer) -> None:
-    server.add("abc", reason="läuft")
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["experiment", "status", "--json"], b'"reason": "l\\u00e4uft"'),
+        (["hello", "--directory", "l\u00e4uft"], b"copied to l\\xe4uft"),
+    ],
+    ids=["json", "text"],
+)
+def test_letters_that_the_locale_lacks(server: FakeServer, words: list[str], shown: bytes) -> None:
+    server.add("abc", reason="l\u00e4uft")
     found = subprocess.run(
-        [sys.executable, "-m", "nnimgr.cli.main", "experiment", "status", "abc", "--json"],
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        [sys.executable, "-m", "nnimgr.cli.main", *words],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"},
         capture_output=True,
         check=False,
     )
     assert (found.returncode, found.stderr) == (0, b"")
-    assert b"l\\xe4uft" in found.stdout
+    assert shown in found.stdout
