@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnimgr.cli.client import Client
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
 from nnimgr.cli.terminal import CliError, Terminal, shown_time
 from nnimgr.home import Home
@@ -20,6 +21,7 @@ from nnimgr.home import Home
 __all__ = ["export", "list_all", "nni_status", "show", "status"]
 
 _DRAINING = {"budget": "NO_MORE_TRIAL", "tuner": "TUNER_NO_MORE_TRIAL", "user": "STOPPING"}
+_PAGE = 1000
 _RULE = "-" * 88
 
 
@@ -110,7 +112,8 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     query = {"intermediate": "true"} if args.intermediate else {}
     trials = client.call("GET", "experiments", entry.id, "export", timeout_s=300.0, **query)["trials"]
-    rows = [_row(trial, intermediate=args.intermediate) for trial in trials]
+    texts = _intermediates(client, entry.id) if args.intermediate else None
+    rows = [_row(trial, texts=texts) for trial in trials]
     text = json.dumps(rows, indent=4) if args.type == "json" else _csv(rows)
     if args.filename is None:
         terminal.out.write(text if text.endswith("\n") else text + "\n")
@@ -122,15 +125,26 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _row(trial: Mapping[str, Any], *, intermediate: bool) -> dict[str, Any]:
+def _intermediates(client: Client, experiment_id: str) -> dict[str, list[str]]:
+    """All intermediate results by trial, as the trials wrote them, those of earlier attempts first."""
+    found: dict[str, list[str]] = {}
+    after: int | None = 0
+    while after is not None:
+        page = client.get(
+            "experiments", experiment_id, "metrics", type="PERIODICAL", after=after, limit=_PAGE
+        )
+        for metric in page["metrics"]:
+            found.setdefault(metric["trialId"], []).append(metric["text"])
+        after = page["nextAfter"]
+    return found
+
+
+def _row(trial: Mapping[str, Any], *, texts: Mapping[str, list[str]] | None) -> dict[str, Any]:
     row = {"parameter": trial["parameters"], "value": trial["text"], "trialJobId": trial["trialId"]}
-    if intermediate:
-        row["intermediate"] = [_text(value) for value in trial["intermediates"] or ()]
+    if texts is not None:
+        count = len(trial["intermediates"] or ())  # of the attempt that has the final result, the last one
+        row["intermediate"] = texts.get(trial["trialId"], [])[-count:] if count else []
     return row
-
-
-def _text(value: float | None) -> str:
-    return "NaN" if value is None else json.dumps(value)
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -86,6 +86,7 @@ class FakeExperiment:
     logs: dict[str, bytes] = field(default_factory=dict)
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     export: list[dict[str, Any]] = field(default_factory=list)
+    metrics: list[dict[str, Any]] = field(default_factory=list)
     still_running: list[str] = field(default_factory=list)
 
 
@@ -205,6 +206,10 @@ class FakeServer:
                 return {"id": experiment.profile["id"]}
             case ("GET", ["export"]):
                 return {"trials": experiment.export}
+            case ("GET", ["metrics"]):
+                after, limit = int(query["after"][0]), min(2, int(query["limit"][0]))
+                metrics = experiment.metrics[after : after + limit]
+                return {"metrics": metrics, "nextAfter": after + limit if len(metrics) == limit else None}
             case ("GET", ["trials"]):
                 return _page(experiment.trials, query)
             case ("GET", ["trials", trial_id]):

@@ -173,8 +173,17 @@ EXPORT = [
 ]
 
 
+METRICS = [
+    {"trialId": "tb", "text": "3.5"},  # of an earlier attempt
+    {"trialId": "ta", "text": "0.1"},
+    {"trialId": "tb", "text": '"good"'},
+    {"trialId": "tb", "text": '{"default": 2.0, "loss": 1}'},
+]
+
+
 def test_export_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    server.add("abc").export = EXPORT
+    experiment = server.add("abc")
+    experiment.export, experiment.metrics = EXPORT, METRICS
     assert main(["experiment", "export", "-i"]) == 0
     assert json.loads(capsys.readouterr().out) == [
         {"parameter": {"x": 1}, "value": "0.5", "trialJobId": "ta", "intermediate": ["0.1"]},
@@ -182,13 +191,14 @@ def test_export_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) 
             "parameter": {"x": 2, "m": {"_name": "a"}},
             "value": '{"default": 0.7, "loss": NaN}',
             "trialJobId": "tb",
-            "intermediate": ["NaN", "2.0"],
+            "intermediate": ['"good"', '{"default": 2.0, "loss": 1}'],
         },
     ]
 
 
 def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    server.add("abc").export = EXPORT
+    experiment = server.add("abc")
+    experiment.export, experiment.metrics = EXPORT, METRICS
     assert main(["experiment", "export", "-t", "csv", "-f", "out.csv", "-i"]) == 0
     assert capsys.readouterr().out == "INFO: 2 results were written to out.csv\n"
     with open("out.csv", newline="", encoding="utf-8") as file:
@@ -196,7 +206,7 @@ def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -
     assert rows == [
         ["x", "trialJobId", "reward", "intermediate", "m", "default", "loss"],
         ["1", "ta", "0.5", "[0.1]", "", "", ""],
-        ["2", "tb", "", "[NaN,2.0]", '{"_name": "a"}', "0.7", "nan"],
+        ["2", "tb", "", '["good",{"default": 2.0, "loss": 1}]', '{"_name": "a"}', "0.7", "nan"],
     ]
     assert [path.name for path in Path().glob("*out.csv*")] == ["out.csv"]
 
