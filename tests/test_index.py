@@ -25,7 +25,7 @@ def entry(experiment_id: str, **changes: Any) -> IndexEntry:
         "status": "RUNNING",
         "platform": "local",
         "name": "a name",
-        "log_dir": "/work/dir",
+        "log_dir": "/data/dir",
         "pid": 17,
     }
     return IndexEntry(**{**fields, **changes})
@@ -57,7 +57,7 @@ def test_an_entry_looks_as_nni_writes_it(home: Home, index: Index) -> None:
             "tag": [],
             "pid": 17,
             "webuiUrl": [],
-            "logDir": "/work/dir",
+            "logDir": "/data/dir",
             "prefixUrl": None,
         }
     }
@@ -71,7 +71,7 @@ def test_entries_are_read_back(index: Index) -> None:
     assert list(index.entries()) == ["old", "new"]
     assert index.get("old") == ended
     assert index.get("none") is None
-    assert ended.directory == Path("/work/dir/old")
+    assert ended.directory == Path("/data/dir/old")
 
 
 def test_changes(index: Index) -> None:

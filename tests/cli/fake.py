@@ -41,7 +41,7 @@ def profile(experiment_id: str, **changes: Any) -> dict[str, Any]:
             "maxExperimentDurationS": None,
             "maxTrialDurationS": None,
         },
-        "config": {"trialCommand": "true", "experimentWorkingDirectory": "/work"},
+        "config": {"trialCommand": "true", "experimentWorkingDirectory": "/data"},
         "searchSpace": {"x": {}},
         "port": 0,
         "errors": [],
@@ -145,7 +145,7 @@ class FakeServer:
             status=status,
             platform="local",
             name="a name",
-            log_dir="/work",
+            log_dir="/data",
         )
         Index(self.home).add(entry)
         return experiment

@@ -199,7 +199,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
         "Trial 1 (tb) FAILED: exited with code 3",
         "Experiment DONE: all 2 trials were created",
         "Trials: 1 SUCCEEDED, 1 FAILED",
-        "What a failed trial printed: /work/abc/trials/tb/stderr",
+        "What a failed trial printed: /data/abc/trials/tb/stderr",
         "Best trial: 0 (ta) with 0.5",
         "  x: 1",
     ]

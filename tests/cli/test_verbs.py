@@ -37,8 +37,8 @@ def test_list(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiment", "list", "--all", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["experiments"]
     assert [(item["id"], item["status"], item["directory"]) for item in found] == [
-        ("old", "STOPPED", "/work/old"),
-        ("abc", "RUNNING", "/work/abc"),
+        ("old", "STOPPED", "/data/old"),
+        ("abc", "RUNNING", "/data/abc"),
     ]
 
 
@@ -64,7 +64,7 @@ def test_what_a_dead_manager_of_nni_left_is_stopped(home: Home, capsys: pytest.C
             status="RUNNING",
             platform="local",
             name="",
-            log_dir="/work",
+            log_dir="/data",
             pid=child,
         )
     )
@@ -144,10 +144,10 @@ def test_show(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(capsys.readouterr().out)
     assert shown["params"] == {
         "trialCommand": "true",
-        "experimentWorkingDirectory": "/work",
+        "experimentWorkingDirectory": "/data",
         "searchSpace": {"x": {}},
     }
-    assert (shown["execDuration"], shown["logDir"], shown["nextSequenceId"]) == (12, "/work/abc", 5)
+    assert (shown["execDuration"], shown["logDir"], shown["nextSequenceId"]) == (12, "/data/abc", 5)
     assert (shown["startTime"], shown["endTime"]) == (WHEN, "N/A")
     assert main(["experiment", "show", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == server.experiments["abc"].profile
@@ -265,10 +265,10 @@ def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[b
     experiment.logs = {"stdout": b"hello \xff\n", "stderr": b"oops\n"}
     assert main(["log", "trial"]) == 0
     assert capfdbinary.readouterr().out == (
-        b"id:ta path:/work/abc/trials/ta\nid:tb path:/work/abc/trials/tb\nid:tc path:/work/abc/trials/tc\n"
+        b"id:ta path:/data/abc/trials/ta\nid:tb path:/data/abc/trials/tb\nid:tc path:/data/abc/trials/tc\n"
     )
     assert main(["log", "trial", "-T", "tb"]) == 0
-    assert capfdbinary.readouterr().out == b"id:tb path:/work/abc/trials/tb\n"
+    assert capfdbinary.readouterr().out == b"id:tb path:/data/abc/trials/tb\n"
     assert main(["log", "trial", "-T", "tb", "--follow"]) == 0
     assert capfdbinary.readouterr().out == b"hello \xff\n"
     assert server.requests[-1][1].endswith("/trials/tb/logs/stdout?follow=true")
