@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -341,9 +341,9 @@ class ExperimentRunner:
                 await service.open(self._known_keepers())
                 await service.close(detach=False)
 
-    def _spawn(self, work: object, name: str) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         assert self._group is not None
-        return self._group.create_task(work, name=f"{self.state.id}:{name}")  # type: ignore[arg-type]
+        return self._group.create_task(work, name=f"{self.state.id}:{name}")
 
     async def _serve(self) -> None:
         """Open the service, submit again what the state holds, and bring its events."""

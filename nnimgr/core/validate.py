@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnimgr.core.facts import TrialStatus
 from nnimgr.core.state import ExperimentState, is_condemned, is_queued, is_unsettled
 
 
@@ -19,7 +20,9 @@ def validate(state: ExperimentState) -> None:
     for status, number in live.items():
         assert state.counts.get(status) == number, f"{number} trials are {status}, counts say otherwise"
     for status, number in state.counts.items():
-        assert number > 0 and (status in live or _terminal(status)), f"counts[{status}] is {number}"
+        assert number > 0 and (status in live or TrialStatus(status).terminal), (
+            f"counts[{status}] is {number}"
+        )
     expected = {
         "queued": {t.id for t in state.trials.values() if is_queued(t)},
         "retrying": {t.id for t in state.trials.values() if is_queued(t) and t.due_at},
@@ -37,7 +40,3 @@ def validate(state: ExperimentState) -> None:
     commands = [(j.placed.place.keeper_id, j.placed.cmd_seq) for j in state.jobs.values() if j.placed]
     assert len(commands) == len(set(commands)), "a command number was given twice"
     assert state.number >= 0 and sum(state.counts.values()) == state.next_sequence, "sequence numbers"
-
-
-def _terminal(status: str) -> bool:
-    return status in {"SUCCEEDED", "FAILED", "USER_CANCELED", "EARLY_STOPPED", "SYS_CANCELED"}
