@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 from tests.trial_keeper.harness import Host, oldest_python, wait_for
@@ -28,12 +29,12 @@ def test_the_same_content_has_the_same_bytes_and_name(tmp_path: Path) -> None:
 
 def test_it_runs_trials_and_brings_them_the_trial_api(tmp_path: Path) -> None:
     here = Host(
-        tmp_path / "experiment", python=oldest_python() or "python3", package=zipapp.build(str(tmp_path))
+        tmp_path / "experiment", python=oldest_python() or sys.executable, package=zipapp.build(str(tmp_path))
     )
     # an interpreter without nni: what is on this one's path and in its site-packages stays out of sight
     bare = tmp_path / "bin" / "python3"
     bare.parent.mkdir()
-    bare.write_text(f'#!/bin/sh\nexec {oldest_python() or "python3"} -S "$@"\n')
+    bare.write_text(f'#!/bin/sh\nexec {oldest_python() or sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     here.environ["PATH"] = f"{bare.parent}:{here.environ['PATH']}"
     here.environ.pop("PYTHONPATH", None)
