@@ -91,7 +91,6 @@ class _Job:
     received: int = 0  # frames handed to the core
     committed: int = 0  # frames
     started: bool = False  # told to the core
-    start_committed: bool = False
     stopped: bool = False  # a stop was ordered
     lost: bool = False  # it ends without an end of its own: its commands become nop
     end: _End = _End.NONE
@@ -142,7 +141,6 @@ class KeeperLink:
             received=job.recorded,
             committed=job.recorded,
             started=job.started,
-            start_committed=job.started,
             stopped=job.stop is not None,
         )
         self._put(placed.cmd_seq, "start", job.id, {**start, "boot_id": placed.place.boot_id}, committed=True)
@@ -219,10 +217,6 @@ class KeeperLink:
         self.untold += fresh
         self._backlog.frames -= fresh
         self._fresh.add(job_id)
-
-    def start_was_committed(self, job_id: str) -> None:
-        if (job := self._jobs.get(job_id)) is not None:
-            job.start_committed = True
 
     def end_committed(self, job_id: str, *, lost: bool) -> list[JobEvent]:
         """JobEnded or JobLost of the job is durable (the core may have decided a loss by itself)."""
@@ -404,8 +398,6 @@ class KeeperLink:
             job = self._jobs.get(job_id)
             if job is None or job.end is _End.COMMITTED:
                 continue
-            if attempt.started is not None and job.started and not job.start_committed:
-                needs.add(("started", job_id))
             if attempt.final is not None and job.end is _End.TOLD:
                 needs.add(("ended", job_id))
 

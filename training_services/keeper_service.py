@@ -25,7 +25,6 @@ from training_services.base import (
     JobLost,
     JobPlaced,
     JobRejected,
-    JobStarted,
     JobWaiting,
     KeeperAcknowledged,
     KeeperBound,
@@ -335,12 +334,8 @@ class KeeperService(TrainingService):
                 self._leave(fact.job_id, seat)
             case StopOrdered(cmd_seq=int(seq)):
                 seat.link.command_committed(fact.job_id, seq)
-            case JobStarted():
-                seat.link.start_was_committed(fact.job_id)
-                seat.desk.settle(("started", fact.job_id))
             case JobEnded() | JobLost():
                 self._outbox.put(seat.link.end_committed(fact.job_id, lost=isinstance(fact, JobLost)))
-                seat.desk.settle(("started", fact.job_id))
                 seat.desk.settle(("ended", fact.job_id))
                 self._leave(fact.job_id, seat)
         return seat

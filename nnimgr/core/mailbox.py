@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from nnimgr.core import facts as f
 from nnimgr.core.search import Builder, Item
 
-METRICS_WAIT_S = 0.01  # a turn of metrics alone may wait so long, so that no verdict queues behind its commit
-METRICS_AT_ONCE = 5_000  # unless so many have come
+PATIENCE_S = 0.01  # a turn without urgency waits so long for company: no verdict queues behind its commit
+MOST_PATIENT = 5_000  # items that may wait so
 MAILBOX_SIZE = 50_000
 
 
@@ -33,10 +33,10 @@ class Mailbox:
         self._room = asyncio.Event()
         self._room.set()
 
-    def put(self, item: Item | Request) -> None:
+    def put(self, item: Item | Request, *, urgent: bool = True) -> None:
         self._items.append(item)
         self._filled.set()
-        if type(item) is not f.MetricReported or len(self._items) >= METRICS_AT_ONCE:
+        if urgent or len(self._items) >= MOST_PATIENT:
             self._urgent.set()
         if len(self._items) >= MAILBOX_SIZE:
             self._room.clear()
@@ -48,7 +48,7 @@ class Mailbox:
         """Everything there is, once there is something or ``until_s`` seconds have passed."""
         await _wait(self._filled, until_s)
         if self._items and not self._urgent.is_set():
-            await _wait(self._urgent, METRICS_WAIT_S)
+            await _wait(self._urgent, PATIENCE_S)
         items = list(self._items)
         self._items.clear()
         self._filled.clear()

@@ -48,9 +48,10 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskTuner:
-    """So many suggestions are wanted in all, those asked for already included."""
+    """So many suggestions are wanted in all, those asked for already included. ``urgent``: a slot is free."""
 
     count: int
+    urgent: bool
 
 
 Command = SubmitJob | CancelJob | AskTuner
@@ -300,7 +301,7 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
         if state.budget is not None:
             wanted = min(wanted, state.budget)
         if wanted > 0:
-            yield AskTuner(count=wanted)
+            yield AskTuner(count=wanted, urgent=free > 0)
 
 
 def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:

@@ -54,7 +54,7 @@ class _Turn:
     at: datetime
     recorded: list[f.Recorded] = field(default_factory=list)
     answers: list[tuple[asyncio.Future[Sequence[f.Fact]], Sequence[f.Fact]]] = field(default_factory=list)
-    ask: int = 0
+    ask: AskTuner | None = None
 
 
 class ExperimentRunner:
@@ -95,9 +95,9 @@ class ExperimentRunner:
 
     # ---- asked from outside -------------------------------------------------------------------------------
 
-    def post(self, item: Item) -> None:
-        """Put a fact, or a builder of facts, into the mailbox."""
-        self._mailbox.put(item)
+    def post(self, item: Item, *, urgent: bool = True) -> None:
+        """Put a fact, or a builder of facts, into the mailbox; one that is not urgent waits for company."""
+        self._mailbox.put(item, urgent=urgent)
 
     async def request(self, build: Builder) -> Sequence[f.Fact]:
         """Facts that a user wants, once they are committed.
@@ -213,8 +213,8 @@ class ExperimentRunner:
             raise RuntimeError(f"experiment {state.id}: the plan does not come to an end: {todo}")
         self._wake_at = todo.wake_at
         await self._commit(turn)
-        if turn.ask and self.search is not None:
-            self.search.ask(turn.ask, state)
+        if turn.ask is not None and self.search is not None:
+            self.search.ask(turn.ask.count, state, urgent=turn.ask.urgent)
 
     def _seconds_to_wake(self) -> float | None:
         return None if self._wake_at is None else (self._wake_at - self._clock()).total_seconds()
@@ -243,13 +243,13 @@ class ExperimentRunner:
 
     def _queue(self, commands: Sequence[Command], turn: _Turn) -> list[f.Fact]:
         """Hand the commands to the service; the facts to commit with this turn."""
-        turn.ask = 0
+        turn.ask = None
         facts: list[f.Fact] = []
         service = self.service
         for command in commands:
             match command:
                 case AskTuner():
-                    turn.ask = command.count
+                    turn.ask = command
                 case SubmitJob() if service is not None:
                     facts += self._submit(service, self.state.trials[command.trial_id], command.job_id, turn)
                 case CancelJob() if service is not None:
@@ -392,7 +392,8 @@ class ExperimentRunner:
             self._door[event.job_id] = event.position + 1
             if self.search is not None and self.search.judges and type(event) is f.MetricReported:
                 self.search.judge(event)
-        self._mailbox.put(event)
+        # What makes nobody act may wait for the end that often follows: one commit less a trial.
+        self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
 
     def _known_keepers(self) -> KnownKeepers:
         state = self.state

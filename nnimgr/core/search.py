@@ -37,6 +37,12 @@ class Child(Protocol):
     async def close(self) -> None: ...
 
 
+class Post(Protocol):
+    """Puts something into the runner's mailbox; what is not urgent waits a little for company."""
+
+    def __call__(self, item: Item, *, urgent: bool = True) -> None: ...
+
+
 Spawn = Callable[[m.Start, Callable[[m.FromChild], None], Callable[[str], None]], Child]
 
 
@@ -69,6 +75,7 @@ class _Asking:
 
     ids: dict[int, None] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)  # it had none for these, but may think again
+    urgent: bool = True  # a slot waits for them
     since: float | None = None
     last_answer_s: float = 0.0
     freed: int = 0  # slots that fell free during the answer under way
@@ -88,7 +95,7 @@ class Search:
         tuner: m.Start,
         assessor: m.Start | None,
         spawn: Spawn,
-        post: Callable[[Item], None],
+        post: Post,
         pending_metrics: Callable[[], Iterable[f.MetricReported]],
     ) -> None:
         self._members = {"tuner": _Member(tuner)}
@@ -137,9 +144,10 @@ class Search:
 
     # ---- to the children ----------------------------------------------------------------------------------
 
-    def ask(self, count: int, state: ExperimentState) -> None:
-        """See to it that ``count`` suggestions are on their way in all."""
+    def ask(self, count: int, state: ExperimentState, *, urgent: bool) -> None:
+        """See to it that ``count`` suggestions are on their way in all; ``urgent``: a slot waits for them."""
         tuner, asking = self._members["tuner"], self._asking
+        asking.urgent = urgent
         missing = count - len(asking.ids)
         if missing <= 0 or tuner.child is None:
             return
@@ -224,8 +232,9 @@ class Search:
             case m.Suggestion():
                 self._suggested(message)
             case m.Answered():
+                if not member.answered:
+                    self._post(f.AlgorithmRecovered(role=role))
                 member.answered, member.unanswered = True, False
-                self._post(f.AlgorithmRecovered(role=role))
                 if role == "tuner":
                     self._answered(message)
             case m.Judged():
@@ -291,7 +300,7 @@ class Search:
                 ),
             )
 
-        self._post(build)
+        self._post(build, urgent=asking.urgent)
 
     def _answered(self, message: m.Answered) -> None:
         asking = self._asking

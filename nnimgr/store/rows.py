@@ -27,6 +27,8 @@ MICROSECOND = timedelta(microseconds=1)
 
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in f.Fact.__args__ if kind is not f.MetricReported}
 
+_DEFINING = (f.ExperimentCreated, f.ConfigChanged)
+
 Row = tuple[Any, ...]
 
 
@@ -50,6 +52,7 @@ class Batch:
     keepers: list[Row]
     notes: list[Row]  # (note, experiment_id, trial_id)
     experiment: Row  # the changing columns of its row, then its id
+    definition: Row | None  # its config and search space if they are new, then its id
     snapshot: Row | None = None
 
 
@@ -65,7 +68,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
     """The rows of a turn whose facts are folded into ``state`` already."""
     metrics: list[Row] = []
     facts: list[Row] = []
-    key, attempts = state.id, _Attempts()
+    key, attempts, defined = state.id, _Attempts(), False
     for number, at, fact in turn:
         if type(fact) is f.MetricReported:
             trial_id, attempt = attempts[fact.job_id]
@@ -85,6 +88,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
                 )
             )
         else:
+            defined = defined or type(fact) in _DEFINING
             facts.append(fact_row(key, number, at, fact))
     return Batch(
         facts=facts,
@@ -94,6 +98,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
         keepers=[_keeper_row(key, name, state.keepers[name]) for name in touched.keepers],
         notes=[(note, key, trial_id) for trial_id, note in touched.notes.items()],
         experiment=experiment_row(state),
+        definition=definition_row(state) if defined else None,
     )
 
 
@@ -128,12 +133,14 @@ def read_metric(
     return f.Recorded(number, instant, fact)
 
 
+def definition_row(state: ExperimentState) -> Row:
+    return (codec.dumps(state.config), codec.dumps(state.search_space), state.id)
+
+
 def experiment_row(state: ExperimentState) -> Row:
     best = state.best
     return (
         state.m_epoch,
-        codec.dumps(state.config),
-        codec.dumps(state.search_space),
         str(state.status),
         str(state.drain) if state.drain else None,
         state.reason,

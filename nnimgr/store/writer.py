@@ -68,10 +68,11 @@ _SNAPSHOT = _insert(schema.snapshots, "INSERT OR REPLACE")
 _CREATE = _insert(schema.experiments)
 _NOTE = "UPDATE trials SET note = ? WHERE experiment_id = ? AND trial_id = ?"
 _EXPERIMENT = (
-    "UPDATE experiments SET m_epoch = ?, config = ?, search_space = ?, status = ?, drain = ?, reason = ?, "
+    "UPDATE experiments SET m_epoch = ?, status = ?, drain = ?, reason = ?, "
     "ended_at = ?, active_us = ?, active_since = ?, next_sequence = ?, counts = ?, best_trial_id = ?, "
     "best_value = ?, last_number = ? WHERE experiment_id = ?"
 )
+_DEFINITION = "UPDATE experiments SET config = ?, search_space = ? WHERE experiment_id = ?"
 _PRUNE = (
     "DELETE FROM snapshots WHERE experiment_id = ? AND number NOT IN "
     "(SELECT number FROM snapshots WHERE experiment_id = ? ORDER BY number DESC LIMIT ?)"
@@ -90,6 +91,7 @@ class ExperimentWriter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"store-{directory.name}")
         self._lock: int | None = None
         self._engine: Engine | None = None
+        self._connection: Connection | None = None
 
     async def open(self) -> ExperimentState:
         """Lock and open the database; the state is empty if it was new. Raises StoreLocked, StoreError."""
@@ -137,25 +139,27 @@ class ExperimentWriter:
                 raise
             raise StoreLocked(f"{self.path.parent.parent.name} is open in another server") from error
         self._engine = _engine(self.path)
-        with self._engine.connect() as connection:
+        connection = self._connection = self._engine.connect()
+        with connection.begin():
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             migrate(connection, str(self.path))
             row = connection.exec_driver_sql(
                 "SELECT db_id, m_epoch, experiment_id FROM experiments"
             ).one_or_none()
-            connection.commit()
-            if row is None:
-                self.db_id, self.m_epoch = secrets.token_hex(16), 1
-                return ExperimentState()
-            self.db_id, self.m_epoch = row[0], row[1] + 1
+        if row is None:
+            self.db_id, self.m_epoch = secrets.token_hex(16), 1
+            return ExperimentState()
+        self.db_id, self.m_epoch = row[0], row[1] + 1
+        with connection.begin():
             state, self._since_snapshot = load(connection, row[2])
-            return state
+        return state
 
     def _write(self, rows: Batch) -> None:
-        assert self._engine is not None
-        with self._engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            run = connection.exec_driver_sql
+        connection = self._connection
+        assert connection is not None
+        run = connection.exec_driver_sql
+        with connection.begin():
+            run("BEGIN IMMEDIATE")
             for statement, values in (
                 (_FACT, rows.facts),
                 (_METRIC, rows.metrics),
@@ -168,33 +172,32 @@ class ExperimentWriter:
                     run(statement, values)
             if run(_EXPERIMENT, rows.experiment).rowcount == 0:
                 run(_CREATE, self._new_row(rows))
+            elif rows.definition is not None:
+                run(_DEFINITION, rows.definition)
             if rows.snapshot is not None:
                 self._snapshot(connection, rows.snapshot)
-            connection.commit()
 
     def _new_row(self, rows: Batch) -> Row:
-        changing = rows.experiment
+        assert rows.definition is not None
+        config, space, experiment_id = rows.definition
+        m_epoch, status, drain, reason, *rest, _ = rows.experiment
         created = rows.facts[0][2]
-        return (
-            changing[-1],
-            self.db_id,
-            *changing[0:6],
-            created,
-            *changing[6:-1],
-        )
+        return (experiment_id, self.db_id, m_epoch, config, space, status, drain, reason, created, *rest)
 
     def _write_snapshot(self, row: Row) -> None:
-        assert self._engine is not None
-        with self._engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            self._snapshot(connection, row)
-            connection.commit()
+        assert self._connection is not None
+        with self._connection.begin():
+            self._connection.exec_driver_sql("BEGIN IMMEDIATE")
+            self._snapshot(self._connection, row)
 
     def _snapshot(self, connection: Connection, row: Row) -> None:
         connection.exec_driver_sql(_SNAPSHOT, row)
         connection.exec_driver_sql(_PRUNE, (row[0], row[0], SNAPSHOTS_KEPT))
 
     def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None

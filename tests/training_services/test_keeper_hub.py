@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from training_services import keeper_hub
-from training_services.base import JobEvent, JobStarted, KeeperBound, KnownKeeper, MetricReported
+from training_services.base import JobEnded, JobEvent, JobStarted, KeeperBound, KnownKeeper, MetricReported
 from training_services.keeper_door import KeeperDoor
 from training_services.keeper_hub import Answer, Call, KeeperDesk, KeeperHub, token_digest
 from training_services.keeper_link import Backlog, KeeperLink, Received
@@ -19,6 +19,14 @@ from trial_keeper import wire
 TOKEN = "secret"
 PATH = wire.PATH.format(experiment_id="x", keeper_id="k")
 METRIC = b'{"trial_job_id": "aaaaa", "type": "PERIODICAL", "sequence": 0, "value": "1"}'
+ENDED = {
+    "x-aaaaa-1": {
+        "from": 1,
+        "events": [],
+        "started": {"at": 1.0, "pid": 2},
+        "final": {"reason": "exited", "code": 0, "signal": None, "n": 1, "at": 2.0, "message": None},
+    }
+}
 
 
 class Office:
@@ -63,6 +71,11 @@ class Office:
         self.link.command_committed(placed.job_id, placed.cmd_seq)
         self.desk.flush()
 
+    def end(self) -> None:
+        self.link.end_committed("x-aaaaa-1", lost=False)
+        self.desk.settle(("ended", "x-aaaaa-1"))
+        self.desk.flush()
+
 
 @pytest.fixture
 async def office() -> AsyncIterator[Office]:
@@ -95,22 +108,21 @@ async def test_only_the_newest_waiting_call_waits(office: Office) -> None:
     assert isinstance(second, Call) and not second.answer.done()
 
 
-async def test_a_report_of_metrics_is_answered_at_once_and_one_of_a_start_after_the_commit(
+async def test_a_report_is_answered_at_once_and_one_of_an_end_after_the_commit(
     office: Office,
 ) -> None:
     office.start()
     report = office.call(payloads=[METRIC])
     assert isinstance(report, Answer) and report.body["acks"] == {"x-aaaaa-1": 0}
     assert [type(event) for event in office.events] == [MetricReported]
-    attempts = {"x-aaaaa-1": {"from": 1, "events": [], "started": {"at": 1.0, "pid": 2}}}
-    call = office.call(attempts=attempts)
+    started = {"x-aaaaa-1": {"from": 1, "events": [], "started": {"at": 1.0, "pid": 2}}}
+    assert isinstance(office.call(attempts=started), Answer)
+    call = office.call(attempts=ENDED)
     wait = office.call(wait=True)
     assert isinstance(call, Call) and not call.answer.done()
     office.link.frames_committed("x-aaaaa-1", 1)
-    office.link.start_was_committed("x-aaaaa-1")
-    office.desk.settle(("started", "x-aaaaa-1"))
-    office.desk.flush()
-    assert answer(call)["acks"] == {"x-aaaaa-1": 1}
+    office.end()
+    assert answer(call)["done"] == ["x-aaaaa-1"]
     assert isinstance(wait, Answer)  # the start has not arrived yet, as far as it says
 
 
@@ -152,14 +164,14 @@ async def test_a_report_is_not_acknowledged_before_its_commit_however_long_that_
 ) -> None:
     monkeypatch.setattr(keeper_hub, "WAIT_S", 0.01)
     office.start()
-    attempts = {"x-aaaaa-1": {"from": 0, "events": [], "started": {"at": 1.0, "pid": 2}}}
+    office.call(payloads=[METRIC])
     for _ in range(2):  # the keeper tells it again
-        call = office.call(attempts=attempts)
+        call = office.call(attempts=ENDED)
         assert isinstance(call, Call)
         assert (await call.answer).status == 503
-    office.link.start_was_committed("x-aaaaa-1")
-    assert isinstance(office.call(attempts=attempts), Answer)
-    assert [type(event) for event in office.events] == [JobStarted]
+    office.end()
+    assert isinstance(office.call(attempts=ENDED), Answer)
+    assert [type(event) for event in office.events] == [MetricReported, JobStarted, JobEnded]
 
 
 async def test_a_call_that_is_overtaken_before_its_commit_is_not_acknowledged(office: Office) -> None:

@@ -107,8 +107,6 @@ class Rig:
                         self.link.command_committed(fact.job_id, fact.cmd_seq)
                 case MetricReported() | FrameSkipped():
                     self.link.frames_committed(fact.job_id, fact.position + 1)
-                case JobStarted():
-                    self.link.start_was_committed(fact.job_id)
                 case JobEnded() | JobLost():
                     more += self.link.end_committed(fact.job_id, lost=isinstance(fact, JobLost))
                     self.link.forget_ended(fact.job_id)
@@ -301,7 +299,7 @@ def test_a_job_from_its_start_to_its_end(rig: Rig) -> None:
     request = rig.request({job: attempt(frames=[payload(0)], started=True)})
     received = rig.link.receive(request)
     assert [type(event) for event in received.events] == [JobStarted, MetricReported]
-    assert received.needs == {("started", job)}
+    assert received.needs == set()
     assert rig.link.answer(request)["acks"] == {job: 0}
     rig.commit(*received.events)
     assert rig.link.answer(request)["acks"] == {job: 1}
