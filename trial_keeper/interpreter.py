@@ -114,7 +114,7 @@ def _can_import(interpreter: str, slow: Callable[[], None]) -> bool:
 def _run(
     interpreter: str, program: str, *arguments: str, slow: Callable[[], None] = lambda: None
 ) -> int | None:
-    """Its wait status; None if it cannot be run (the trial will say so itself) or has not ended after LIMIT_S.
+    """Its wait status; None if it cannot be run (the trial will say so) or has not ended after LIMIT_S.
 
     ``slow`` is called if it takes SLOW_S.
     """
