@@ -1,0 +1,198 @@
+"""Where benchmarks run: a folder that is deleted at the very end, a plain interpreter, products, a bare loop.
+
+Deleting many files makes creating others dear for minutes on some file systems, so nothing is deleted between
+rows, and the folder is marked as the top of a hierarchy (``chattr +T``): its subfolders lie apart on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.processes import of_home
+from tests.e2e.product import Product, fdatasync_ms
+from trial_keeper.interpreter import lay_down
+
+LEAVE_S = 15.0
+LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What a bare loop of processes made."""
+
+    per_s: float
+    child_ms: float  # CPU of one process and its children
+
+
+class Ground:
+    """The folder of one run of benchmarks; use as a context."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="nnimgr-benchmarks-", dir=parent))
+        if (chattr := shutil.which("chattr")) is not None:  # other file systems know no such mark
+            subprocess.run([chattr, "+T", str(self.directory)], capture_output=True, check=False)
+        self._python: Path | None = None
+
+    def __enter__(self) -> Ground:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def python(self) -> Path:
+        """An interpreter whose ``site-packages`` is empty: what trials and bare loops both use."""
+        if self._python is None:
+            place = self.directory / "plain"
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+            self._python = place / "bin" / "python3"
+        return self._python
+
+    def fdatasync_ms(self) -> float:
+        return fdatasync_ms(self.directory)
+
+    def folder(self, name: str) -> Path:
+        """A new folder, whose name begins like this."""
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
+
+    @contextlib.contextmanager
+    def product(self, name: str) -> Iterator[Product]:
+        """A home and a port, and at the end no process of it. Trials run on the plain interpreter."""
+        own = Product(self.folder(name))
+        own.environ.pop("PYTHONPATH", None)
+        try:
+            yield own
+        finally:
+            own.stop_all()
+            end_processes(own.home)
+
+    def sdk_environ(self) -> dict[str, str]:
+        """The environment of a trial without an experiment around it: it reads its parameter and reports."""
+        place = self.folder("alone")
+        lay_down(str(place / "sdk"))
+        (place / ".nni").mkdir()
+        (place / "parameter.cfg").write_text(
+            '{"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": 0.25}, "parameter_index": 0}'
+        )
+        return {
+            **plain_environ(),
+            "NNI_PLATFORM": "local",
+            "NNI_SYS_DIR": str(place),
+            "NNI_OUTPUT_DIR": str(place),
+            "NNI_EXP_ID": "alone",
+            "NNI_TRIAL_JOB_ID": "alone",
+            "NNI_TRIAL_SEQ_ID": "0",
+            "PYTHONPATH": str(place / "sdk"),
+        }
+
+
+def plain_environ() -> dict[str, str]:
+    """This process's environment without what leads Python elsewhere."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+
+
+def popen_loop(
+    argv: Sequence[str], *, count: int, concurrency: int, environ: Mapping[str, str] | None = None
+) -> Loop:
+    """Run so many processes, so many at a time, and nothing else. This process must have no other children."""
+    environ = plain_environ() if environ is None else environ
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun = time.monotonic()
+    running: dict[int, subprocess.Popen[bytes]] = {}
+    for number in range(count + concurrency):
+        if number >= concurrency and running:
+            pid, status = os.wait()
+            running.pop(pid).returncode = os.waitstatus_to_exitcode(status)
+            if status:
+                raise RuntimeError(f"{argv} ended with {status}")
+        if number < count:
+            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ)
+            running[process.pid] = process
+    seconds = time.monotonic() - begun
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Loop(per_s=count / seconds, child_ms=1e3 * used / count)
+
+
+def end_processes(home: Path) -> None:
+    """Wait until no process of this home is left; kill what stays."""
+    deadline = time.monotonic() + LEAVE_S
+    while left := of_home(home):
+        if time.monotonic() > deadline:
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+        time.sleep(LOOK_S)
+
+
+def server_pid(own: Product) -> int:
+    """The product's server, which must be running."""
+    path = own.home / ".nnimgr" / f"server-{own.port}.json"
+    return int(json.loads(path.read_text(encoding="utf-8"))["pid"])
+
+
+def create(own: Product, name: str, trial: str, **config: Any) -> str:
+    """Start an experiment of Random search over one ``x`` whose ``trial.py`` is this; its id."""
+    code = own.directory / name
+    code.mkdir()
+    (code / "trial.py").write_text(trial, encoding="utf-8")
+    plain: dict[str, Any] = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCodeDirectory": str(code),
+        "tuner": {"name": "Random"},
+    }
+    return own.create(name, plain | config)
+
+
+class Look:
+    """Reads an experiment's database while its server runs; disturbs it no more than a few reads a second."""
+
+    def __init__(self, own: Product, experiment_id: str) -> None:
+        self.directory = own.home / experiment_id
+        path = self.directory / "db" / "nnimgr.sqlite"
+        self._connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, timeout=10)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        return self._connection.execute(query, values).fetchall()
+
+    def one(self, query: str, *values: Any) -> Any:
+        """The first column of the first row."""
+        return self._connection.execute(query, values).fetchone()[0]
+
+    def status(self) -> tuple[str, int]:
+        """The experiment's status and how many of its trials have succeeded. Raises RuntimeError if it failed."""
+        status, counts, reason = self.rows("SELECT status, counts, reason FROM experiments")[0]
+        if status in ("ERROR", "STOPPED"):
+            raise RuntimeError(f"the experiment is {status}: {reason}")
+        return str(status), int(json.loads(counts).get("SUCCEEDED", 0))
+
+    def wait_done(self, limit_s: float) -> None:
+        for _ in looks(limit_s):
+            if self.status()[0] == "DONE":
+                return
+
+
+def looks(limit_s: float, pause_s: float = LOOK_S) -> Iterator[float]:
+    """The seconds since the first look, look by look. Raises TimeoutError."""
+    begun = time.monotonic()
+    while (passed := time.monotonic() - begun) < limit_s:
+        yield passed
+        time.sleep(pause_s)
+    raise TimeoutError(f"not there after {limit_s:.0f} s")

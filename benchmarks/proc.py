@@ -1,0 +1,77 @@
+"""Processes as the kernel accounts for them: CPU, memory, parents. Linux."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.processes import processes
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU seconds of a process, and of the children that it has waited for."""
+
+    own: float
+    children: float
+
+
+def cpu(pid: int) -> Cpu | None:
+    """None: there is no such process."""
+    fields = _stat(pid)
+    if fields is None:
+        return None
+    own, children = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
+    return Cpu(own / _TICK, children / _TICK)
+
+
+def folder(pid: int) -> str | None:
+    """The working directory of a process."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return None
+
+
+def memory_kib(pid: int, name: str) -> int:
+    """A line of ``status``, such as VmRSS or VmHWM. Raises OSError, KeyError."""
+    return _line(Path(f"/proc/{pid}/status"), name)
+
+
+def pss_kib(pid: int) -> int:
+    """The proportional share of a process's memory. Raises OSError, KeyError."""
+    return _line(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
+
+
+def reset_high_water(pid: int) -> None:
+    """Make VmHWM begin anew. Raises OSError."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
+
+
+def _line(path: Path, name: str) -> int:
+    for line in path.read_text(encoding="ascii", errors="replace").splitlines():
+        key, _, rest = line.partition(":")
+        if key == name:
+            return int(rest.split()[0])
+    raise KeyError(f"{path} has no {name}")
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1")
+    except OSError:
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def keepers(directory: str) -> tuple[int, int]:
+    """(keeper, spawner) of the experiment in this folder, which must be running. Raises LookupError."""
+    found = [process for process in processes() if process.command.endswith(f" {directory}/keeper")]
+    pids = {process.pid for process in found}
+    for spawner in found:
+        if spawner.parent in pids:
+            return spawner.parent, spawner.pid
+    raise LookupError(f"no keeper serves {directory}")

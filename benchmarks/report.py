@@ -1,0 +1,143 @@
+"""What a benchmark says: rows with a limit and with the figures that peers gave in the same run."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+class Better(enum.Enum):
+    """Which way a figure should go."""
+
+    MORE = "more"
+    LESS = "less"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What a peer gave for the same thing, in the row's unit; None and a note if it gave nothing."""
+
+    peer: str
+    value: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure. ``details`` are the figures beside it; ``fdatasync_ms`` and ``raw_per_s`` where they matter."""
+
+    name: str
+    value: float | None
+    unit: str
+    better: Better
+    limit: float | None = None
+    details: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    peers: Sequence[Figure] = ()
+    note: str = ""
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether the limit holds; None: there is none. A row without a value holds no limit."""
+        if self.limit is None:
+            return None
+        if self.value is None:
+            return False
+        return self.value >= self.limit if self.better is Better.MORE else self.value <= self.limit
+
+    @property
+    def ratio(self) -> float | None:
+        """The value as a share of its limit: better above 1 where more is better, else below."""
+        return None if self.limit is None or self.value is None else self.value / self.limit
+
+    def times_better(self, figure: Figure) -> float | None:
+        """How many times as fast, or as small, as the peer. None if one of the two is missing or zero."""
+        if not self.value or not figure.value:
+            return None
+        return self.value / figure.value if self.better is Better.MORE else figure.value / self.value
+
+    def json(self) -> str:
+        return json.dumps(
+            {
+                "name": self.name,
+                "value": _short(self.value),
+                "unit": self.unit,
+                "better": self.better.value,
+                "limit": self.limit,
+                "ok": self.ok,
+                "ratio": _short(self.ratio),
+                **{key: _short(value) for key, value in self.details.items()},
+                **({"note": self.note} if self.note else {}),
+                "peers": [
+                    {
+                        "peer": figure.peer,
+                        "value": _short(figure.value),
+                        "times_better": _short(self.times_better(figure)),
+                        **({"note": figure.note} if figure.note else {}),
+                    }
+                    for figure in self.peers
+                ],
+            }
+        )
+
+    def sentence(self) -> str:
+        """One line for people."""
+        parts = [f"{self.name}: {self._measured()}"]
+        if self.limit is not None:
+            word = "at least" if self.better is Better.MORE else "at most"
+            parts.append(f"{word} {self.limit:g}: {'holds' if self.ok else 'DOES NOT HOLD'}")
+        parts += [self._against(figure) for figure in self.peers]
+        return "; ".join(parts)
+
+    def cells(self) -> tuple[str, ...]:
+        """The cells of the table, as ``COLUMNS`` names them."""
+        sign = "≥" if self.better is Better.MORE else "≤"
+        beside = ", ".join(f"{key} {_plain(value)}" for key, value in self.details.items())
+        return (
+            self.name,
+            self._measured(),
+            "" if self.limit is None else f"{sign} {self.limit:g}",
+            {None: "", True: "yes", False: "**no**"}[self.ok],
+            beside,
+            "; ".join(self._against(figure) for figure in self.peers),
+        )
+
+    def _measured(self) -> str:
+        said = "not measured" if self.value is None else f"{_plain(self.value)} {self.unit}".strip()
+        return f"{said} ({self.note})" if self.note else said
+
+    def _against(self, figure: Figure) -> str:
+        if figure.value is None:
+            return f"{figure.peer}: {figure.note or 'no figure'}"
+        times = self.times_better(figure)
+        tail = "" if times is None else f" ({_plain(times)} times)"
+        return f"{figure.peer}: {_plain(figure.value)}{tail}" + (f", {figure.note}" if figure.note else "")
+
+
+COLUMNS = ("what", "measured", "limit", "holds", "beside it", "peers in the same run")
+
+
+def table(rows: Iterable[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+
+
+def emit(row: Row) -> Row:
+    """Print the row at once: JSON to standard output, a line for people to standard error."""
+    print(row.json(), flush=True)
+    print(row.sentence(), file=sys.stderr, flush=True)
+    return row
+
+
+def _short(value: float | int | str | None) -> float | int | str | None:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _plain(value: float | int | str | None) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    short = float(f"{value:.3g}")
+    return f"{short:,.0f}" if abs(short) >= 100 else f"{short:g}"

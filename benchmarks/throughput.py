@@ -1,0 +1,197 @@
+"""How many trials a second, against a bare loop of the same interpreter that does nothing.
+
+    python -m benchmarks.throughput [--trials 600] [--pairs 5] [--concurrency 8 2]
+
+A trial reads its parameter, reports one final result and exits; all of it is durable. The rate runs from the
+first trial's start to DONE; then one SUCCEEDED row and one final metric of each trial must be there. Taken in
+turn with ``python -c pass`` started by Popen at the same concurrency, on the same interpreter of a plain
+virtual environment; the row is the median of the pairs' shares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks import proc
+from benchmarks.ground import Ground, Look, Loop, create, looks, popen_loop, server_pid
+from benchmarks.report import Better, Row, emit
+from tests.e2e.processes import processes
+from tests.e2e.product import Product
+
+TRIAL = """import nni
+nni.report_final_result(nni.get_next_parameter()["x"])
+"""
+LIMITS = {8: 0.5, 2: 0.35}
+ALONE = 200  # trials without an experiment around them, for what a trial itself costs
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """CPU ms of a trial in the product's processes. ``reaped`` is the shim with the trial itself."""
+
+    server: float
+    tuner: float
+    keeper: float
+    spawner: float
+    reaped: float
+
+
+class Accounts:
+    """Follows the CPU of an experiment's processes from its first ended trial on, while they live."""
+
+    def __init__(self, own: Product, directory: str) -> None:
+        self._server = server_pid(own)
+        self._directory = directory
+        self._pids: dict[str, int] = {}
+        self._first: tuple[int, dict[str, float]] | None = None
+        self._last: tuple[int, dict[str, float]] = (0, {})
+
+    def look(self, ended: int) -> None:
+        if ended == 0:
+            return
+        if not self._pids:
+            self._pids = self._find()
+        used: dict[str, float] = {}
+        for name, pid in self._pids.items():
+            found = proc.cpu(pid)
+            if found is None:
+                return
+            used[name] = found.own
+            if name == "spawner":
+                used["reaped"] = found.children
+        self._last = (ended, used)
+        self._first = self._first or self._last
+
+    def parts(self) -> Parts:
+        assert self._first is not None
+        (before, began), (after, ended) = self._first, self._last
+        trials = max(1, after - before)
+        return Parts(**{name: 1e3 * (ended[name] - began[name]) / trials for name in ended})
+
+    def _find(self) -> dict[str, int]:
+        """The keeper is named by its folder, the spawner is its child, the tuner the server's."""
+        keeper, spawner = proc.keepers(self._directory)
+        log = f"{self._directory}/log"
+        tuner = next(
+            p.pid
+            for p in processes()
+            if p.parent == self._server and "dispatcher.worker" in p.command and proc.folder(p.pid) == log
+        )
+        return {"server": self._server, "keeper": keeper, "spawner": spawner, "tuner": tuner}
+
+
+def our_rate(own: Product, name: str, *, command: str, trials: int, concurrency: int) -> tuple[float, Parts]:
+    """(trials a second, CPU by part) of one experiment, checked row by row."""
+    experiment = create(
+        own,
+        name,
+        TRIAL,
+        trialCommand=command,
+        trialConcurrency=concurrency,
+        maxTrialNumber=trials,
+    )
+    look = Look(own, experiment)
+    accounts = Accounts(own, str(look.directory))
+    for _ in looks(60 + trials):
+        status, ended = look.status()
+        if status == "DONE":
+            break
+        accounts.look(ended)
+    check(look, trials)
+    seconds = look.one("SELECT (ended_at - (SELECT min(started_at) FROM trials)) / 1e6 FROM experiments")
+    look.close()
+    return trials / seconds, accounts.parts()
+
+
+def check(look: Look, trials: int) -> None:
+    """Raises RuntimeError unless every trial has succeeded with one final metric, its parameter."""
+    rows = look.rows(
+        "SELECT t.status, t.parameters, count(m.number), min(m.text), min(m.type) FROM trials t "
+        "LEFT JOIN metrics m ON m.trial_id = t.trial_id GROUP BY t.trial_id"
+    )
+    wrong = [
+        row
+        for row in rows
+        if row[0] != "SUCCEEDED"
+        or row[2] != 1
+        or row[4] != "FINAL"
+        or row[1].replace(" ", "") != f'{{"x":{row[3]}}}'
+    ]
+    if len(rows) != trials or wrong:
+        raise RuntimeError(f"{len(rows)} of {trials} trials are stored, {len(wrong)} wrong: {wrong[:3]}")
+
+
+def measure(ground: Ground, *, trials: int, pairs: int, concurrency: int) -> Iterator[Row]:
+    """The share of a bare loop, and the rate."""
+    python = str(ground.python)
+    command = f"{python} trial.py"
+    disks, ours, raws, alones, parts = [], [], [], [], []
+    with ground.product(f"throughput{concurrency}") as own:
+        our_rate(own, "warm", command=command, trials=3 * concurrency, concurrency=concurrency)
+        alone = ["/bin/bash", "-c", f"{python} {own.directory / 'warm' / 'trial.py'}"]
+        for number in range(pairs):
+            disks.append(ground.fdatasync_ms())
+            raws.append(popen_loop([python, "-c", "pass"], count=trials, concurrency=concurrency))
+            rate, used = our_rate(
+                own, f"pair{number}", command=command, trials=trials, concurrency=concurrency
+            )
+            ours.append(rate)
+            parts.append(used)
+            alones.append(
+                popen_loop(alone, count=ALONE, concurrency=concurrency, environ=ground.sdk_environ())
+            )
+    details = {
+        "trials": trials,
+        "pairs": pairs,
+        "trials_per_s": statistics.median(ours),
+        "raw_per_s": statistics.median(raw.per_s for raw in raws),
+        "fdatasync_ms": statistics.median(disks),
+        **cpu_details(parts, raws, alones),
+    }
+    yield Row(
+        name=f"no-op trials at concurrency {concurrency}, share of a bare loop",
+        value=statistics.median(a / b.per_s for a, b in zip(ours, raws, strict=True)),
+        unit="",
+        better=Better.MORE,
+        limit=LIMITS.get(concurrency),
+        details=details,
+    )
+
+
+def cpu_details(parts: list[Parts], raws: list[Loop], alones: list[Loop]) -> dict[str, float]:
+    """CPU ms of a trial by part: medians. A shim's is what its reaping told less what a trial alone takes."""
+
+    def middle(name: str) -> float:
+        return statistics.median(getattr(part, name) for part in parts)
+
+    trial = statistics.median(alone.child_ms for alone in alones)
+    return {
+        "server_ms": middle("server"),
+        "tuner_ms": middle("tuner"),
+        "keeper_ms": middle("keeper"),
+        "spawner_ms": middle("spawner"),
+        "shim_ms": middle("reaped") - trial,
+        "bash_python_sdk_ms": trial,
+        "python_pass_ms": statistics.median(raw.child_ms for raw in raws),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=600)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[8, 2])
+    options = parser.parse_args()
+    with Ground() as ground:
+        for concurrency in options.concurrency:
+            for row in measure(ground, trials=options.trials, pairs=options.pairs, concurrency=concurrency):
+                emit(row)
+
+
+if __name__ == "__main__":
+    main()
