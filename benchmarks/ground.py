@@ -1,7 +1,7 @@
 """Where benchmarks run: a folder that is deleted at the very end, a plain interpreter, products, a bare loop.
 
-Deleting many files makes creating others dear for minutes on some file systems, so nothing is deleted between
-rows, and the folder is marked as the top of a hierarchy (``chattr +T``): its subfolders lie apart on the disk.
+Deleting many files makes creating others dear for minutes on some file systems, so nothing is deleted
+between rows, and the folder is marked as the top of a hierarchy (``chattr +T``): its subfolders lie apart.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Ground:
         lay_down(str(place / "sdk"))
         (place / ".nni").mkdir()
         (place / "parameter.cfg").write_text(
-            '{"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": 0.25}, "parameter_index": 0}'
+            '{"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": 0.25}}'
         )
         return {
             **plain_environ(),
@@ -108,7 +108,7 @@ def plain_environ() -> dict[str, str]:
 def popen_loop(
     argv: Sequence[str], *, count: int, concurrency: int, environ: Mapping[str, str] | None = None
 ) -> Loop:
-    """Run so many processes, so many at a time, and nothing else. This process must have no other children."""
+    """Run so many processes, so many at a time. This process must have no other children."""
     environ = plain_environ() if environ is None else environ
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()
@@ -177,7 +177,7 @@ class Look:
         return self._connection.execute(query, values).fetchone()[0]
 
     def status(self) -> tuple[str, int]:
-        """The experiment's status and how many of its trials have succeeded. Raises RuntimeError if it failed."""
+        """The experiment's status, and how many trials have succeeded. Raises RuntimeError if it failed."""
         status, counts, reason = self.rows("SELECT status, counts, reason FROM experiments")[0]
         if status in ("ERROR", "STOPPED"):
             raise RuntimeError(f"the experiment is {status}: {reason}")

@@ -1,4 +1,4 @@
-"""How many metrics a second become durable when trials report as fast as they can, and what that costs in memory.
+"""How many metrics a second become durable when trials report as fast as they can, and in what memory.
 
     python -m benchmarks.ingest [--trials 8] [--reports 40000] [--runs 3]
 

@@ -27,7 +27,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure. ``details`` are the figures beside it; ``fdatasync_ms`` and ``raw_per_s`` where they matter."""
+    """One figure. ``details`` stand beside it: the disk's and the bare loop's where they matter."""
 
     name: str
     value: float | None

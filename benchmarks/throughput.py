@@ -101,7 +101,9 @@ def our_rate(own: Product, name: str, *, command: str, trials: int, concurrency:
             break
         accounts.look(ended)
     check(look, trials)
-    seconds = look.one("SELECT (ended_at - (SELECT min(started_at) FROM trials)) / 1e6 FROM experiments")
+    seconds: float = look.one(
+        "SELECT (ended_at - (SELECT min(started_at) FROM trials)) / 1e6 FROM experiments"
+    )
     look.close()
     return trials / seconds, accounts.parts()
 

@@ -1,0 +1,125 @@
+"""Make the peers' virtual environments.
+
+    python -m benchmarks.peers.setup [nni] [ray] [optuna] [syne]
+
+They lie in ``$NNIMGR_BENCHMARKS``, or ``~/.cache/nnimgr-benchmarks``. A peer that needs another Python gets the
+first of its names that is found in PATH, or what ``$NNIMGR_BENCHMARKS_PYTHON_<PEER>`` names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """``requirements`` are installed together; ``pythons`` are the versions it runs on, the best one first."""
+
+    title: str
+    requirements: tuple[str, ...]
+    pythons: tuple[str, ...]
+
+
+PEERS = {
+    "nni": Peer(
+        "NNI 3.0",
+        (
+            "nni==3.0",
+            "setuptools<81",
+            "numpy<2",
+            "pandas<2",
+            "scikit-learn<1.4",
+            "websockets<12",
+            "typeguard<4.1.3",
+        ),
+        ("3.11", "3.10", "3.9", "3.8"),
+    ),
+    "ray": Peer("Ray Tune 2.60.0", ("ray[tune]==2.60.0",), ("3.11", "3.12", "3.13", "3.10")),
+    "optuna": Peer("Optuna 5.0.0", ("optuna==5.0.0",), ("3.11", "3.12", "3.13")),
+    "syne": Peer("Syne Tune 0.16.0", ("syne-tune[basic]==0.16.0",), ("3.11", "3.12", "3.10")),
+}
+
+
+def home() -> Path:
+    """Where the environments lie."""
+    given = os.environ.get("NNIMGR_BENCHMARKS")
+    return Path(given) if given else Path.home() / ".cache" / "nnimgr-benchmarks"
+
+
+def interpreter(name: str) -> Path | None:
+    """The Python of a peer's finished environment; None: the peer is not installed."""
+    place = home() / name
+    python = place / "bin" / "python3"
+    return python if (place / "installed").exists() and python.exists() else None
+
+
+def base_python(name: str) -> str:
+    """The interpreter to make a peer's environment with. Raises LookupError."""
+    wanted = PEERS[name].pythons
+    given = os.environ.get(f"NNIMGR_BENCHMARKS_PYTHON_{name.upper()}")
+    candidates = [given] if given else [sys.executable, *(f"python{version}" for version in wanted)]
+    found = {}
+    for candidate in candidates:
+        path = shutil.which(candidate)
+        if path is not None and (version := _version(path)) is not None:
+            found.setdefault(version, path)
+    for version in wanted:
+        if version in found:
+            return found[version]
+    raise LookupError(
+        f"{PEERS[name].title} needs one of Python {', '.join(wanted)}; have it in PATH as python3.x, "
+        f"or name it in NNIMGR_BENCHMARKS_PYTHON_{name.upper()}"
+    )
+
+
+def install(name: str) -> Path:
+    """Make the environment, unless it is there; its Python. Raises LookupError, CalledProcessError."""
+    made = interpreter(name)
+    if made is not None:
+        return made
+    place = home() / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([base_python(name), "-m", "venv", str(place)], check=True)
+    python = place / "bin" / "python3"
+    subprocess.run(
+        [str(python), "-m", "pip", "install", "--quiet", *PEERS[name].requirements],
+        check=True,
+    )
+    (place / "installed").write_text("\n".join(PEERS[name].requirements), encoding="utf-8")
+    return python
+
+
+def _version(python: str) -> str | None:
+    """``3.11``; None: it does not run."""
+    question = "import sys; print('%d.%d' % sys.version_info[:2])"
+    done = subprocess.run([python, "-c", question], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="peer", help=", ".join(PEERS))
+    options = parser.parse_args()
+    failed = False
+    for name in options.names or PEERS:
+        if name not in PEERS:
+            parser.error(f"{name} is none of {', '.join(PEERS)}")
+        try:
+            print(f"{PEERS[name].title}: {install(name)}", flush=True)
+        except (LookupError, subprocess.CalledProcessError) as error:
+            print(f"{PEERS[name].title}: not installed: {error}", flush=True)
+            failed = True
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
