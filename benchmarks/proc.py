@@ -28,6 +28,12 @@ def cpu(pid: int) -> Cpu | None:
     return Cpu(own / _TICK, children / _TICK)
 
 
+def run_ns(pid: int) -> int:
+    """Nanoseconds that all threads of a process have run. Raises OSError if it has ended."""
+    tasks = Path(f"/proc/{pid}/task")
+    return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks.iterdir())
+
+
 def folder(pid: int) -> str | None:
     """The working directory of a process."""
     try:

@@ -96,16 +96,14 @@ def our_rate(own: Product, name: str, *, command: str, trials: int, concurrency:
     look = Look(own, experiment)
     accounts = Accounts(own, str(look.directory))
     for _ in looks(60 + trials):
-        status, ended = look.status()
+        status, succeeded = look.status()
         if status == "DONE":
             break
-        accounts.look(ended)
+        accounts.look(succeeded)
     check(look, trials)
-    seconds: float = look.one(
-        "SELECT (ended_at - (SELECT min(started_at) FROM trials)) / 1e6 FROM experiments"
-    )
+    begun, ended = look.rows("SELECT (SELECT min(started_at) FROM trials), ended_at FROM experiments")[0]
     look.close()
-    return trials / seconds, accounts.parts()
+    return 1e6 * trials / (ended - begun), accounts.parts()
 
 
 def check(look: Look, trials: int) -> None:
@@ -167,7 +165,7 @@ def cpu_details(parts: list[Parts], raws: list[Loop], alones: list[Loop]) -> dic
     """CPU ms of a trial by part: medians. A shim's is what its reaping told less what a trial alone takes."""
 
     def middle(name: str) -> float:
-        return statistics.median(getattr(part, name) for part in parts)
+        return float(statistics.median(getattr(part, name) for part in parts))
 
     trial = statistics.median(alone.child_ms for alone in alones)
     return {

@@ -2,8 +2,8 @@
 
     python -m benchmarks.peers.setup [nni] [ray] [optuna] [syne]
 
-They lie in ``$NNIMGR_BENCHMARKS``, or ``~/.cache/nnimgr-benchmarks``. A peer that needs another Python gets the
-first of its names that is found in PATH, or what ``$NNIMGR_BENCHMARKS_PYTHON_<PEER>`` names.
+They lie in ``$NNIMGR_BENCHMARKS``, or ``~/.cache/nnimgr-benchmarks``. A peer that needs
+another Python gets the first that is found in PATH, or what ``$NNIMGR_BENCHMARKS_PYTHON_<PEER>`` names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``requirements`` are installed together; ``pythons`` are the versions it runs on, the best one first."""
+    """``requirements`` are installed together; ``pythons``: the versions it runs on, best first."""
 
     title: str
     requirements: tuple[str, ...]
@@ -64,7 +64,7 @@ def base_python(name: str) -> str:
     wanted = PEERS[name].pythons
     given = os.environ.get(f"NNIMGR_BENCHMARKS_PYTHON_{name.upper()}")
     candidates = [given] if given else [sys.executable, *(f"python{version}" for version in wanted)]
-    found = {}
+    found: dict[str, str] = {}
     for candidate in candidates:
         path = shutil.which(candidate)
         if path is not None and (version := _version(path)) is not None:

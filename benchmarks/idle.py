@@ -1,0 +1,95 @@
+"""What a thousand trials cost that do nothing: the keeper's CPU, and the memory of what watches over each.
+
+    python -m benchmarks.idle [--trials 1000] [--seconds 30]
+
+CPU is read from the scheduler's own clock, in nanoseconds. Memory is the proportional share (PSS) of each
+shim; the trial's own process is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+
+from benchmarks import proc
+from benchmarks.ground import Ground, Look, create, looks, server_pid
+from benchmarks.report import Better, Row, emit
+from tests.e2e.processes import processes
+
+KEEPER_MS = 5.0
+PSS_MIB = 0.75
+SETTLE_S = 3.0  # after the last start
+
+
+def measure(ground: Ground, *, trials: int, seconds: float) -> Iterator[Row]:
+    """The keeper's CPU, then the shims' memory."""
+    with ground.product("idle") as own:
+        experiment = create(
+            own,
+            "idle",
+            "",
+            trialCommand="exec sleep 3600",
+            trialConcurrency=trials,
+            maxTrialNumber=trials,
+        )
+        look = Look(own, experiment)
+        for _ in looks(120):
+            if look.one("SELECT count(*) FROM trials WHERE status = 'RUNNING'") == trials:
+                break
+        started_s = look.one("SELECT (max(started_at) - min(created_at)) / 1e6 FROM trials")
+        keeper, spawner = proc.keepers(str(look.directory))
+        look.close()
+        time.sleep(SETTLE_S)
+        watched = {"keeper": keeper, "spawner": spawner, "server": server_pid(own)}
+        before = {name: proc.run_ns(pid) for name, pid in watched.items()}
+        begun = time.monotonic()
+        time.sleep(seconds)
+        passed = time.monotonic() - begun
+        used = {name: (proc.run_ns(pid) - before[name]) / 1e6 / passed for name, pid in watched.items()}
+        yield Row(
+            name=f"keeper's CPU a second beside {trials} sleeping trials",
+            value=used["keeper"],
+            unit="ms",
+            better=Better.LESS,
+            limit=KEEPER_MS,
+            details={
+                "server_ms": used["server"],
+                "spawner_ms": used["spawner"],
+                "seconds": seconds,
+                "all_started_s": started_s,
+            },
+        )
+        shares = [proc.pss_kib(p.pid) / 1024 for p in processes() if p.parent == spawner]
+        if len(shares) != trials:
+            raise RuntimeError(f"{len(shares)} shims for {trials} trials")
+        yield Row(
+            name=f"memory (PSS) of a shim, median of {trials}",
+            value=statistics.median(shares),
+            unit="MiB",
+            better=Better.LESS,
+            limit=PSS_MIB,
+            details={
+                "least": min(shares),
+                "most": max(shares),
+                "keeper_mib": proc.pss_kib(keeper) / 1024,
+                "server_mib": proc.pss_kib(watched["server"]) / 1024,
+            },
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    with Ground() as ground:
+        for row in measure(ground, trials=options.trials, seconds=options.seconds):
+            emit(row)
+
+
+if __name__ == "__main__":
+    main()

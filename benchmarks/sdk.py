@@ -1,0 +1,64 @@
+"""What the trial API costs a trial: CPU of importing it, reading the parameters and one report.
+
+    python -m benchmarks.sdk [--runs 50]
+
+Over ``python -c pass`` of the same interpreter, in turn; medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.ground import Ground, plain_environ
+from benchmarks.report import Better, Row, emit
+
+TRIAL = "import nni; nni.get_next_parameter(); nni.report_intermediate_result(0.5)"
+LIMIT_MS = 2.0
+
+
+def cpu_ms(argv: Sequence[str], environ: Mapping[str, str]) -> float:
+    """CPU ms of one process. Raises RuntimeError if it fails."""
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if status:
+        raise RuntimeError(f"{argv} ended with {process.returncode}")
+    return 1e3 * (used.ru_utime + used.ru_stime)
+
+
+def measure(ground: Ground, *, runs: int) -> Iterator[Row]:
+    """CPU ms over a bare interpreter."""
+    python = str(ground.python)
+    alone, plain = ground.sdk_environ(), plain_environ()
+    cpu_ms([python, "-c", TRIAL], alone)  # leaves the compiled modules behind
+    bare, ours = [], []
+    for _ in range(runs):
+        bare.append(cpu_ms([python, "-c", "pass"], plain))
+        ours.append(cpu_ms([python, "-c", TRIAL], alone))
+    yield Row(
+        name="trial API: import, parameters, one report",
+        value=statistics.median(ours) - statistics.median(bare),
+        unit="ms CPU",
+        better=Better.LESS,
+        limit=LIMIT_MS,
+        details={"runs": runs, "python_pass_ms": statistics.median(bare)},
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=50)
+    options = parser.parse_args()
+    with Ground() as ground:
+        for row in measure(ground, runs=options.runs):
+            emit(row)
+
+
+if __name__ == "__main__":
+    main()
