@@ -1,0 +1,237 @@
+"""The server's part in ``growth``: one experiment run by the real runner, on a service that runs nothing.
+
+    python -m benchmarks.growth_server DIRECTORY life|fill|reopen --trials N [--metrics M]
+
+A process of its own, so that its CPU and memory are the runner's alone. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import proc
+from nnimgr.core import facts as f
+from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.search import Child, Search
+from nnimgr.core.state import ExperimentState
+from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher.process import DispatcherChild
+from nnimgr.store.writer import ExperimentWriter, database_path
+from training_services.base import JobEnded, JobEvent
+from training_services.fake import FakeService, ended, metric, started
+
+EXPERIMENT = "growing"
+PARAMETERS = 10
+SPACE = {f"p{number}": {"_type": "uniform", "_value": [0, 1]} for number in range(PARAMETERS)}
+CONFIG = {
+    "trialCommand": "true",
+    "trialCodeDirectory": "/",
+    "experimentWorkingDirectory": "/",
+    "tuner": {"name": "Random"},
+    "trainingService": {"platform": "local"},
+}
+CONCURRENCY = 8
+WIDE = 1000  # at once while a past is made: turns are big then
+TAIL = 650  # trials after the last snapshot of that past: nearly all that a crash can leave to fold
+MORE = 8  # trials that a reopened experiment runs before it counts as open
+
+
+class Forgetful(FakeService):
+    """Lets go of a job whose end is committed, as a service does: what grows is the server's."""
+
+    def committed(self, facts: Sequence[JobEvent]) -> None:
+        FakeService.committed(self, facts)
+        self.orders.clear()
+        for fact in facts:
+            if isinstance(fact, JobEnded):
+                self._jobs.pop(fact.job_id, None)
+                self._submitted.discard(fact.job_id)
+
+
+@dataclass(slots=True)
+class Instant:
+    """A tuner without a process, for a past that nobody measures."""
+
+    on_message: Callable[[m.FromChild], None]
+
+    async def start(self) -> None:
+        self.on_message(m.Ready(learns=False))
+
+    def send(self, message: m.ToChild) -> bool:
+        if isinstance(message, m.Ask):
+            for number in message.parameter_ids:
+                values = ", ".join(f'"p{place}": {number / (place + 1)!r}' for place in range(PARAMETERS))
+                self.on_message(
+                    m.Suggestion(parameter_id=number, parameters=f"{{{values}}}", fed_to=message.fed_to)
+                )
+            self.on_message(m.Answered(missing=(), exhausted=False))
+        return True
+
+    def catch_up(self, number: int) -> bool:
+        return True
+
+    async def close(self) -> None:
+        return
+
+
+@contextlib.asynccontextmanager
+async def running(
+    directory: Path, *, until: int, concurrency: int, metrics: int, instant: bool, tidy: bool
+) -> AsyncIterator[ExperimentRunner]:
+    """The experiment with this many trials as its limit. ``tidy``: it is closed at the end, not crashed."""
+    writer = ExperimentWriter(directory)
+    state = await writer.open()
+    limits = f.Limits(trial_concurrency=concurrency, max_trial_number=until)
+    opening: list[f.Fact] = [f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=bool(state.id))]
+    if state.id:
+        changes = {"trialConcurrency": concurrency, "maxTrialNumber": until}
+        opening.append(f.ConfigChanged(changes=changes, limits=limits))
+    else:
+        opening.insert(
+            0,
+            f.ExperimentCreated(
+                experiment_id=EXPERIMENT,
+                config=CONFIG | {"trialConcurrency": concurrency, "maxTrialNumber": until},
+                search_space=SPACE,
+                limits=limits,
+            ),
+        )
+    steps = [metric(number / 8) for number in range(metrics - 1)]
+    service = Forgetful(default=(started(), *steps, metric(0.5, final=True), ended(0)))
+    runner = ExperimentRunner(
+        state=state,
+        writer=writer,
+        make_service=lambda state: service,
+        make_search=lambda state, runner: _search(directory, runner, instant=instant),
+        clock=lambda: datetime.now(UTC),
+        on_turn=lambda state: None,
+        opening=opening,
+    )
+    task = asyncio.create_task(runner.run())
+    await runner.opened()
+    yield runner
+    if tidy:
+        runner.close()
+    else:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _search(directory: Path, runner: ExperimentRunner, *, instant: bool) -> Search:
+    def spawn(
+        start: m.Start, on_message: Callable[[m.FromChild], None], on_exit: Callable[[str], None]
+    ) -> Child:
+        if instant:
+            return Instant(on_message)
+        return DispatcherChild(
+            start,
+            python=sys.executable,
+            environ=os.environ,
+            cwd=directory,
+            log_path=directory / "dispatcher.log",
+            on_message=on_message,
+            on_exit=on_exit,
+        )
+
+    start = m.Start(
+        role="tuner",
+        name="Random",
+        class_name=None,
+        code_directory=None,
+        class_args={},
+        search_space=SPACE,
+        experiment_id=EXPERIMENT,
+        database=str(database_path(directory)),
+        rebuild_to=0,
+        checkpoint_directory=str(directory),
+        seed=1,
+    )
+    return Search(
+        tuner=start, assessor=None, spawn=spawn, post=runner.post, pending_metrics=runner.pending_metrics
+    )
+
+
+def _succeeded(state: ExperimentState) -> int:
+    return state.counts.get(f.TrialStatus.SUCCEEDED, 0)
+
+
+async def _reach(runner: ExperimentRunner, trials: int) -> None:
+    """Wait, commit by commit, until so many trials have succeeded. Raises RunnerClosed."""
+    while _succeeded(runner.state) < trials:
+        await runner.committed_after(runner.last_number)
+
+
+async def life(directory: Path, *, trials: int, metrics: int) -> dict[str, object]:
+    """CPU and memory as the trials end, at every thousandth part of ten."""
+    marks = []
+    async with running(
+        directory, until=trials, concurrency=CONCURRENCY, metrics=metrics, instant=False, tidy=True
+    ) as runner:
+        for mark in (1, *range(1000, trials + 1, 1000)):
+            await _reach(runner, mark)
+            marks.append(
+                (_succeeded(runner.state), time.process_time(), proc.memory_kib(os.getpid(), "VmRSS") / 1024)
+            )
+    return {"marks": marks}
+
+
+async def fill(directory: Path, *, trials: int, metrics: int) -> dict[str, object]:
+    """A past of so many trials, the last of them after the last snapshot, and no orderly end."""
+    begun = time.monotonic()
+    for until, concurrency, tidy in ((trials - TAIL, WIDE, True), (trials, CONCURRENCY, False)):
+        async with running(
+            directory, until=until, concurrency=concurrency, metrics=metrics, instant=True, tidy=tidy
+        ) as runner:
+            await _reach(runner, until)
+            while runner.state.status is not f.ExperimentStatus.DONE:
+                await runner.committed_after(runner.last_number)
+    return {"seconds": time.monotonic() - begun, "bytes": database_path(directory).stat().st_size}
+
+
+async def reopen(directory: Path, *, trials: int, metrics: int) -> dict[str, object]:
+    """CPU of this process until the experiment, which has ``trials``, has run a few more; and its tuner's."""
+    async with running(
+        directory,
+        until=trials + MORE,
+        concurrency=CONCURRENCY,
+        metrics=metrics,
+        instant=False,
+        tidy=False,
+    ) as runner:
+        await _reach(runner, trials + MORE)
+        used = time.process_time()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "cpu_s": used,
+        "tuner_s": children.ru_utime + children.ru_stime,
+        "rss_mib": proc.memory_kib(os.getpid(), "VmRSS") / 1024,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("what", choices=["life", "fill", "reopen"])
+    parser.add_argument("--trials", type=int, required=True)
+    parser.add_argument("--metrics", type=int, default=1, help="of each trial, the final one included")
+    options = parser.parse_args()
+    work = {"life": life, "fill": fill, "reopen": reopen}[options.what]
+    print(json.dumps(asyncio.run(work(options.directory, trials=options.trials, metrics=options.metrics))))
+
+
+if __name__ == "__main__":
+    main()
