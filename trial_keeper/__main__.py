@@ -43,7 +43,7 @@ def main() -> NoReturn:
         try:
             for fd in (lock, ask, failures):
                 os.close(fd)
-            spawner.run(requests, complain, wake)
+            spawner.run(requests, complain, wake, f"{directory}/rehearsal")
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

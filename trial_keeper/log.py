@@ -15,6 +15,8 @@ class CappedLog:
     Once full, the older half of the tail is dropped and the rest moved up: the file stays one readable text.
     """
 
+    __slots__ = ("_cap", "_fd", "_head", "_size", "_skipped", "dropped")
+
     def __init__(self, path: str, cap: int) -> None:
         self.dropped = 0
         self._cap = max(LEAST, cap)

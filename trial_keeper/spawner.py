@@ -44,19 +44,23 @@ def unpack(body: bytes) -> list[bytes]:
     return fields
 
 
-def run(requests: int, failures: int, wake: int) -> None:
-    """Serve until ``requests`` ends. ``failures`` gets lines ``<job id> <wait status>``, ``wake`` job ids."""
+def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
+    """Serve until ``requests`` ends. ``failures`` gets lines ``<job id> <wait status>``, ``wake`` job ids.
+
+    ``rehearsal``: a directory that may be made, and removed.
+    """
     subreaper = _subreaper()
     for number in (_signal.SIGHUP, _signal.SIGINT):
         _signal.signal(number, _signal.SIG_IGN)
-    pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    _signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
     for number in (_signal.SIGCHLD, _signal.SIGTERM):  # in place before any fork: a shim inherits them
         _signal.signal(number, _ignore)
+    environ = dict(os.environb)
+    shim.rehearse(rehearsal, environ)
+    pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    _signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
     poll = select.poll()
     poll.register(requests, select.POLLIN)
     poll.register(pulse, select.POLLIN)
-    environ = dict(os.environb)
     shims: dict[int, bytes] = {}
     buffer = b""
     gc.disable()
@@ -105,13 +109,13 @@ def _reap(shims: dict[int, bytes], failures: int) -> None:
 
 def _subreaper() -> Callable[[], None]:
     """A function that makes orphans of the calling process's tree its own children."""
-    import ctypes
+    import _ctypes  # the C module: what ``ctypes`` puts around it costs a shim 80 KiB
 
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
+    call = _ctypes.call_cdeclfunction
 
     def become() -> None:
-        if prctl(_SUBREAPER, 1, 0, 0, 0) != 0:
+        if call(prctl, (_SUBREAPER, 1, 0, 0, 0)) != 0:
             sys.stderr.write("shim: cannot become a sub-reaper: daemonised children may survive\n")
 
     return become
