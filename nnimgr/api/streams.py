@@ -1,8 +1,9 @@
-"""The event stream (server-sent events), and how streams end when the server does.
+"""The event streams (server-sent events), and how streams end when the server does.
 
-A stream is a cursor over the facts in the database: it reads pages after its cursor, and waits for the
-runner to commit when there is no more. It holds one page at a time and sends it before it reads the next: a
-client that does not read costs one page and delays nobody.
+The stream of an experiment is a cursor over the facts in the database: it reads pages after its cursor, and
+waits for the runner to commit when there is no more. It holds one page at a time and sends it before it reads
+the next: a client that does not read costs one page and delays nobody. The server's own stream says only
+which experiments have moved on.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from nnimgr.core.facts import ExperimentStatus, Recorded
 from nnimgr.core.runner import RunnerClosed
 
 if TYPE_CHECKING:
+    from nnimgr.core.changes import Follower
     from nnimgr.core.runner import ExperimentRunner
     from nnimgr.store.reader import ExperimentReader
 
-__all__ = ["event_stream", "until"]
+__all__ = ["changes_stream", "event_stream", "until"]
 
 PAGE = 500
 HEARTBEAT_S = 15.0
@@ -57,6 +59,30 @@ async def event_stream(
         while not await _has_news(runner, cursor, heartbeat_s):
             yield b": still here\n\n"
         await asyncio.sleep(read_at + _GATHER_S - loop.time())
+
+
+async def changes_stream(
+    follower: Follower, *, heartbeat_s: float = HEARTBEAT_S
+) -> AsyncGenerator[bytes, None]:
+    """Which experiments have moved on, and to which number.
+
+    It has no cursor: whoever comes back reads the list again. Many changes of one experiment become one.
+    """
+    yield b"retry: 1000\n\n"
+    while True:
+        try:
+            async with asyncio.timeout(heartbeat_s):
+                moved = await follower.take()
+        except TimeoutError:
+            yield b": still here\n\n"
+            continue
+        yield b"".join(_changed(experiment_id, number) for experiment_id, number in moved.items())
+        await asyncio.sleep(_GATHER_S)
+
+
+def _changed(experiment_id: str, number: int) -> bytes:
+    data = json.dumps({"experiment": experiment_id, "number": number})
+    return f"event: changed\ndata: {data}\n\n".encode()
 
 
 async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bool:

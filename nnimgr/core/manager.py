@@ -20,6 +20,7 @@ from typing import Any
 from nnimgr.config import ExperimentConfig, check_config, read_canonical
 from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
+from nnimgr.core.changes import Changes
 from nnimgr.core.folder import Surroundings, make_folder
 from nnimgr.core.index_notes import IndexNotes
 from nnimgr.core.requests import RequestRefused
@@ -107,6 +108,7 @@ class NNIManager:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.home, self.port = home, port
+        self.changes = Changes()
         self._index = Index(home)
         self._assembly, self._clock = assembly, clock
         self._open: dict[str, _Open] = {}
@@ -429,6 +431,7 @@ class NNIManager:
                 return
             except Exception as group:
                 error = first_error(group)
+                self.changes.tell(experiment_id, opened.runner.last_number if opened.runner else 0)
                 opened.runner = None
                 if loop.time() - began_at > longest:
                     delay = first
@@ -447,6 +450,7 @@ class NNIManager:
         """A turn is over. An end is noted only here, when its keepers are gone: a server that dies before
         leaves an entry that says otherwise, and the next one opens the experiment again.
         """
+        self.changes.tell(state.id, state.number)
         opened = self._open.get(state.id)
         if opened is None or opened.status == state.status:
             return

@@ -19,6 +19,7 @@ from nnimgr.api.dependencies import ApiParts
 from nnimgr.api.sessions import Sessions
 from nnimgr.core import facts as f
 from nnimgr.core import requests
+from nnimgr.core.changes import Changes
 from nnimgr.core.manager import (
     ExperimentConflict,
     ExperimentSummary,
@@ -171,6 +172,7 @@ class FakeManager:
         self.runner: FakeRunner | None = runner
         self.folder = directory
         self.reading = ExperimentReader(directory)
+        self.changes = Changes()
         self.created: list[NewExperiment] = []
         self.resumed: list[tuple[str, NewExperiment | None]] = []
         self.stopped: list[tuple[str, bool]] = []

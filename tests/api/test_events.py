@@ -1,8 +1,9 @@
-"""The event stream: a cursor that loses nothing, bounded memory, and how it ends."""
+"""The event streams: a cursor that loses nothing, bounded memory, and how they end."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -168,3 +169,60 @@ async def test_what_events_say(lab: Lab) -> None:
     assert by_kind["ExperimentCreated"]["limits"]["trialConcurrency"] == 2
     assert by_kind["AlgorithmFailed"]["sentence"] == "it raised"
     assert "tokenSha256" not in by_kind["KeeperEnrolled"]
+
+
+# ---- of the server ----------------------------------------------------------------------------------------
+
+
+async def test_the_server_says_which_experiment_has_moved_on(lab: Lab) -> None:
+    changes = lab.manager.changes
+    changes.tell("before", 1)
+    async with opened(lab.app, "/api/v1/events") as stream:
+        await stream.text("retry")  # from here on nothing is missed
+        changes.tell("one", 5)
+        changes.tell("two", 7)
+        events = [await stream.event(), await stream.event()]
+        changes.tell("one", 8)
+        events.append(await stream.event())
+    assert [(event.kind, event.id, event.data) for event in events if event is not None] == [
+        ("changed", None, {"experiment": "one", "number": 5}),
+        ("changed", None, {"experiment": "two", "number": 7}),
+        ("changed", None, {"experiment": "one", "number": 8}),
+    ]
+
+
+async def test_many_changes_are_one_to_a_client_that_does_not_read(lab: Lab) -> None:
+    changes = lab.manager.changes
+    async with opened(lab.app, "/api/v1/events") as stream:
+        await stream.text("retry")
+        stuck = asyncio.create_task(stream.until_stuck())
+        last = 0
+        while not stuck.done():
+            last += 1
+            changes.tell("one", last)
+            await asyncio.sleep(0)
+        changes.tell("one", last + 1000)
+        numbers: list[int] = []
+        while last + 1000 not in numbers:
+            event = await stream.event()
+            assert event is not None
+            numbers.append(event.data["number"])
+    assert len(numbers) == 3  # one was taken, one waited in line, and all the others are one
+
+
+async def test_the_stream_of_the_server_ends_with_it(lab: Lab) -> None:
+    async with opened(lab.app, "/api/v1/events") as stream:
+        await stream.text("retry")
+        lab.parts.life.closing.set()
+        assert await stream.event() is None
+
+
+async def test_a_client_that_has_gone_is_told_nothing_more(lab: Lab) -> None:
+    async with opened(lab.app, "/api/v1/events") as stream:
+        await stream.text("retry")
+    gc.collect()
+    assert not lab.manager.changes.followers
+
+
+async def test_the_stream_of_the_server_needs_the_token(lab: Lab) -> None:
+    assert (await lab.client.get("/api/v1/events", headers={"Authorization": "Bearer no"})).status_code == 401

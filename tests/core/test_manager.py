@@ -108,6 +108,18 @@ async def test_create_runs_and_the_index_follows(server: Server) -> None:
     assert (server.home.path / "_latest").resolve() == entry.directory
 
 
+async def test_who_follows_all_experiments_hears_of_the_last_fact_of_each(server: Server) -> None:
+    async with server.manager() as manager:
+        follower = manager.changes.follow()
+        first, _ = await manager.create(server.new())
+        second, _ = await manager.create(server.new())
+        heard: dict[str, int] = {}
+        for experiment_id in (first, second):
+            await until_status(manager.get(experiment_id), E.DONE)
+        while heard != {id: manager.get(id).last_number for id in (first, second)}:
+            heard |= await asyncio.wait_for(follower.take(), LIMIT_S)
+
+
 async def test_the_environment_is_kept_in_one_private_file_only(server: Server) -> None:
     async with server.manager() as manager:
         experiment_id, _ = await manager.create(server.new())

@@ -1,4 +1,4 @@
-"""The event stream of an experiment."""
+"""The event streams: of the server, and of an experiment."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from nnimgr.api.dependencies import ExperimentId, Parts, Reader, refusals, streams
-from nnimgr.api.streams import event_stream, until
+from nnimgr.api.streams import changes_stream, event_stream, until
 
-router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["events"])
+router = APIRouter(prefix="/api/v1", tags=["events"])
+
+
+@router.get("/events", response_class=StreamingResponse, responses=streams("text/event-stream"))
+async def follow_changes(parts: Parts) -> StreamingResponse:
+    """The event ``changed`` for each experiment of this server that moves on: its id and its last number.
+
+    Read the list of experiments once this answer has begun, and again after a reconnect.
+    """
+    chunks = changes_stream(parts.manager.changes.follow())
+    return StreamingResponse(until(parts.life.closing, chunks), media_type="text/event-stream")
 
 
 @router.get(
-    "/events",
+    "/experiments/{id}/events",
     response_class=StreamingResponse,
     responses=streams("text/event-stream") | refusals(404, 422),
 )
