@@ -46,12 +46,14 @@ class Ground:
         if (chattr := shutil.which("chattr")) is not None:  # other file systems know no such mark
             subprocess.run([chattr, "+T", str(self.directory)], capture_output=True, check=False)
         self._python: Path | None = None
+        self._others: list[Path] = []
 
     def __enter__(self) -> Ground:
         return self
 
     def __exit__(self, *error: object) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
+        for directory in (self.directory, *self._others):
+            shutil.rmtree(directory, ignore_errors=True)
 
     @property
     def python(self) -> Path:
@@ -68,6 +70,11 @@ class Ground:
     def folder(self, name: str) -> Path:
         """A new folder, whose name begins like this."""
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
+
+    def short_folder(self) -> Path:
+        """A new folder of a short name, for what puts sockets deep below it."""
+        self._others.append(Path(tempfile.mkdtemp(prefix="nb")))
+        return self._others[-1]
 
     @contextlib.contextmanager
     def product(self, name: str) -> Iterator[Product]:
@@ -148,7 +155,7 @@ def server_pid(own: Product) -> int:
 def create(own: Product, name: str, trial: str, **config: Any) -> str:
     """Start an experiment of Random search over one ``x`` whose ``trial.py`` is this; its id."""
     code = own.directory / name
-    code.mkdir()
+    code.mkdir(exist_ok=True)
     (code / "trial.py").write_text(trial, encoding="utf-8")
     plain: dict[str, Any] = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},

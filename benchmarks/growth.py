@@ -18,9 +18,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import program
 from benchmarks.ground import Ground
 from benchmarks.growth_server import MORE
-from benchmarks.report import Better, Row, emit
+from benchmarks.peers.ask import Peers
+from benchmarks.report import Better, Row
 
 CPU_LIMIT = 1.2
 MIB_LIMIT = 5.0
@@ -117,30 +119,18 @@ def openings(ground: Ground, *, past: int, metrics: int, runs: int) -> Iterator[
     )
 
 
-def measure(ground: Ground, *, trials: int, runs: int, past: int, metrics: int) -> Iterator[Row]:
-    yield from lives(ground, trials=trials, runs=runs)
-    yield from openings(ground, past=past, metrics=metrics, runs=runs)
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
+    """Trials that end, one after the other; then openings."""
+    yield from lives(ground, trials=options.trials, runs=options.runs)
+    yield from openings(ground, past=options.past, metrics=options.metrics, runs=options.runs)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=11_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--past", type=int, default=100_000)
     parser.add_argument("--metrics", type=int, default=10, help="of each trial of the past")
-    options = parser.parse_args()
-    with Ground() as ground:
-        for row in measure(
-            ground,
-            trials=options.trials,
-            runs=options.runs,
-            past=options.past,
-            metrics=options.metrics,
-        ):
-            emit(row)
 
 
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, arguments, measure)

@@ -174,7 +174,7 @@ async def _reach(runner: ExperimentRunner, trials: int) -> None:
 
 
 async def life(directory: Path, *, trials: int, metrics: int) -> dict[str, object]:
-    """CPU and memory as the trials end, at every thousandth part of ten."""
+    """CPU and memory as the trials end, thousand by thousand."""
     marks = []
     async with running(
         directory, until=trials, concurrency=CONCURRENCY, metrics=metrics, instant=False, tidy=True

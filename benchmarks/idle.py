@@ -13,9 +13,10 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from benchmarks import proc
+from benchmarks import proc, program
 from benchmarks.ground import Ground, Look, create, looks, server_pid
-from benchmarks.report import Better, Row, emit
+from benchmarks.peers.ask import Peers
+from benchmarks.report import Better, Row
 from tests.e2e.processes import processes
 
 KEEPER_MS = 5.0
@@ -23,8 +24,9 @@ PSS_MIB = 0.75
 SETTLE_S = 3.0  # after the last start
 
 
-def measure(ground: Ground, *, trials: int, seconds: float) -> Iterator[Row]:
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
     """The keeper's CPU, then the shims' memory."""
+    trials, seconds = options.trials, options.seconds
     with ground.product("idle") as own:
         experiment = create(
             own,
@@ -79,17 +81,10 @@ def measure(ground: Ground, *, trials: int, seconds: float) -> Iterator[Row]:
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=30.0)
-    options = parser.parse_args()
-    with Ground() as ground:
-        for row in measure(ground, trials=options.trials, seconds=options.seconds):
-            emit(row)
 
 
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, arguments, measure)

@@ -1,6 +1,6 @@
 """How many metrics a second become durable when trials report as fast as they can, and in what memory.
 
-    python -m benchmarks.ingest [--trials 8] [--reports 40000] [--runs 3]
+    python -m benchmarks.ingest [--trials 8] [--reports 40000] [--runs 3] [--peers]
 
 The trials wait until all of them run, then report floats one call at a time. The rate runs from the first
 report to the moment when the last row is in the database; then every row is compared, content and order. The
@@ -15,9 +15,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks import proc
+from benchmarks import proc, program
 from benchmarks.ground import Ground, Look, create, looks, server_pid
-from benchmarks.report import Better, Row, emit
+from benchmarks.peers.ask import Peers, figures
+from benchmarks.report import Better, Row
 from tests.e2e.product import Product
 
 TRIAL = """import os, time
@@ -35,6 +36,7 @@ for number in range(reports):
 """
 LIMIT_PER_S = 30_000
 LIMIT_MIB = 32
+PEER_REPORTS = 500
 PAUSE_S = 0.02
 BATCH = 10_000
 
@@ -113,8 +115,9 @@ def check(look: Look, *, trials: int, reports: int) -> None:
         raise RuntimeError(f"stored are {sorted(expected.values())} rows, not {reports} of {trials} trials")
 
 
-def measure(ground: Ground, *, trials: int, reports: int, runs: int) -> Iterator[Row]:
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
     """Metrics a second, and the server's growth."""
+    trials, reports, runs = options.trials, options.reports, options.runs
     found, disks = [], []
     for number in range(runs):
         disks.append(ground.fdatasync_ms())
@@ -135,6 +138,7 @@ def measure(ground: Ground, *, trials: int, reports: int, runs: int) -> Iterator
             "keeper_us": statistics.median(one.keeper_us for one in found),
             "fdatasync_ms": statistics.median(disks),
         },
+        peers=figures(peers.ask("stream", trials=trials, reports=PEER_REPORTS), "per_s"),
     )
     yield Row(
         name="server's high-water mark above its memory before the first metric",
@@ -146,18 +150,11 @@ def measure(ground: Ground, *, trials: int, reports: int, runs: int) -> Iterator
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=8)
     parser.add_argument("--reports", type=int, default=40_000, help="of each trial")
     parser.add_argument("--runs", type=int, default=3)
-    options = parser.parse_args()
-    with Ground() as ground:
-        for row in measure(ground, trials=options.trials, reports=options.reports, runs=options.runs):
-            emit(row)
 
 
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, arguments, measure)

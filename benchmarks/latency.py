@@ -1,20 +1,23 @@
 """From a trial's report to the assessor's decision, and from a report to the stop signal in the trial.
 
-    python -m benchmarks.latency [--reports 1000] [--stops 40]
+    python -m benchmarks.latency [--reports 1000] [--stops 40] [--peers]
 
 Decision: two trials report 50 times a second; an assessor that answers at once notes how old each report is.
 Signal: trials report every 20 ms until the assessor judges one report bad; the trial notes when SIGTERM came.
-Beside both stands the fdatasync median of the disk at that moment.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
+from collections.abc import Iterator
 from typing import Any
 
-from tests.e2e.product import Product, fdatasync_ms, percentile, product
+from benchmarks import program
+from benchmarks.ground import Ground, Look, create
+from benchmarks.peers.ask import Peers, figures
+from benchmarks.report import Better, Row
+from tests.e2e.product import Product, percentile
 
 TRIAL = """
 import os, signal, sys, time
@@ -47,66 +50,84 @@ class Probe(Assessor):
         self.file.write("%.6f\\n" % (time.time() - float(trial_history[-1])))
         return AssessResult(len(trial_history) != self.bad_at)
 """
+DECISION_MS, DECISION_P99_MS, SIGNAL_MS = 2.0, 8.0, 10.0
+BAD_AT = 10  # the report that is judged bad, where one is
+PEER_REPORTS = 200
+PAUSE_S = 0.02
 
 
 def run(
-    own: Product, name: str, *, trials: int, reports: int, bad_at: int
+    own: Product, name: str, *, command: str, trials: int, reports: int, bad_at: int
 ) -> tuple[list[float], list[float]]:
     """(ages of reports at the assessor, report to signal), in milliseconds."""
     code = own.directory / name
     code.mkdir()
-    (code / "trial.py").write_text(TRIAL)
-    (code / "probe.py").write_text(ASSESSOR)
-    own.environ |= {"BENCH_SIGNALS": str(code / "signals"), "BENCH_REPORTS": str(reports)}
-    config: dict[str, Any] = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": "exec python3 trial.py",
-        "trialCodeDirectory": str(code),
-        "trialConcurrency": 2,
-        "maxTrialNumber": trials,
-        "tuner": {"name": "Random"},
-        "assessor": {
-            "className": "probe.Probe",
-            "codeDirectory": str(code),
-            "classArgs": {"path": str(code / "ages"), "bad_at": bad_at},
-        },
+    (code / "probe.py").write_text(ASSESSOR, encoding="utf-8")
+    ages, signals = code / "ages", code / "signals"
+    signals.touch()
+    own.environ |= {"BENCH_SIGNALS": str(signals), "BENCH_REPORTS": str(reports)}
+    assessor: dict[str, Any] = {
+        "className": "probe.Probe",
+        "codeDirectory": str(code),
+        "classArgs": {"path": str(ages), "bad_at": bad_at},
     }
-    experiment = own.create(name, config)
-    profile = own.wait(experiment, limit_s=60 + reports * 0.03 + trials)
-    if profile["status"] != "DONE":
-        raise RuntimeError(f"{name}: {profile}")
-    own.nnictl("stop", experiment)
-    ages = [1e3 * float(line) for line in (code / "ages").read_text().split()]
-    signals = code / "signals"
-    return ages, [1e3 * float(line) for line in signals.read_text().split()] if signals.exists() else []
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    experiment = create(
+        own,
+        name,
+        TRIAL,
+        trialCommand=command,
+        trialConcurrency=2,
+        maxTrialNumber=trials,
+        assessor=assessor,
     )
+    look = Look(own, experiment)
+    look.wait_done(60 + reports * PAUSE_S * 1.5 + trials)
+    look.close()
+    found = [[1e3 * float(line) for line in path.read_text().split()] for path in (ages, signals)]
+    return found[0], found[1]
+
+
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
+    """Decisions, then signals."""
+    command = f"{ground.python} trial.py"
+    with ground.product("latency") as own:
+        disk = ground.fdatasync_ms()
+        ages, _ = run(own, "decision", command=command, trials=2, reports=options.reports, bad_at=-1)
+        answers = peers.ask("latency", reports=PEER_REPORTS, pause=PAUSE_S)
+        yield Row(
+            name="report to decision, median",
+            value=statistics.median(ages),
+            unit="ms",
+            better=Better.LESS,
+            limit=DECISION_MS,
+            details={"reports": len(ages), "fdatasync_ms": disk},
+            peers=figures(answers, "p50"),
+        )
+        yield Row(
+            name="report to decision, 99 of 100",
+            value=percentile(ages, 99),
+            unit="ms",
+            better=Better.LESS,
+            limit=DECISION_P99_MS,
+            details={"reports": len(ages), "fdatasync_ms": disk},
+            peers=figures(answers, "p99"),
+        )
+        disk = ground.fdatasync_ms()
+        _, signals = run(own, "signal", command=command, trials=options.stops, reports=500, bad_at=BAD_AT)
+        yield Row(
+            name="report to the stop signal in the trial, median",
+            value=statistics.median(signals),
+            unit="ms",
+            better=Better.LESS,
+            limit=SIGNAL_MS,
+            details={"stops": len(signals), "p90_ms": percentile(signals, 90), "fdatasync_ms": disk},
+        )
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reports", type=int, default=1000, help="of each of the two trials")
     parser.add_argument("--stops", type=int, default=40)
-    options = parser.parse_args()
-    with product("nnimgr-latency-") as own:
-        disk = fdatasync_ms(own.directory)
-        ages, _ = run(own, "decision", trials=2, reports=options.reports, bad_at=-1)
-        row: dict[str, Any] = {
-            "benchmark": "latency",
-            "reports": len(ages),
-            "decision_ms_p50": round(statistics.median(ages), 2),
-            "decision_ms_p99": round(percentile(ages, 99), 2),
-        }
-        _, signals = run(own, "signal", trials=options.stops, reports=500, bad_at=10)
-        row |= {
-            "stops": len(signals),
-            "signal_ms_p50": round(statistics.median(signals), 2),
-            "signal_ms_p90": round(percentile(signals, 90), 2),
-            "fdatasync_ms_before": round(disk, 2),
-            "fdatasync_ms_after": round(fdatasync_ms(own.directory), 2),
-        }
-        print(json.dumps(row))
 
 
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, arguments, measure)

@@ -13,8 +13,10 @@ import statistics
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
+from benchmarks import program
 from benchmarks.ground import Ground, plain_environ
-from benchmarks.report import Better, Row, emit
+from benchmarks.peers.ask import Peers
+from benchmarks.report import Better, Row
 
 TRIAL = "import nni; nni.get_next_parameter(); nni.report_intermediate_result(0.5)"
 LIMIT_MS = 2.0
@@ -30,13 +32,13 @@ def cpu_ms(argv: Sequence[str], environ: Mapping[str, str]) -> float:
     return 1e3 * (used.ru_utime + used.ru_stime)
 
 
-def measure(ground: Ground, *, runs: int) -> Iterator[Row]:
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
     """CPU ms over a bare interpreter."""
     python = str(ground.python)
     alone, plain = ground.sdk_environ(), plain_environ()
     cpu_ms([python, "-c", TRIAL], alone)  # leaves the compiled modules behind
     bare, ours = [], []
-    for _ in range(runs):
+    for _ in range(options.runs):
         bare.append(cpu_ms([python, "-c", "pass"], plain))
         ours.append(cpu_ms([python, "-c", TRIAL], alone))
     yield Row(
@@ -45,20 +47,13 @@ def measure(ground: Ground, *, runs: int) -> Iterator[Row]:
         unit="ms CPU",
         better=Better.LESS,
         limit=LIMIT_MS,
-        details={"runs": runs, "python_pass_ms": statistics.median(bare)},
+        details={"runs": options.runs, "python_pass_ms": statistics.median(bare)},
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, default=50)
-    options = parser.parse_args()
-    with Ground() as ground:
-        for row in measure(ground, runs=options.runs):
-            emit(row)
 
 
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, arguments, measure)

@@ -1,6 +1,6 @@
 """From ``nnictl create`` (no server running) to the first trial's process, against bare imports.
 
-    python -m benchmarks.startup [--runs 5]
+    python -m benchmarks.startup [--runs 5] [--peers]
 
 Taken in turn with ``python -c 'import fastapi, uvicorn, sqlalchemy, pydantic, numpy'``. Also: the CPU time of
 ``nnictl --help`` and the resident memory of an idle server.
@@ -9,19 +9,21 @@ Taken in turn with ``python -c 'import fastapi, uvicorn, sqlalchemy, pydantic, n
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-from tests.e2e.product import Product, product
+from benchmarks import proc, program
+from benchmarks.ground import Ground, Look, create, server_pid
+from benchmarks.peers.ask import Peers, figures
+from benchmarks.report import Better, Row
+from tests.e2e.product import Product
 
 IMPORTS = "import fastapi, uvicorn, sqlalchemy, pydantic, numpy"
+RATIO, HELP_MS, IDLE_MIB = 3.0, 120.0, 110.0
 
 
 def imports_s() -> float:
@@ -30,32 +32,18 @@ def imports_s() -> float:
     return time.monotonic() - before
 
 
-def first_trial_s(own: Product, name: str) -> tuple[float, float]:
+def first_trial_s(own: Product) -> tuple[float, float]:
     """(seconds to the first trial's process, idle server's MiB) of a fresh home."""
-    code = own.directory / name
-    code.mkdir()
-    stamp = code / "stamp"
-    config: dict[str, Any] = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"date +%s.%N > {stamp}",
-        "trialCodeDirectory": str(code),
-        "trialConcurrency": 1,
-        "maxTrialNumber": 1,
-        "tuner": {"name": "Random"},
-    }
+    stamp = own.directory / "stamp"
     before = time.time()
-    experiment = own.create(name, config)
-    own.wait(experiment, limit_s=30)
-    seconds = float(stamp.read_text()) - before
-    memory = resident_mib(own)
-    own.nnictl("stop", experiment)
-    return seconds, memory
-
-
-def resident_mib(own: Product) -> float:
-    server = json.loads((own.home / ".nnimgr" / f"server-{own.port}.json").read_text())
-    pages = int(Path(f"/proc/{server['pid']}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    experiment = create(
+        own, "first", "", trialCommand=f"date +%s.%N > {stamp}", trialConcurrency=1, maxTrialNumber=1
+    )
+    look = Look(own, experiment)
+    look.wait_done(30)
+    look.close()
+    seconds = float(stamp.read_text(encoding="ascii")) - before
+    return seconds, proc.memory_kib(server_pid(own), "VmRSS") / 1024
 
 
 def help_cpu_ms(own: Product) -> float:
@@ -65,31 +53,57 @@ def help_cpu_ms(own: Product) -> float:
     return 1e3 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=5)
-    options = parser.parse_args()
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
+    """The ratio to bare imports, the seconds, the command's CPU, the server's memory."""
     bare, first, memory, helped = [], [], [], []
-    for number in range(options.runs):
-        with product("nnimgr-startup-") as own:
+    for _ in range(options.runs):
+        with ground.product("startup") as own:
             bare.append(imports_s())
-            seconds, mib = first_trial_s(own, f"run{number}")
+            seconds, mib = first_trial_s(own)
             first.append(seconds)
             memory.append(mib)
             helped.append(help_cpu_ms(own))
-    row = {
-        "benchmark": "startup",
-        "runs": options.runs,
-        "imports_s": round(statistics.median(bare), 3),
-        "first_trial_s": round(statistics.median(first), 3),
-        "ratio": round(statistics.median(a / b for a, b in zip(first, bare, strict=True)), 2),
-        "idle_server_mib": round(max(memory), 1),
-        "help_cpu_ms": round(statistics.median(helped), 1),
-    }
-    print(json.dumps(row))
+    yield Row(
+        name="nnictl create to the first trial, over bare imports",
+        value=statistics.median(a / b for a, b in zip(first, bare, strict=True)),
+        unit="",
+        better=Better.LESS,
+        limit=RATIO,
+        details={
+            "imports_s": statistics.median(bare),
+            "runs": options.runs,
+            "fdatasync_ms": ground.fdatasync_ms(),
+        },
+    )
+    yield Row(
+        name="cold start to the first trial",
+        value=statistics.median(first),
+        unit="s",
+        better=Better.LESS,
+        details={"runs": options.runs},
+        peers=figures(peers.ask("startup"), "seconds"),
+    )
+    yield Row(
+        name="nnictl --help",
+        value=statistics.median(helped),
+        unit="ms CPU",
+        better=Better.LESS,
+        limit=HELP_MS,
+        details={"runs": options.runs},
+    )
+    yield Row(
+        name="memory of an idle server",
+        value=max(memory),
+        unit="MiB",
+        better=Better.LESS,
+        limit=IDLE_MIB,
+        details={"runs": options.runs},
+    )
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=5)
 
 
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, arguments, measure)

@@ -1,6 +1,6 @@
 """How many trials a second, against a bare loop of the same interpreter that does nothing.
 
-    python -m benchmarks.throughput [--trials 600] [--pairs 5] [--concurrency 8 2]
+    python -m benchmarks.throughput [--trials 600] [--pairs 5] [--concurrency 8 2] [--peers]
 
 A trial reads its parameter, reports one final result and exits; all of it is durable. The rate runs from the
 first trial's start to DONE; then one SUCCEEDED row and one final metric of each trial must be there. Taken in
@@ -15,9 +15,10 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks import proc
+from benchmarks import proc, program
 from benchmarks.ground import Ground, Look, Loop, create, looks, popen_loop, server_pid
-from benchmarks.report import Better, Row, emit
+from benchmarks.peers.ask import Peers, figures
+from benchmarks.report import Better, Row
 from tests.e2e.processes import processes
 from tests.e2e.product import Product
 
@@ -124,8 +125,16 @@ def check(look: Look, trials: int) -> None:
         raise RuntimeError(f"{len(rows)} of {trials} trials are stored, {len(wrong)} wrong: {wrong[:3]}")
 
 
-def measure(ground: Ground, *, trials: int, pairs: int, concurrency: int) -> Iterator[Row]:
-    """The share of a bare loop, and the rate."""
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
+    """The share of a bare loop, and the rate beside the peers', for each concurrency."""
+    for concurrency in options.concurrency:
+        yield from at_concurrency(ground, peers, concurrency, trials=options.trials, pairs=options.pairs)
+
+
+def at_concurrency(
+    ground: Ground, peers: Peers, concurrency: int, *, trials: int, pairs: int
+) -> Iterator[Row]:
+    """The pairs at one concurrency."""
     python = str(ground.python)
     command = f"{python} trial.py"
     disks, ours, raws, alones, parts = [], [], [], [], []
@@ -146,7 +155,6 @@ def measure(ground: Ground, *, trials: int, pairs: int, concurrency: int) -> Ite
     details = {
         "trials": trials,
         "pairs": pairs,
-        "trials_per_s": statistics.median(ours),
         "raw_per_s": statistics.median(raw.per_s for raw in raws),
         "fdatasync_ms": statistics.median(disks),
         **cpu_details(parts, raws, alones),
@@ -158,6 +166,14 @@ def measure(ground: Ground, *, trials: int, pairs: int, concurrency: int) -> Ite
         better=Better.MORE,
         limit=LIMITS.get(concurrency),
         details=details,
+    )
+    yield Row(
+        name=f"no-op trials a second at concurrency {concurrency}",
+        value=statistics.median(ours),
+        unit="per s",
+        better=Better.MORE,
+        details={key: details[key] for key in ("raw_per_s", "fdatasync_ms")},
+        peers=figures(peers.ask("noop", concurrency=concurrency), "per_s"),
     )
 
 
@@ -179,19 +195,11 @@ def cpu_details(parts: list[Parts], raws: list[Loop], alones: list[Loop]) -> dic
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=600)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[8, 2])
-    options = parser.parse_args()
-    with Ground() as ground:
-        for concurrency in options.concurrency:
-            for row in measure(ground, trials=options.trials, pairs=options.pairs, concurrency=concurrency):
-                emit(row)
 
 
 if __name__ == "__main__":
-    main()
+    program.main(__doc__, arguments, measure)

@@ -19,11 +19,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``requirements`` are installed together; ``pythons``: the versions it runs on, best first."""
+    """``requirements`` are installed together; ``pythons``: the versions it runs on, best first.
+
+    ``trials``: how many no-op trials it is given, for a figure within half a minute.
+    """
 
     title: str
     requirements: tuple[str, ...]
     pythons: tuple[str, ...]
+    trials: int
 
 
 PEERS = {
@@ -39,10 +43,11 @@ PEERS = {
             "typeguard<4.1.3",
         ),
         ("3.11", "3.10", "3.9", "3.8"),
+        trials=24,
     ),
-    "ray": Peer("Ray Tune 2.60.0", ("ray[tune]==2.60.0",), ("3.11", "3.12", "3.13", "3.10")),
-    "optuna": Peer("Optuna 5.0.0", ("optuna==5.0.0",), ("3.11", "3.12", "3.13")),
-    "syne": Peer("Syne Tune 0.16.0", ("syne-tune==0.16.0",), ("3.11", "3.12", "3.10")),
+    "ray": Peer("Ray Tune 2.60.0", ("ray[tune]==2.60.0",), ("3.11", "3.12", "3.13", "3.10"), trials=100),
+    "optuna": Peer("Optuna 5.0.0", ("optuna==5.0.0",), ("3.11", "3.12", "3.13"), trials=200),
+    "syne": Peer("Syne Tune 0.16.0", ("syne-tune==0.16.0",), ("3.11", "3.12", "3.10"), trials=24),
 }
 
 

@@ -1,0 +1,112 @@
+"""Run all benchmarks, and write the table.
+
+    python -m benchmarks [--peers] [--only throughput ...] [--quick] [--table docs/benchmarks.md]
+
+Every row is printed as soon as it is there; a program that fails is a row that says so. The exit status is 1
+if a limit does not hold. ``--quick`` takes small sizes: to try the programs, not to believe their figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import program
+from benchmarks.ground import Ground
+from benchmarks.peers.ask import Peers
+from benchmarks.peers.setup import PEERS, interpreter
+from benchmarks.report import Better, Row, emit, table
+
+PROGRAMS = {
+    "sdk": ("--runs", "10"),
+    "startup": ("--runs", "2"),
+    "latency": ("--reports", "100", "--stops", "6"),
+    "throughput": ("--trials", "60", "--pairs", "1"),
+    "ingest": ("--reports", "5000", "--runs", "1"),
+    "idle": ("--trials", "100", "--seconds", "5"),
+    "growth": ("--trials", "3000", "--runs", "1", "--past", "5000"),
+}  # with the sizes of --quick
+LIBRARIES = ("nnimgr", "sqlalchemy", "fastapi", "uvicorn", "pydantic")
+
+
+def rows(ground: Ground, peers: Peers, names: Sequence[str], *, quick: bool) -> Iterator[Row]:
+    """The rows of these programs, as they come."""
+    for name in names:
+        module = importlib.import_module(f"benchmarks.{name}")
+        options_of = argparse.ArgumentParser()
+        module.arguments(options_of)
+        options = options_of.parse_args(PROGRAMS[name] if quick else ())
+        try:
+            yield from module.measure(ground, peers, options)
+        except Exception as error:  # the others are worth having all the same
+            note = f"failed: {type(error).__name__}: {error}"
+            yield Row(name=name, value=None, unit="", better=Better.MORE, limit=1, note=note)
+
+
+def document(found: Sequence[Row], arguments: Sequence[str]) -> str:
+    """The page that tells the figures, how they came about, and on what."""
+    installed = [peer.title for name, peer in PEERS.items() if interpreter(name) is not None]
+    versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    disks = [row.details["fdatasync_ms"] for row in found if "fdatasync_ms" in row.details]
+    disk = f"{min(map(_number, disks)):.2g} to {max(map(_number, disks)):.2g} ms" if disks else "not measured"
+    return f"""# Benchmarks
+
+Made by `{" ".join(("python -m benchmarks", *arguments))}` on {datetime.now(UTC):%Y-%m-%d}. `benchmarks/README.md` says how to
+read it. Figures of one machine and one moment: compare ratios, and figures of the same run.
+
+- {len(os.sched_getaffinity(0))} CPUs ({_processor()}), Linux {platform.release()}; medians of one fdatasync from {disk}
+- Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {versions}
+- peers: {", ".join(installed) or "none installed"}
+
+{table(found)}"""
+
+
+def _number(value: object) -> float:
+    return float(str(value))
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def main() -> None:
+    parser = program.parser(__doc__)
+    parser.add_argument(
+        "--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS), metavar="PROGRAM"
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--table", type=Path, help="the Markdown file to write")
+    options = parser.parse_args()
+    found: list[Row] = []
+    with Ground(options.directory) as ground:
+        peers = Peers(ground, wanted=options.peers)
+        for row in rows(ground, peers, options.only, quick=options.quick):
+            found.append(emit(row))
+            if options.table is not None:  # row by row: a run that is cut short leaves what it has
+                options.table.write_text(document(found, _shown(options)), encoding="utf-8")
+    sys.exit(any(row.ok is False for row in found))
+
+
+def _shown(options: argparse.Namespace) -> list[str]:
+    """The arguments that made a difference, for the page."""
+    shown = ["--peers"] if options.peers else []
+    shown += ["--quick"] if options.quick else []
+    if options.only != list(PROGRAMS):
+        shown += ["--only", *options.only]
+    return [*shown, "--table", "docs/benchmarks.md"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Have the peers do what a benchmark has just done, and read what they gave.
+
+Each runs as a program of its own, ``run_<peer>.py``, in its own environment (see ``setup``), with a home of
+its own; afterwards no process of it is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ground import Ground, plain_environ
+from benchmarks.peers.setup import PEERS, interpreter
+from benchmarks.report import Figure
+
+LIMIT_S = 120.0
+MARK = "NNIMGR_BENCHMARK_PEER"
+TAIL = 300  # characters of what a peer said last when it failed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one peer gave, or why it gave nothing. ``variant``: how it was used, if there are several ways."""
+
+    peer: str
+    values: Mapping[str, float]
+    variant: str = ""
+    note: str = ""
+
+
+class Peers:
+    """The peers of a run; without ``wanted`` they are not asked."""
+
+    def __init__(self, ground: Ground, *, wanted: bool) -> None:
+        self._ground = ground
+        self._wanted = wanted
+
+    def ask(self, kind: str, **given: Any) -> Sequence[Answer]:
+        """What every peer gave for ``kind``: noop, stream, latency or startup."""
+        if not self._wanted:
+            return ()
+        answers = []
+        for name in PEERS:
+            print(f"  {PEERS[name].title}: {kind}", file=sys.stderr, flush=True)
+            answers += self._ask(name, kind, given)
+        return answers
+
+    def _ask(self, name: str, kind: str, given: Mapping[str, Any]) -> list[Answer]:
+        title = PEERS[name].title
+        python = interpreter(name)
+        if python is None:
+            return [Answer(title, {}, note="peer not installed")]
+        place = self._ground.short_folder()
+        order = {
+            "trials": PEERS[name].trials,
+            **given,
+            "folder": str(place),
+            "answer": str(place / "answer.json"),
+            "plain": str(self._ground.python),
+            "began": time.time(),
+        }
+        failed = _run(python, name, kind, order, place)
+        try:
+            found = json.loads((place / "answer.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return [Answer(title, {}, note=failed or "it gave nothing")]
+        return [Answer(title, one["values"], variant=one.get("variant", "")) for one in found]
+
+
+def figures(answers: Sequence[Answer], value: str) -> tuple[Figure, ...]:
+    """One of the values, peer by peer."""
+    return tuple(
+        Figure(
+            f"{answer.peer} ({answer.variant})" if answer.variant else answer.peer,
+            answer.values.get(value),
+            answer.note,
+        )
+        for answer in answers
+    )
+
+
+def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Path) -> str:
+    """Run one peer's program to its end; what went wrong, or nothing."""
+    environ = plain_environ() | {
+        MARK: str(place),
+        "HOME": str(place),
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+    }
+    program = Path(__file__).with_name(f"run_{name}.py")
+    log = place / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(python), str(program), kind, json.dumps(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            cwd=place,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(LIMIT_S)
+            failed = f"ended with {code}: {_tail(log)}" if code else ""
+        except subprocess.TimeoutExpired:
+            failed = f"not done after {LIMIT_S:.0f} s"
+        finally:
+            _end(str(place))
+            process.wait()
+    return failed
+
+
+def _tail(log: Path) -> str:
+    text = log.read_text(encoding="utf-8", errors="replace").strip()
+    return " ".join(text[-TAIL:].split())
+
+
+def _end(mark: str) -> None:
+    """Kill, by their ids, all processes that this peer has started."""
+    while marked := list(_marked(mark)):
+        for pid in marked:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.05)
+
+
+def _marked(mark: str) -> Iterator[int]:
+    wanted = f"{MARK}={mark}".encode()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            if wanted in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+                yield int(entry)
+        except OSError:
+            continue

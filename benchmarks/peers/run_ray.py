@@ -1,0 +1,101 @@
+"""Ray Tune in its own interpreter: ``run_ray.py KIND ORDER``. See ``ask``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+
+import ray  # type: ignore[import-not-found]
+from ray import tune
+from ray.tune.schedulers import FIFOScheduler  # type: ignore[import-not-found]
+
+CPUS = 2
+
+
+def trainable(config: dict[str, Any]) -> None:
+    first = time.time()
+    for _ in range(config["reports"]):
+        tune.report({"score": config["x"], "at": time.time(), "first": first})
+        time.sleep(config["pause"])
+    tune.report({"score": config["x"], "at": time.time(), "first": first})
+
+
+class Judge(FIFOScheduler):  # type: ignore[misc]
+    """Decides nothing, and notes when it could have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ages: list[float] = []
+        self.firsts: list[float] = []
+        self.last = 0.0
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> Any:
+        self.last = time.time()
+        self.ages.append(1e3 * (self.last - result["at"]))
+        self.firsts.append(result["first"])
+        return super().on_trial_result(tune_controller, trial, result)
+
+
+def run(
+    order: dict[str, Any], *, trials: int, concurrency: int, reports: int = 0, pause: float = 0
+) -> tuple[Judge, float]:
+    """(scheduler, the moment when all was over) of one experiment; workers are used again."""
+    judge = Judge()
+    results = tune.Tuner(
+        tune.with_resources(trainable, {"cpu": CPUS / concurrency}),
+        param_space={"x": tune.uniform(0, 1), "reports": reports, "pause": pause},
+        tune_config=tune.TuneConfig(
+            num_samples=trials, max_concurrent_trials=concurrency, reuse_actors=True, scheduler=judge
+        ),
+        run_config=tune.RunConfig(storage_path=os.path.join(order["folder"], "results"), verbose=0),
+    ).fit()
+    ended = time.time()
+    if results.num_errors or len(results) != trials:
+        raise RuntimeError(f"{results.num_errors} of {trials} trials failed")
+    return judge, ended
+
+
+def noop(order: dict[str, Any]) -> dict[str, float]:
+    judge, ended = run(order, trials=order["trials"], concurrency=order["concurrency"])
+    return {"per_s": order["trials"] / (ended - min(judge.firsts))}
+
+
+def stream(order: dict[str, Any]) -> dict[str, float]:
+    trials, reports = order["trials"], order["reports"]
+    judge, _ = run(order, trials=trials, concurrency=trials, reports=reports)
+    return {"per_s": len(judge.ages) / (judge.last - min(judge.firsts))}
+
+
+def latency(order: dict[str, Any]) -> dict[str, float]:
+    judge, _ = run(order, trials=2, concurrency=2, reports=order["reports"], pause=order["pause"])
+    ages = sorted(judge.ages)
+    return {"p50": ages[len(ages) // 2], "p99": ages[min(len(ages) - 1, int(0.99 * len(ages)))]}
+
+
+def startup(order: dict[str, Any]) -> dict[str, float]:
+    judge, _ = run(order, trials=1, concurrency=1)
+    return {"seconds": min(judge.firsts) - order["began"]}
+
+
+def main() -> None:
+    order = json.loads(sys.argv[2])
+    ray.init(
+        num_cpus=CPUS,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        _temp_dir=os.path.join(order["folder"], "t"),
+    )
+    work = {"noop": noop, "stream": stream, "latency": latency, "startup": startup}[sys.argv[1]]
+    with open(order["answer"], "w") as file:
+        json.dump([{"variant": "workers used again", "values": work(order)}], file)
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()
