@@ -78,9 +78,9 @@ class Ground:
 
     @contextlib.contextmanager
     def product(self, name: str) -> Iterator[Product]:
-        """A home and a port, and at the end no process of it. Trials run on the plain interpreter."""
+        """A home and a port, and at the end no process of it; its environment is that of bare loops."""
         own = Product(self.folder(name))
-        own.environ.pop("PYTHONPATH", None)
+        own.environ = {key: own.environ[key] for key in own.environ if not key.startswith("PYTHON")}
         try:
             yield own
         finally:
@@ -108,7 +108,7 @@ class Ground:
 
 
 def plain_environ() -> dict[str, str]:
-    """This process's environment without what leads Python elsewhere."""
+    """This process's environment without what changes how Python starts or keeps what it has compiled."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 
