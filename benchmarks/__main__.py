@@ -57,12 +57,15 @@ def document(found: Sequence[Row], arguments: Sequence[str]) -> str:
     versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     disks = [row.details["fdatasync_ms"] for row in found if "fdatasync_ms" in row.details]
     disk = f"{min(map(_number, disks)):.2g} to {max(map(_number, disks)):.2g} ms" if disks else "not measured"
+    command = " ".join(("python -m benchmarks", *arguments))
+    machine = f"{len(os.sched_getaffinity(0))} CPUs ({_processor()}), Linux {platform.release()}"
     return f"""# Benchmarks
 
-Made by `{" ".join(("python -m benchmarks", *arguments))}` on {datetime.now(UTC):%Y-%m-%d}. `benchmarks/README.md` says how to
-read it. Figures of one machine and one moment: compare ratios, and figures of the same run.
+Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}.
+`benchmarks/README.md` says how to read it. Figures of one machine and one moment: compare ratios, and figures
+of the same run.
 
-- {len(os.sched_getaffinity(0))} CPUs ({_processor()}), Linux {platform.release()}; medians of one fdatasync from {disk}
+- {machine}; medians of one fdatasync: {disk}
 - Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {versions}
 - peers: {", ".join(installed) or "none installed"}
 
@@ -83,9 +86,8 @@ def _processor() -> str:
 
 def main() -> None:
     parser = program.parser(__doc__)
-    parser.add_argument(
-        "--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS), metavar="PROGRAM"
-    )
+    names = list(PROGRAMS)
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="PROGRAM")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--table", type=Path, help="the Markdown file to write")
     options = parser.parse_args()

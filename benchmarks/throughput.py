@@ -66,11 +66,12 @@ class Accounts:
         self._last = (ended, used)
         self._first = self._first or self._last
 
-    def parts(self) -> Parts:
-        assert self._first is not None
+    def parts(self) -> Parts | None:
+        """None: it was over before anything could be seen."""
+        if self._first is None or self._first[0] == self._last[0]:
+            return None
         (before, began), (after, ended) = self._first, self._last
-        trials = max(1, after - before)
-        return Parts(**{name: 1e3 * (ended[name] - began[name]) / trials for name in ended})
+        return Parts(**{name: 1e3 * (ended[name] - began[name]) / (after - before) for name in ended})
 
     def _find(self) -> dict[str, int]:
         """The keeper is named by its folder, the spawner is its child, the tuner the server's."""
@@ -84,7 +85,9 @@ class Accounts:
         return {"server": self._server, "keeper": keeper, "spawner": spawner, "tuner": tuner}
 
 
-def our_rate(own: Product, name: str, *, command: str, trials: int, concurrency: int) -> tuple[float, Parts]:
+def our_rate(
+    own: Product, name: str, *, command: str, trials: int, concurrency: int
+) -> tuple[float, Parts | None]:
     """(trials a second, CPU by part) of one experiment, checked row by row."""
     experiment = create(
         own,
@@ -137,7 +140,8 @@ def at_concurrency(
     """The pairs at one concurrency."""
     python = str(ground.python)
     command = f"{python} trial.py"
-    disks, ours, raws, alones, parts = [], [], [], [], []
+    disks, ours, raws, alones = [], [], [], []
+    parts: list[Parts] = []
     with ground.product(f"throughput{concurrency}") as own:
         our_rate(own, "warm", command=command, trials=3 * concurrency, concurrency=concurrency)
         alone = ["/bin/bash", "-c", f"{python} {own.directory / 'warm' / 'trial.py'}"]
@@ -148,7 +152,7 @@ def at_concurrency(
                 own, f"pair{number}", command=command, trials=trials, concurrency=concurrency
             )
             ours.append(rate)
-            parts.append(used)
+            parts += [] if used is None else [used]
             alones.append(
                 popen_loop(alone, count=ALONE, concurrency=concurrency, environ=ground.sdk_environ())
             )
@@ -184,12 +188,19 @@ def cpu_details(parts: list[Parts], raws: list[Loop], alones: list[Loop]) -> dic
         return float(statistics.median(getattr(part, name) for part in parts))
 
     trial = statistics.median(alone.child_ms for alone in alones)
+    ours = (
+        {}
+        if not parts
+        else {
+            "server_ms": middle("server"),
+            "tuner_ms": middle("tuner"),
+            "keeper_ms": middle("keeper"),
+            "spawner_ms": middle("spawner"),
+            "shim_ms": middle("reaped") - trial,
+        }
+    )
     return {
-        "server_ms": middle("server"),
-        "tuner_ms": middle("tuner"),
-        "keeper_ms": middle("keeper"),
-        "spawner_ms": middle("spawner"),
-        "shim_ms": middle("reaped") - trial,
+        **ours,
         "bash_python_sdk_ms": trial,
         "python_pass_ms": statistics.median(raw.child_ms for raw in raws),
     }
