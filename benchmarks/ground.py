@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import proc
 from tests.e2e.processes import of_home
 from tests.e2e.product import Product, fdatasync_ms
 from trial_keeper.interpreter import lay_down
@@ -36,6 +37,7 @@ class Loop:
 
     per_s: float
     child_ms: float  # CPU of one process and its children
+    busy_elsewhere: float  # share of the machine that other processes took meanwhile
 
 
 class Ground:
@@ -117,8 +119,8 @@ def popen_loop(
 ) -> Loop:
     """Run so many processes, so many at a time. This process must have no other children."""
     environ = plain_environ() if environ is None else environ
+    used_s, machine_s, begun = own_cpu_s(), proc.machine_cpu_s(), time.monotonic()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    begun = time.monotonic()
     running: dict[int, subprocess.Popen[bytes]] = {}
     for number in range(count + concurrency):
         if number >= concurrency and running:
@@ -132,7 +134,16 @@ def popen_loop(
     seconds = time.monotonic() - begun
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Loop(per_s=count / seconds, child_ms=1e3 * used / count)
+    others = proc.machine_cpu_s() - machine_s - (own_cpu_s() - used_s)
+    cores = len(os.sched_getaffinity(0))
+    return Loop(
+        per_s=count / seconds, child_ms=1e3 * used / count, busy_elsewhere=max(0.0, others / seconds / cores)
+    )
+
+
+def own_cpu_s() -> float:
+    """CPU seconds of this process and of its children."""
+    return sum(os.times()[:4])
 
 
 def end_processes(home: Path) -> None:

@@ -28,6 +28,13 @@ def cpu(pid: int) -> Cpu | None:
     return Cpu(own / _TICK, children / _TICK)
 
 
+def machine_cpu_s() -> float:
+    """CPU seconds that all processes of the machine have used."""
+    line = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line.split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / _TICK
+
+
 def run_ns(pid: int) -> int:
     """Nanoseconds that all threads of a process have run. Raises OSError if it has ended."""
     tasks = Path(f"/proc/{pid}/task")

@@ -53,8 +53,9 @@ class Accounts:
     def look(self, ended: int) -> None:
         if ended == 0:
             return
+        self._pids = self._pids or self._find()
         if not self._pids:
-            self._pids = self._find()
+            return
         used: dict[str, float] = {}
         for name, pid in self._pids.items():
             found = proc.cpu(pid)
@@ -75,14 +76,21 @@ class Accounts:
 
     def _find(self) -> dict[str, int]:
         """The keeper is named by its folder, the spawner is its child, the tuner the server's."""
-        keeper, spawner = proc.keepers(self._directory)
         log = f"{self._directory}/log"
-        tuner = next(
-            p.pid
-            for p in processes()
-            if p.parent == self._server and "dispatcher.worker" in p.command and proc.folder(p.pid) == log
-        )
-        return {"server": self._server, "keeper": keeper, "spawner": spawner, "tuner": tuner}
+        tuners = [
+            process.pid
+            for process in processes()
+            if process.parent == self._server
+            and "dispatcher.worker" in process.command
+            and proc.folder(process.pid) == log
+        ]
+        try:
+            keeper, spawner = proc.keepers(self._directory)
+        except LookupError:
+            return {}
+        if not tuners:
+            return {}
+        return {"server": self._server, "keeper": keeper, "spawner": spawner, "tuner": tuners[0]}
 
 
 def our_rate(
@@ -203,6 +211,7 @@ def cpu_details(parts: list[Parts], raws: list[Loop], alones: list[Loop]) -> dic
         **ours,
         "bash_python_sdk_ms": trial,
         "python_pass_ms": statistics.median(raw.child_ms for raw in raws),
+        "busy_elsewhere": statistics.median(raw.busy_elsewhere for raw in raws),
     }
 
 
