@@ -122,16 +122,18 @@ def popen_loop(
     used_s, machine_s, begun = own_cpu_s(), proc.machine_cpu_s(), time.monotonic()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     running: dict[int, subprocess.Popen[bytes]] = {}
+    failed = 0
     for number in range(count + concurrency):
         if number >= concurrency and running:
             pid, status = os.wait()
             running.pop(pid).returncode = os.waitstatus_to_exitcode(status)
-            if status:
-                raise RuntimeError(f"{argv} ended with {status}")
+            failed += status != 0
         if number < count:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ)
             running[process.pid] = process
     seconds = time.monotonic() - begun
+    if failed:
+        raise RuntimeError(f"{failed} of {count} processes failed: {' '.join(argv)}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     others = proc.machine_cpu_s() - machine_s - (own_cpu_s() - used_s)

@@ -116,7 +116,14 @@ class Row:
         return f"{figure.peer}: {_plain(figure.value)}{tail}" + (f", {figure.note}" if figure.note else "")
 
 
-COLUMNS = ("what", "measured", "limit", "holds", "beside it", "peers in the same run")
+COLUMNS = (
+    "what",
+    "measured",
+    "limit",
+    "holds",
+    "beside it",
+    "peers in the same run (how many times better ours is)",
+)
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -108,7 +108,7 @@ def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Pa
         )
         try:
             code = process.wait(LIMIT_S)
-            failed = f"ended with {code}: {_tail(log)}" if code else ""
+            failed = f"ended with {code}{_tail(log)}" if code else ""
         except subprocess.TimeoutExpired:
             failed = f"not done after {LIMIT_S:.0f} s"
         finally:
@@ -119,7 +119,7 @@ def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Pa
 
 def _tail(log: Path) -> str:
     text = log.read_text(encoding="utf-8", errors="replace").strip()
-    return " ".join(text[-TAIL:].split())
+    return f": {' '.join(text[-TAIL:].split())}" if text else ""
 
 
 def _end(mark: str) -> None:
