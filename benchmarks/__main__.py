@@ -45,7 +45,7 @@ def rows(ground: Ground, peers: Peers, names: Sequence[str], *, quick: bool) -> 
         module.arguments(options_of)
         options = options_of.parse_args(PROGRAMS[name] if quick else ())
         try:
-            yield from module.measure(ground, peers, options)
+            yield from program.rows(module.measure, ground, peers, options)
         except Exception as error:  # the others are worth having all the same
             note = f"failed: {type(error).__name__}: {error}"
             yield Row(name=name, value=None, unit="", better=Better.MORE, limit=1, note=note)

@@ -78,7 +78,6 @@ def lives(ground: Ground, *, trials: int, runs: int) -> Iterator[Row]:
             "first_ms": statistics.median(early),
             "last_ms": statistics.median(late),
             "runs": runs,
-            "fdatasync_ms": ground.fdatasync_ms(),
         },
     )
     yield Row(

@@ -72,7 +72,6 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
         details={
             "imports_s": statistics.median(bare),
             "runs": options.runs,
-            "fdatasync_ms": ground.fdatasync_ms(),
         },
     )
     yield Row(

@@ -11,12 +11,14 @@ virtual environment; the row is the median of the pairs' shares.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from benchmarks import proc, program
-from benchmarks.ground import Ground, Look, Loop, create, looks, popen_loop, server_pid
+from benchmarks.ground import Ground, Look, Loop, create, looks, own_cpu_s, popen_loop, server_pid
 from benchmarks.peers.ask import Peers, figures
 from benchmarks.report import Better, Row
 from tests.e2e.processes import processes
@@ -31,13 +33,28 @@ ALONE = 200  # trials without an experiment around them, for what a trial itself
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """CPU ms of a trial in the product's processes. ``reaped`` is the shim with the trial itself."""
+    """CPU ms of a trial in the product's processes. ``reaped`` is the shim with the trial itself.
+
+    ``elsewhere`` is what the machine used besides, as a share of it.
+    """
 
     server: float
     tuner: float
     keeper: float
     spawner: float
     reaped: float
+    elsewhere: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What had been used when so many trials had ended. CPU in seconds."""
+
+    ended: int
+    used: Mapping[str, float]
+    own: float
+    machine: float
+    at: float
 
 
 class Accounts:
@@ -47,8 +64,7 @@ class Accounts:
         self._server = server_pid(own)
         self._directory = directory
         self._pids: dict[str, int] = {}
-        self._first: tuple[int, dict[str, float]] | None = None
-        self._last: tuple[int, dict[str, float]] = (0, {})
+        self._snapshots: list[Snapshot] = []  # the first and the last
 
     def look(self, ended: int) -> None:
         if ended == 0:
@@ -64,15 +80,21 @@ class Accounts:
             used[name] = found.own
             if name == "spawner":
                 used["reaped"] = found.children
-        self._last = (ended, used)
-        self._first = self._first or self._last
+        now = Snapshot(ended, used, own_cpu_s(), proc.machine_cpu_s(), time.monotonic())
+        self._snapshots = [*self._snapshots[:1], now]
 
     def parts(self) -> Parts | None:
         """None: it was over before anything could be seen."""
-        if self._first is None or self._first[0] == self._last[0]:
+        if len(self._snapshots) < 2 or self._snapshots[0].ended == self._snapshots[1].ended:
             return None
-        (before, began), (after, ended) = self._first, self._last
-        return Parts(**{name: 1e3 * (ended[name] - began[name]) / (after - before) for name in ended})
+        first, last = self._snapshots
+        used = {name: last.used[name] - first.used[name] for name in last.used}
+        others = last.machine - first.machine - (last.own - first.own) - sum(used.values())
+        cores = len(os.sched_getaffinity(0))
+        return Parts(
+            **{name: 1e3 * seconds / (last.ended - first.ended) for name, seconds in used.items()},
+            elsewhere=max(0.0, others / (last.at - first.at) / cores),
+        )
 
     def _find(self) -> dict[str, int]:
         """The keeper is named by its folder, the spawner is its child, the tuner the server's."""
@@ -184,7 +206,7 @@ def at_concurrency(
         value=statistics.median(ours),
         unit="per s",
         better=Better.MORE,
-        details={key: details[key] for key in ("raw_per_s", "fdatasync_ms")},
+        details={key: details[key] for key in ("raw_per_s", "fdatasync_ms", "busy_elsewhere")},
         peers=figures(peers.ask("noop", concurrency=concurrency), "per_s"),
     )
 
@@ -205,6 +227,7 @@ def cpu_details(parts: list[Parts], raws: list[Loop], alones: list[Loop]) -> dic
             "keeper_ms": middle("keeper"),
             "spawner_ms": middle("spawner"),
             "shim_ms": middle("reaped") - trial,
+            "busy_beside_us": middle("elsewhere"),
         }
     )
     return {
