@@ -15,6 +15,8 @@ from benchmarks.report import Row, emit
 Arguments = Callable[[argparse.ArgumentParser], None]
 Measure = Callable[[Ground, Peers, argparse.Namespace], Iterator[Row]]
 LOOP = 160  # bare processes: about a second
+QUIET = 0.1  # share of the machine that others may take
+NOT_QUIET = "the machine was busy"
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -35,7 +37,9 @@ def rows(measure: Measure, ground: Ground, peers: Peers, options: argparse.Names
     }
     for row in measure(ground, peers, options):
         missing = {key: value for key, value in around.items() if key not in row.details}
-        yield replace(row, details={**row.details, **missing})
+        made = replace(row, details={**row.details, **missing})
+        busy = max(float(made.details.get(key) or 0) for key in ("busy_elsewhere", "busy_beside_us"))
+        yield replace(made, note=row.note or NOT_QUIET) if busy > QUIET else made
 
 
 def main(doc: str | None, arguments: Arguments, measure: Measure) -> None:

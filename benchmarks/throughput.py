@@ -218,20 +218,14 @@ def cpu_details(parts: list[Parts], raws: list[Loop], alones: list[Loop]) -> dic
         return float(statistics.median(getattr(part, name) for part in parts))
 
     trial = statistics.median(alone.child_ms for alone in alones)
-    ours = (
-        {}
-        if not parts
-        else {
-            "server_ms": middle("server"),
-            "tuner_ms": middle("tuner"),
-            "keeper_ms": middle("keeper"),
-            "spawner_ms": middle("spawner"),
-            "shim_ms": middle("reaped") - trial,
-            "busy_beside_us": middle("elsewhere"),
-        }
-    )
+    found: dict[str, float] = {}
+    if parts:
+        for name in ("server", "tuner", "keeper", "spawner"):
+            found[f"{name}_ms"] = middle(name)
+        found["shim_ms"] = middle("reaped") - trial
+        found["busy_beside_us"] = middle("elsewhere")
     return {
-        **ours,
+        **found,
         "bash_python_sdk_ms": trial,
         "python_pass_ms": statistics.median(raw.child_ms for raw in raws),
         "busy_elsewhere": statistics.median(raw.busy_elsewhere for raw in raws),
