@@ -106,6 +106,28 @@ async def test_a_snapshot_folds_to_the_same_state_as_the_log(
     assert with_snapshot == from_log == despite_junk == life.state
 
 
+async def test_metrics_lead_to_a_snapshot_too(
+    tmp_path: Path, writer: ExperimentWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "SNAPSHOT_EVERY", 50)
+    life = StoredLife(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    await life.store(writer)
+    for position in range(60 * store.METRICS_A_FACT):
+        life.metric(0, position, 0.5)
+        await life.store(writer)
+    await writer.close()
+    again = ExperimentWriter(tmp_path)
+    assert await again.open() == life.state
+    await again.close()
+    engine = create_engine(f"sqlite:///{database_path(tmp_path)}")
+    with engine.connect() as connection:
+        _, folded = load(connection, "exp")
+        connection.rollback()
+    engine.dispose()
+    assert folded < 50
+
+
 async def test_rows_say_what_happened(tmp_path: Path, writer: ExperimentWriter) -> None:
     life = busy_life()
     await life.store(writer)
