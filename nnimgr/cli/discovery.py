@@ -38,8 +38,9 @@ _MOST_LOG_BYTES = 10 << 20
 class ServerStart:
     """The server of a port, started if it does not run. A context in which nobody else starts one.
 
-    Entering does not wait for the server, ``client`` does; a server that was started in vain is ended when
-    the block is left by an exception.
+    Entering does not wait for the server, ``client`` does, and it is there that a start that cannot be is
+    told: what is done meanwhile may find more. A server that was started in vain is ended when the block is
+    left by an exception.
     """
 
     def __init__(self, home: Home, port: int, *, program: Sequence[str] = SERVER) -> None:
@@ -48,6 +49,7 @@ class ServerStart:
         self._program = program
         self._stack = contextlib.ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
+        self._trouble: CliError | None = None  # why it cannot be started
         self._ready = -1
         self._log_from = 0
 
@@ -55,7 +57,10 @@ class ServerStart:
         with self._stack:
             self._stack.enter_context(self._home.starting_server(self._port))
             if self._home.server_running(self._port) is None:
-                self._start()
+                try:
+                    self._start()
+                except CliError as error:
+                    self._trouble = error
             self._stack = self._stack.pop_all()
         return self
 
@@ -70,6 +75,8 @@ class ServerStart:
 
     def client(self) -> Client:
         """Calls to the server, which is ready to answer them. Raises CliError."""
+        if self._trouble is not None:
+            raise self._trouble
         for _ in range(_MOST_STARTS):
             if self._process is not None:
                 self._await_ready(self._process)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from nnimgr.config.problems import ConfigError, Problem, dotted
 
@@ -113,9 +114,18 @@ class _Reader:
     def read(self) -> Any:
         try:
             loader = yaml.SafeLoader(self._text)
-        except yaml.YAMLError as error:  # control characters
-            sentence = " ".join(str(error).split())
-            raise ConfigError([Problem(message=f"not YAML: {sentence}", file=self._file)]) from error
+        except ReaderError as error:
+            before = self._text[: error.position]
+            raise ConfigError(
+                [
+                    Problem(
+                        message=f"the character U+{error.character:04X} cannot stand in YAML",
+                        file=self._file,
+                        line=before.count("\n") + 1,
+                        column=len(before) - before.rfind("\n"),
+                    )
+                ]
+            ) from error
         try:
             node = loader.get_single_node()
             return None if node is None else self._value(loader, node, ())

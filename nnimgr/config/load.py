@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from nnimgr.config.document import Document, KeyPath, read_document
-from nnimgr.config.model import SHARED_FIELDS, AlgorithmConfig, ExperimentConfig
-from nnimgr.config.problems import ConfigError, Problem, nearest
+from nnimgr.config.model import SHARED_FIELDS, AlgorithmConfig, Command, ExperimentConfig
+from nnimgr.config.places import directory_fault, file_fault, working_fault
+from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
 from nnimgr.home import Home
 
@@ -38,7 +39,7 @@ class _Shared(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel)
 
-    trial_command: str | None = None
+    trial_command: Command | None = None
     trial_code_directory: Path | None = None
     trial_gpu_number: int | None = None
     nni_manager_ip: str | None = None
@@ -252,9 +253,11 @@ def _check_directories(reading: Reading, fields: Mapping[str, Any], overrides: M
         (("trainingService", "trialCodeDirectory"), overrides.get("trialCodeDirectory")),
     ]
     for path, directory in places:
-        if isinstance(directory, Path) and not directory.is_dir():
-            what = "is not a directory" if directory.exists() else "does not exist"
-            reading.fault(path, f"the directory {directory} {what}")
+        if isinstance(directory, Path) and (trouble := directory_fault(directory)) is not None:
+            reading.fault(path, f"the directory {directory} {trouble}")
+    working = fields.get("experimentWorkingDirectory")
+    if isinstance(working, Path) and (trouble := working_fault(working)) is not None:
+        reading.fault(("experimentWorkingDirectory",), f"the directory {working} {trouble}")
 
 
 def _check_algorithms(reading: Reading, fields: Mapping[str, Any]) -> None:
@@ -268,8 +271,10 @@ def _check_algorithms(reading: Reading, fields: Mapping[str, Any]) -> None:
             continue
         try:
             registry.check(role, name, arguments)
-        except ValueError as error:
-            reading.fault((role,), str(error))
+        except registry.AlgorithmError as error:
+            path = (role, *error.path)
+            if not any(known.field == dotted(path) for known in reading.problems):
+                reading.fault(path, str(error))
 
 
 @dataclass(slots=True)
@@ -291,8 +296,8 @@ class _SearchSpace:
             reading.warn(("searchSpace",), "not used, since searchSpaceFile is given too")
         if not isinstance(file, Path):
             return cls()  # not even text: noted when the fields are validated
-        if not file.is_file():
-            reading.fault(("searchSpaceFile",), f"the file {file} does not exist")
+        if (trouble := file_fault(file)) is not None:
+            reading.fault(("searchSpaceFile",), f"the file {file} {trouble}")
             return cls()
         try:
             document = read_document(file)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,7 +28,7 @@ from pydantic.alias_generators import to_camel
 from nnimgr.config.units import parse_duration, parse_gpu_indices
 from nnimgr.core.facts import Limits
 
-__all__ = ["SHARED_FIELDS", "AlgorithmConfig", "ExperimentConfig", "LogLevel", "plain_model"]
+__all__ = ["SHARED_FIELDS", "AlgorithmConfig", "Command", "ExperimentConfig", "LogLevel", "plain_model"]
 
 
 class LogLevel(StrEnum):
@@ -48,6 +49,13 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value  # NNI takes true where it wants a number
 
 
+def _command(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value
+
+
+Command = Annotated[str, AfterValidator(_command)]
 _Whole = Annotated[int, BeforeValidator(_whole)]
 _Positive = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
 _Natural = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
@@ -93,7 +101,7 @@ class ExperimentConfig(_Model):
     experiment_type: Literal["hpo"] = "hpo"
     search_space_file: Path | None = None
     search_space: dict[str, Any]
-    trial_command: str = Field(min_length=1)
+    trial_command: Command
     trial_code_directory: Path
     trial_concurrency: _Positive
     trial_gpu_number: _Natural | None = None

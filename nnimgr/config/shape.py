@@ -149,6 +149,9 @@ def _value(reading: Reading, value: Any, kind: Any, path: KeyPath) -> Any:
 def _text(reading: Reading, value: str, kinds: set[Any], path: KeyPath) -> Any:
     """A text of a config level: a reference in it is resolved, a path made absolute."""
     secret = SecretStr in kinds
+    if "\0" in value:
+        reading.fault(path, "must not hold the character NUL")
+        return value
     if reading.base is not None and has_reference(value):
         if path[-1] == "trialCommand":
             reading.fault(

@@ -17,7 +17,14 @@ Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."
 
 
 class AlgorithmError(ValueError):
-    """An algorithm cannot be found or does not take these arguments; one sentence for the user."""
+    """An algorithm cannot be found or does not take these arguments; one sentence for the user.
+
+    ``path`` leads from the algorithm's configuration to what is at fault.
+    """
+
+    def __init__(self, sentence: str, *, path: tuple[str, ...] = ()) -> None:
+        super().__init__(sentence)
+        self.path = path
 
 
 def _one_of(*valid: str) -> Fault:
@@ -84,7 +91,8 @@ def find(role: str, name: str) -> Builtin:
             return builtin
     raise AlgorithmError(
         f"there is no built-in {role} {name!r}; valid names are {', '.join(names(role))}"
-        f"{_nearest(name, names(role))}"
+        f"{_nearest(name, names(role))}",
+        path=("name",),
     )
 
 
@@ -97,11 +105,14 @@ def check(role: str, name: str, class_args: Mapping[str, Any]) -> None:
             valid = sorted(builtin.arguments)
             raise AlgorithmError(
                 f"{builtin.name} takes no argument {key!r}; valid arguments are {', '.join(valid)}"
-                f"{_nearest(key, valid)}"
+                f"{_nearest(key, valid)}",
+                path=("classArgs", key),
             )
         problem = fault(value)
         if problem is not None:
-            raise AlgorithmError(f"the argument {key} of {builtin.name} {problem}, not {value!r}")
+            raise AlgorithmError(
+                f"the argument {key} of {builtin.name} {problem}, not {value!r}", path=("classArgs", key)
+            )
 
 
 def load(target: str, *, code_directory: str | None = None) -> type:

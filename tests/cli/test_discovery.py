@@ -15,7 +15,6 @@ import pytest
 
 from nnimgr.cli.client import ServerGone
 from nnimgr.cli.discovery import ServerStart, connect
-from nnimgr.cli.main import main
 from nnimgr.cli.terminal import CliError
 from nnimgr.home import Home
 from tests.cli.fake import FakeExperiment, FakeServer, trial
@@ -114,15 +113,14 @@ def test_a_server_that_was_started_in_vain_is_ended(home: Home, program: Program
         assert home.server_running(port) is None
 
 
-def test_a_port_that_something_else_has(home: Home, capsys: pytest.CaptureFixture[str], port: int) -> None:
+def test_a_port_that_something_else_has(home: Home, port: int) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
         with pytest.raises(CliError, match=f"Port {port} is not idle"):
             connect(home, port)
-        (home.path / "exp.yml").write_text("")
-        assert main(["create", "-c", str(home.path / "exp.yml"), "-p", str(port)]) == 1
-    assert capsys.readouterr().err.startswith(f"ERROR: Port {port} is not idle")
+        with pytest.raises(CliError, match=f"Port {port} is not idle"), ServerStart(home, port) as start:
+            start.client()
 
 
 def test_a_running_server_is_used(server: FakeServer, home: Home) -> None:

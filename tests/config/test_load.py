@@ -197,7 +197,7 @@ foo: 1
         "maxTrialDuration",
         "logLevel",
         "trialCodeDirectory",
-        "tuner",
+        "tuner.name",
         "searchSpace.x._type",
         "trainingService.platform",
         "foo",
@@ -215,7 +215,7 @@ foo: 1
         "(valid: fatal, error, warning, info, debug, trace)"
     )
     assert found[6] == f"exp.yml:6:1: trialCodeDirectory: the directory {tmp_path}/nowhere does not exist"
-    assert found[7].startswith("exp.yml:7:1: tuner: there is no built-in tuner 'Randm'")
+    assert found[7].startswith("exp.yml:8:3: tuner.name: there is no built-in tuner 'Randm'")
     assert found[8].startswith("exp.yml:11:5: searchSpace.x._type: must be one of choice, randint")
     assert found[9] == (
         "exp.yml:14:3: trainingService.platform: unknown platform 'locl'; "
