@@ -32,6 +32,7 @@ _LAST_STATUS = {
     f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
     f.StopKind.CUT: f.TrialStatus.SYS_CANCELED,
 }
+_SHELL_SAYS = {126: "cannot be executed", 127: "was not found"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
     if end is not None and end.reason is f.EndReason.EXITED:
-        return _exited(trial, end)
+        return _exited(state, trial, end)
     if trial.target is f.StopKind.PAUSE:
         return f.TrialPaused(trial_id=trial.id, reason=f"paused: {trial.target_reason}")
     if trial.target is not None:
@@ -130,7 +131,7 @@ def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     return _retry(state, trial, job, now)
 
 
-def _exited(trial: TrialState, end: f.JobEnded) -> f.Fact:
+def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded) -> f.Fact:
     if end.exit_code == 0:
         reason = "exited with code 0"
         if trial.final_text is None:
@@ -140,6 +141,9 @@ def _exited(trial: TrialState, end: f.JobEnded) -> f.Fact:
         reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
     elif end.exit_code is not None:
         reason = f"exited with code {end.exit_code}"
+        if end.exit_code in _SHELL_SAYS:
+            what = _SHELL_SAYS[end.exit_code]
+            reason += f", by which the shell says that a command {what}: {state.trial_command}"
     else:
         reason = end.message or "ended without an exit code"
     return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason)

@@ -188,6 +188,12 @@ class ExperimentState:
         return (tuner.get("classArgs") or {}).get("optimize_mode") == "minimize"
 
     @property
+    def trial_command(self) -> str:
+        """What trials run: the training service's own command if it names one."""
+        service = self.config.get("trainingService") or {}
+        return str(service.get("trialCommand") or self.config.get("trialCommand", ""))
+
+    @property
     def counted(self) -> int:
         """Trials that count towards maxTrialNumber: all but those the system cancelled."""
         return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0)

@@ -32,7 +32,7 @@ class Life:
         self.take(
             f.ExperimentCreated(
                 experiment_id="exp",
-                config={"tuner": {"name": "Random"}},
+                config={"tuner": {"name": "Random"}, "trialCommand": "true"},
                 search_space={},
                 limits=f.Limits(**limits),
             ),

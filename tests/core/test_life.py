@@ -46,6 +46,10 @@ def test_slots_are_filled_and_the_budget_ends_it() -> None:
     [
         (0, None, S.SUCCEEDED, "exited with code 0 without a final result"),
         (3, None, S.FAILED, "exited with code 3"),
+        (
+            *(127, None, S.FAILED),
+            "exited with code 127, by which the shell says that a command was not found: true",
+        ),
         (None, 9, S.FAILED, "was killed by signal 9 (SIGKILL)"),
         (None, 40, S.FAILED, "was killed by signal 40 (a real-time signal)"),
     ],
