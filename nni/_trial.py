@@ -188,7 +188,9 @@ class _Trial:
         """One frame, in one write: frames of several processes of a trial do not mix."""
         payload = text.encode("ascii") + b"\n"
         if len(payload) >= _LIMIT:
-            raise AssertionError("Metric too long")
+            raise AssertionError(
+                f"Metric too long: {len(payload)} bytes, and at most {_LIMIT - 1} can be reported"
+            )
         if self._metrics is None:
             path = os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics")
             self._metrics = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -203,7 +205,7 @@ class _Trial:
         end = os.lseek(self._metrics, 0, os.SEEK_CUR)
         if os.fstat(self._metrics).st_size == end:
             os.ftruncate(self._metrics, end - count)
-        raise OSError(28, "the metric could not be written")
+        raise OSError(28, f"{os.strerror(28)}: the metric could not be written")
 
     def _receive(self) -> dict[str, Any]:
         name = f"parameter_{self._index}.cfg" if self._index else "parameter.cfg"

@@ -136,6 +136,9 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded) -> f.Fac
         reason = "exited with code 0"
         if trial.final_text is None:
             reason += " without a final result"
+        elif trial.final_value is None:
+            shown = trial.final_text if len(trial.final_text) <= 60 else f"{trial.final_text[:60]}..."
+            reason += f", but its final result holds no finite number: {shown}"
         return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.SUCCEEDED, reason=reason)
     if end.signal is not None:
         reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
