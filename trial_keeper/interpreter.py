@@ -30,7 +30,7 @@ class Interpreters:
     def __init__(self, directory: str, changed: Callable[[], None]) -> None:
         self._sdk = f"{directory}/sdk"
         self._changed = changed
-        self._slow: set[str | None] = set()
+        self._troubles: dict[str | None, str] = {}
         self._answers: dict[str | None, bool | None] = {None: True}  # without an interpreter: nothing to add
         self._found: dict[str, str | None] = {}
         for word in ("python", "python3"):
@@ -43,11 +43,8 @@ class Interpreters:
         return self._answers[interpreter] is not None
 
     def trouble(self, command: str) -> str | None:
-        """Why this command has had to wait, if it has waited long."""
-        interpreter = self._interpreter(command)
-        if interpreter not in self._slow:
-            return None
-        return f"its start had to wait because {interpreter} did not say at once whether it can import nni"
+        """Why this command has to wait, if it waits long."""
+        return self._troubles.get(self._interpreter(command))
 
     def path_for(self, command: str) -> str | None:
         """The directory to add to PYTHONPATH for this command, if any."""
@@ -75,7 +72,11 @@ class Interpreters:
                 lay_down(self._sdk)
                 break
             except OSError as error:
-                sys.stderr.write(f"{self._sdk} cannot be written, tried again: {error}\n")
+                sentence = f"{self._sdk}, which nni is imported from, cannot be written: {error.strerror}"
+                if self._troubles.get(interpreter) != sentence:
+                    sys.stderr.write(f"{sentence}; it is tried again\n")
+                    self._troubles[interpreter] = f"its start had to wait because {sentence}"
+                    self._changed()
                 time.sleep(RETRY_S)
         self._answers[interpreter] = has
         self._changed()
@@ -83,7 +84,9 @@ class Interpreters:
             _run(interpreter, _COMPILE, *(f"{self._sdk}/nni/{name}" for name in _FILES))
 
     def _take_long(self, interpreter: str) -> None:
-        self._slow.add(interpreter)
+        self._troubles[interpreter] = (
+            f"its start had to wait because {interpreter} did not say at once whether it can import nni"
+        )
         self._changed()
 
 
@@ -95,7 +98,7 @@ def lay_down(directory: str) -> None:
     source = os.path.join(os.path.dirname(os.path.dirname(str(trial_keeper.__file__))), "nni")
     os.makedirs(f"{directory}/nni", exist_ok=True)
     for name in _FILES:
-        own = f"{directory}/nni/{name}.{os.getpid()}"
+        own = f"{directory}/nni/{name}.{os.getpid()}.{threading.get_ident()}"  # several may at once
         with open(own, "wb") as file:
             file.write(loader.get_data(os.path.join(source, name)))
         os.rename(own, f"{directory}/nni/{name}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.trial_keeper.harness import wait_for
 from trial_keeper import interpreter, procs
-from trial_keeper.interpreter import Interpreters
+from trial_keeper.interpreter import Interpreters, lay_down
 
 
 def program(folder: Path, name: str, text: str) -> Path:
@@ -60,3 +61,27 @@ def test_one_that_answers_is_no_trouble(tmp_path: Path) -> None:
     asked = Interpreters(str(tmp_path), lambda: None)
     wait_for(lambda: asked.ready(f"{sys.executable} train.py"), "the answer")
     assert asked.path_for(f"{sys.executable} train.py") is None
+
+
+def test_the_files_are_laid_down_by_several_at_once(tmp_path: Path) -> None:
+    """As by the probes of two interpreters that both have no ``nni``."""
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(lay_down, str(tmp_path / "sdk")) for _ in range(200)]:
+            done.result()
+    assert sorted(path.name for path in (tmp_path / "sdk" / "nni").iterdir()) == ["__init__.py", "_trial.py"]
+
+
+def test_files_that_cannot_be_laid_down_are_said(tmp_path: Path) -> None:
+    path = program(tmp_path, "python3", "exit 1")
+    (tmp_path / "keeper").write_text("not a directory")
+    changed = threading.Event()
+    asked = Interpreters(str(tmp_path / "keeper"), changed.set)
+    assert not asked.ready(f"{path} train.py")
+    sentence = wait_for(lambda: asked.trouble(f"{path} train.py"), "the sentence")
+    assert sentence == (
+        f"its start had to wait because {tmp_path}/keeper/sdk, which nni is imported from, "
+        "cannot be written: Not a directory"
+    )
+    assert changed.is_set()
+    (tmp_path / "keeper").unlink()
+    wait_for(lambda: asked.ready(f"{path} train.py"), "the answer")
