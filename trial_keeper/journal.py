@@ -2,7 +2,7 @@
 
 A record is a length and a CRC-32 (4 bytes each, big endian) and JSON text. Appending reaches the page cache
 at once; a thread of its own flushes, many records at a time. A torn tail is cut before the first append. A
-record that does not match its CRC ends the reading: what follows is kept aside, and said. A journal that has
+record that does not match its CRC is damage: what follows is kept aside, and said. A journal that has
 grown large against what it says is compacted by the same thread: the new file takes the old one's name once
 it holds everything, durably.
 """
@@ -40,7 +40,11 @@ def frame(record: Record) -> bytes:
 
 
 def load(path: str) -> Found:
-    """Read the journal; cut its torn tail, set damage aside. A missing file is an empty journal."""
+    """Read the journal; cut its torn tail. A missing file is an empty journal.
+
+    What follows damage is copied aside; the file stays as it is until it is rewritten, so that a keeper that
+    is killed over it finds it again.
+    """
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -57,7 +61,7 @@ def load(path: str) -> Found:
             f"the keeper's journal is damaged: {len(rest)} bytes after record {len(records)} cannot be read "
             f"and lie in {os.path.basename(aside)}"
         )
-    if rest:
+    elif rest:
         os.truncate(path, at)
     return Found(records, damage)
 

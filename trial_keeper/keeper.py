@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import random
 import resource
@@ -19,6 +20,7 @@ from trial_keeper import journal as journals
 from trial_keeper.core import Identity, KeeperCore
 from trial_keeper.effects import Channel, Effect
 from trial_keeper.interpreter import Interpreters
+from trial_keeper.shim import NOT_CLAIMED
 from trial_keeper.sync import Caller, Failed, Outcome
 from trial_keeper.watch import LOST, Watcher, open_process
 
@@ -65,16 +67,16 @@ class Keeper:
         self._interpreters = Interpreters(directory, lambda: self._tell(self._start_waiting))
         status = self._open_watcher()
         self._boot_id = _boot_id()
-        instance, left = self._instance()
         found = journals.load(f"{directory}/journal")
+        instance, left = self._instance(damage=found.damage)
         identity = Identity(
             instance=instance,
             boot_id=self._boot_id,
             idle_s=float(os.environ.get("NNIMGR_KEEPER_IDLE_S", "600")),
-            status="; ".join(filter(None, (status, left, found.damage))) or None,
+            status="; ".join(filter(None, (status, found.damage, left))) or None,
             jitter=random.random,
         )
-        self._core = KeeperCore(identity, found.records)
+        self._core = KeeperCore(identity, [] if found.damage else found.records)
         self._open_journal()
         self._callers = {
             channel: Caller(channel.value, f"{directory}/manager.json", self._called) for channel in Channel
@@ -99,13 +101,18 @@ class Keeper:
             )
         return None
 
-    def _instance(self) -> tuple[str, str | None]:
+    def _instance(self, *, damage: str | None) -> tuple[str, str | None]:
         """The name of this directory, and what is wrong with the host if something is.
 
         A directory made anew is a new instance: the server will take all attempts of earlier ones for lost,
-        so before there is a name to sync under nothing of them may run.
+        so before there is a name to sync under nothing of them may run. One whose journal is damaged counts
+        as new: nobody knows any more what it has started, or up to where it has obeyed.
         """
         path = f"{self._directory}/instance"
+        if damage is not None:
+            self._log.write(damage)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
         try:
             with open(path, encoding="ascii") as file:
                 return file.read().strip(), None
@@ -491,7 +498,10 @@ def _wait_status(status: int) -> str:
         return f"its shim could not be forked: {os.strerror(-status)}"
     if os.WIFSIGNALED(status):
         return f"its shim was killed by signal {os.WTERMSIG(status)}"
-    return f"its shim gave up with status {os.WEXITSTATUS(status)} (the keeper's log says why)"
+    number = os.WEXITSTATUS(status)
+    if number != NOT_CLAIMED:
+        return os.strerror(number)
+    return "its shim gave up (the keeper's log says why)"
 
 
 def _boot_id() -> str:

@@ -25,7 +25,7 @@ DEFAULT_GRACE_S = 10.0
 GIVE_UP_S = 10.0  # what SIGKILL has not ended by then hangs in the kernel: reported by pid
 RETRY_S = 1.0
 LAST_FLUSH_PAUSE_S = 8.0
-NOT_CLAIMED = 75  # exit status: the attempt could not be prepared, and is not claimed
+NOT_CLAIMED = 255  # exit status: the attempt could not be prepared, and is not claimed; or an errno
 
 _RESET = [
     _signal.SIGHUP, _signal.SIGINT, _signal.SIGPIPE, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGXFSZ,
@@ -51,6 +51,10 @@ def main(
         shim.take_signals(inherited)
         shim.run(environ)
         status = 0
+    except OSError as error:
+        status = error.errno or NOT_CLAIMED
+        sys.stderr.write(f"shim: {error}\n")
+        sys.stderr.flush()
     except BaseException:
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
