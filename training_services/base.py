@@ -354,6 +354,10 @@ class TrainingService(abc.ABC):
         With ``follow`` it goes on until the job has ended. Raises FileNotFoundError, ValueError (bad name).
         """
 
+    def notices(self) -> Mapping[str, str]:
+        """What is wrong with the platform at present, a sentence each under a name of what it is about."""
+        return {}
+
     @abc.abstractmethod
     async def close(self, *, detach: bool) -> None:
         """Let go. ``detach``: leave jobs and keepers running; else end the keepers (jobs ended before)."""

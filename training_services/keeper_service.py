@@ -448,6 +448,16 @@ class KeeperService(TrainingService):
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def notices(self) -> Mapping[str, str]:
+        found = {}
+        for keeper_id, seat in self._seats.items():
+            name = seat.keeper.host.name
+            if seat.trouble is not None:
+                found[f"keeper {keeper_id}"] = f"the keeper on {name}: {seat.trouble}"
+            elif seat.link.status is not None:
+                found[f"keeper {keeper_id}"] = f"on {name}: {seat.link.status}"
+        return found
+
     # ---- questions ----------------------------------------------------------------------------------------
 
     async def list_trial_jobs(self) -> list[TrialJobDetail]:

@@ -26,7 +26,7 @@ from nnimgr.core.index_notes import IndexNotes
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.core.state import ExperimentState
-from nnimgr.home import Home
+from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 from nnimgr.store.errors import StoreError
 from nnimgr.store.reader import ExperimentReader, stored_status
@@ -277,18 +277,21 @@ class NNIManager:
             pid=os.getpid(),
         )
         fresh = not directory.exists()
-        await asyncio.to_thread(make_folder, directory, new.surroundings())
-        # The index first: a server that is killed between the two finds an entry without a database, which it
-        # leaves alone, and the client may ask again under the same id.
-        await asyncio.to_thread(self._index.put, entry)
-        self._entries[experiment_id] = entry
         try:
+            await asyncio.to_thread(make_folder, directory, new.surroundings())
+            # The index first: a server that is killed between the two finds an entry without a database,
+            # which it leaves alone, and the client may ask again under the same id.
+            await asyncio.to_thread(self._index.put, entry)
+            self._entries[experiment_id] = entry
             await self._start(experiment_id, directory, created)
         except Exception:
-            del self._entries[experiment_id]
-            await asyncio.to_thread(self._index.remove, experiment_id)
             if fresh:
                 await asyncio.to_thread(shutil.rmtree, directory, True)
+            if self._entries.pop(experiment_id, None) is not None:
+                try:
+                    await asyncio.to_thread(self._index.remove, experiment_id)
+                except HomeError as error:  # why it could not begin matters more
+                    logger.error("the entry of experiment %s stays: %s", experiment_id, error)
             raise
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:

@@ -152,8 +152,10 @@ class ExperimentRunner:
 
     @property
     def notices(self) -> Mapping[str, Notice]:
-        """What is so at present and is not stored: long calls, a service that cannot be opened."""
+        """What is so at present and is not stored: long calls, a platform that cannot be used."""
         found = dict(self.search.notices) if self.search is not None else {}
+        if self.service is not None:
+            found |= {about: Notice(sentence=told) for about, told in self.service.notices().items()}
         if self.service_notice is not None:
             found["service"] = Notice(sentence=self.service_notice)
         return found
