@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -42,9 +44,13 @@ class Scene:
         return self.directory / "work" / "exp"
 
     def create(self, command: str, **more: Any) -> None:
-        """``more``: fields of the configuration; ``space``: the search space, ``environ``."""
-        space = more.pop("space", {"x": {"_type": "uniform", "_value": [0, 1]}})
-        body = {
+        """``more``: fields of the configuration."""
+        answer = self.server.call("POST", "/api/v1/experiments", self.body(command, **more))
+        assert answer.status == 201, answer.body
+
+    def body(self, command: str, **more: Any) -> dict[str, Any]:
+        """The request that creates it."""
+        return {
             "config": {
                 "experimentType": "hpo",
                 "trialCommand": command,
@@ -56,12 +62,10 @@ class Scene:
                 "trainingService": {"platform": "local"},
                 **more,
             },
-            "searchSpace": space,
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
             "id": "exp",
             "cwd": str(self.directory),
         }
-        answer = self.server.call("POST", "/api/v1/experiments", body)
-        assert answer.status == 201, answer.body
 
     def script(self, text: str) -> str:
         """A command that runs this Python program."""
@@ -78,12 +82,18 @@ class Scene:
         return dict(self.get())
 
     def said(self) -> str:
-        """The reason and the notices of the experiment, as ``nnictl experiment status`` shows them."""
+        """The reason and the notices of the experiment, all that ``nnictl experiment status`` shows of it."""
         answer = self.server.call("GET", self.url)
         if answer.status != 200:
             return str(answer.body["error"]["message"])
         notices = [notice["sentence"] for notice in answer.body["notices"]]
         return "; ".join([answer.body["reason"], *notices])
+
+    def saying(self, part: str) -> str:
+        """What is said once this is part of it."""
+        return eventually(
+            lambda: said if part in (said := self.said()) else "", f"{part!r}\n{self.server.said}"
+        )
 
     def trials(self) -> list[dict[str, Any]]:
         return list(self.get("/trials?limit=1000")["trials"])
@@ -141,6 +151,12 @@ class Scene:
     def reasons(self, kind: str) -> list[str]:
         """The reasons of all events of this kind."""
         return [data["reason"] for _, found, data in self.events() if found == kind]
+
+    def nnictl(self, *arguments: str) -> str:
+        """What a command prints."""
+        environ = {**os.environ, "NNIMGR_HOME": str(self.server.home.path)}
+        command = [sys.executable, "-m", "nnimgr.cli.main", *arguments, "--port", str(self.server.port)]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
 
     def stop_trial(self, trial_id: str) -> None:
         assert self.server.call("POST", f"{self.url}/trials/{trial_id}/stop").status == 202
