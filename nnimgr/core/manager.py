@@ -303,6 +303,7 @@ class NNIManager:
         runner = self.find(experiment_id)
         if runner is not None and runner.state.status in LIVE:
             raise RequestRefused(f"experiment {experiment_id} is running already")
+        before = self._entries[experiment_id]
         # The index first: a server that is killed after the commit must be followed by one that opens it.
         await asyncio.to_thread(
             self._index.update,
@@ -315,9 +316,16 @@ class NNIManager:
         if runner is not None:
             await runner.request(lambda state: (f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True),))
             return
-        if new is not None and new.environ is not None:
-            await asyncio.to_thread(new.surroundings().write, directory)
-        await self._start(experiment_id, directory, resumed=True)
+        held = experiment_id in self._open
+        try:
+            if new is not None and new.environ is not None:
+                await asyncio.to_thread(new.surroundings().write, directory)
+            await self._start(experiment_id, directory, resumed=True)
+        except Exception:
+            if not held:  # what was asked for in vain must not come about later
+                await self._forget(experiment_id)
+                await asyncio.to_thread(self._index.put, before)
+            raise
 
     async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
         """Stop an experiment; returns once nothing of it runs (or, detached, with the trials that run on).
@@ -379,6 +387,9 @@ class NNIManager:
     async def _make_runner(
         self, directory: Path, created: f.ExperimentCreated | None = None, *, resumed: bool = False
     ) -> ExperimentRunner:
+        reader = self._readers.get(directory.name)
+        if reader is not None:
+            await asyncio.to_thread(reader.release)
         writer = ExperimentWriter(directory)
         try:
             state = await writer.open()

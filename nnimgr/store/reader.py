@@ -22,6 +22,7 @@ from sqlalchemy.pool import QueuePool
 
 from nnimgr.core import facts as f
 from nnimgr.store import schema
+from nnimgr.store.errors import StoreError
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.writer import database_path, read_page
 
@@ -138,7 +139,9 @@ _CONVERT: Mapping[str, Any] = {
 
 
 class ExperimentReader:
-    """Queries of one experiment's database. Thread-safe. Raises FileNotFoundError if there is none."""
+    """Queries of one experiment's database. Thread-safe. They raise FileNotFoundError if there is none, and
+    StoreError if it cannot be read.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.path = database_path(directory)
@@ -156,12 +159,23 @@ class ExperimentReader:
         self._closed.set()
         self._engine.dispose()
 
+    def release(self) -> None:
+        """Close the connections that are not in use.
+
+        SQLite opens a database's shared memory once for all connections of a process: one from a time when
+        the disk took no writing would keep the writer from writing for as long as it is open.
+        """
+        self._engine.dispose()
+
     @contextmanager
     def _connect(self) -> Iterator[Connection]:
         if not self.path.exists():
             raise FileNotFoundError(f"there is no database {self.path}")
-        with self._engine.connect() as connection:
-            yield connection
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except exc.OperationalError as error:
+            raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
         if self._closed.is_set():
             self._engine.dispose()
 
@@ -174,6 +188,8 @@ class ExperimentReader:
                 try:
                     self._experiment_id = connection.execute(query).scalar_one()
                 except (exc.NoResultFound, exc.OperationalError) as error:
+                    if isinstance(error, exc.OperationalError) and "no such table" not in str(error.orig):
+                        raise
                     raise FileNotFoundError(f"no experiment was created in {self.path}") from error
         return self._experiment_id
 

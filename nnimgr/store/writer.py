@@ -264,7 +264,8 @@ def _engine(path: Path) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _: Any) -> None:
-        connection.execute("PRAGMA journal_mode = WAL")
+        if connection.execute("PRAGMA user_version").fetchone()[0] <= schema.SCHEMA_VERSION:
+            connection.execute("PRAGMA journal_mode = WAL")  # not of a newer one: it changes the file
         connection.execute("PRAGMA synchronous = FULL")
 
     return engine
