@@ -20,12 +20,12 @@ _LAUNCHER = """
 import os, sys
 os.chdir("/")
 os.umask(0o022)
+null = os.open(os.devnull, os.O_RDWR)
+out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 pid = os.fork()
 if pid:
     os.write(1, b"%d" % pid)
     os._exit(0)
-null = os.open(os.devnull, os.O_RDWR)
-out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 for number, end in enumerate((null, out, out)):
     os.dup2(end, number)
 for number in map(int, os.listdir("/proc/self/fd")):
