@@ -6,12 +6,14 @@ import contextlib
 import errno
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 _PIECE = 1 << 16
+_DEADLINE_S = 10.0
 
 
 class Disk:
@@ -37,7 +39,14 @@ class Disk:
         self._filler.unlink()
 
     def remount(self, options: str) -> None:
-        _mount("-o", f"remount,{options}", str(self.path))
+        """Once nothing is open for writing: a process that was killed closes its files a moment later."""
+        end = time.monotonic() + _DEADLINE_S
+        while True:
+            try:
+                return _mount("-o", f"remount,{options}", str(self.path))
+            except subprocess.CalledProcessError as error:
+                assert b"busy" in error.stderr and time.monotonic() < end, error.stderr
+                time.sleep(0.01)
 
 
 class _Full(Exception):

@@ -167,9 +167,11 @@ class Scene:
 
 
 @contextmanager
-def scene(directory: Path, *, environ: Mapping[str, str] | None = None) -> Iterator[Scene]:
+def scene(
+    directory: Path, *, port: int | None = None, environ: Mapping[str, str] | None = None
+) -> Iterator[Scene]:
     """A server for one experiment; both are ended, and nothing of them is left."""
-    with nothing_left(directory), serving(directory, environ=environ) as server:
+    with nothing_left(directory), serving(directory, port=port, environ=environ) as server:
         found = Scene(server, directory)
         try:
             yield found
