@@ -10,7 +10,8 @@ import abc
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -102,7 +103,7 @@ class KeeperService(TrainingService):
         self._outbox = Outbox()
         self._seats: dict[str, _Seat] = {}
         self._placed: dict[str, _Seat] = {}  # job -> where
-        self._queue: dict[str, TrialJobSpec] = {}  # not placed, in order
+        self._queue: OrderedDict[str, TrialJobSpec] = OrderedDict()  # not placed; its front is found at once
         self._waits: dict[str, str] = {}  # the sentence that each of them was told last
         self._adopted = False
         self._look: asyncio.TimerHandle | None = None  # at what was in the way
@@ -260,7 +261,7 @@ class KeeperService(TrainingService):
 
     def _place_waiting(self, *, tell_all: bool = False) -> None:
         """Place what can be placed, first come first served; ``tell_all``: the rest may have a new reason."""
-        for job in list(self._queue.values()):
+        for job in list(self._queue.values()) if tell_all else self._front():
             event: JobEvent
             try:
                 event = self._place(job)
@@ -275,6 +276,11 @@ class KeeperService(TrainingService):
                 self._outbox.put([event])
             if not tell_all:
                 return
+
+    def _front(self) -> Iterator[TrialJobSpec]:
+        """The first job of the queue, as long as there is another one each time."""
+        while self._queue:
+            yield next(iter(self._queue.values()))
 
     def _look_again(self) -> None:
         self._look = None
