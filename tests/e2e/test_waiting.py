@@ -1,0 +1,91 @@
+"""Ten thousand waiting trials: what an event costs does not grow with them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from nnimgr.core import requests
+from tests.core import driver
+from tests.e2e.scene import Scene, eventually, scene
+
+MANY = 10_000
+FEW = 100
+
+
+class Calls:
+    """Counts the calls of Python functions and of built-in ones."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __enter__(self) -> Calls:
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: FrameType, event: str, argument: object) -> None:
+        self.number += event in ("call", "c_call")
+
+
+def test_the_cores_work_for_an_event_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A metric, an end and the start of the next one, with few and with many customised trials waiting."""
+    monkeypatch.setattr(driver, "validate", lambda state: None)  # derives everything again
+
+    def calls(waiting: int) -> int:
+        life = driver.Life(trial_concurrency=1, tuner=False)
+        for number in range(waiting):
+            life.take(*requests.add_trial({"x": number}, outstanding=0)(life.state))
+        life.start(0)
+        with Calls() as counted:
+            life.metric(0, 0, 0.5)
+            life.end(0)
+            life.start(1)
+        assert len(life.state.trials) == waiting - 1
+        return counted.number
+
+    few = calls(FEW)
+    assert few > 100 and calls(MANY) <= few
+
+
+def test_a_server_with_ten_thousand_waiting_trials(tmp_path: Path) -> None:
+    """One place, for which all others wait: each is told why, once, and an end costs as little as ever."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "nvidia-smi").write_text("#!/bin/sh\necho 0\n")
+    (programs / "nvidia-smi").chmod(0o755)
+    command = f"until [ -e {tmp_path}/go-$NNI_TRIAL_SEQ_ID ]; do sleep 0.01; done"
+    with scene(tmp_path, environ={"PATH": f"{programs}:{os.environ['PATH']}"}) as here:
+        here.create(
+            command,
+            trialConcurrency=MANY,
+            maxTrialNumber=MANY,
+            trialGpuNumber=1,
+            trainingService={"platform": "local", "useActiveGpu": False},
+        )
+        counts = {"RUNNING": 1, "WAITING": MANY - 1}
+        eventually(lambda: here.profile()["counts"] == counts, "all trials")
+        first, last = here.trial()["id"], here.get(f"/trials?offset={MANY - 1}&limit=1")["trials"][0]
+        assert last["reason"] == (
+            f"waits for a free GPU: 1 of 1 GPU on this machine is in use (trial {first} of experiment exp)"
+        )
+        numbers = [here.profile()["lastNumber"]]
+        for sequence in range(5):
+            (tmp_path / f"go-{sequence}").touch()
+            following = f"/trials?offset={sequence + 1}&limit=1"
+            eventually(partial(is_running, here, following), "the next one")
+            numbers.append(here.profile()["lastNumber"])
+        # The end of a job and of its trial; the place and the start of the next; why the one behind it waits.
+        assert [after - before for before, after in pairwise(numbers)] == [5] * 5
+
+
+def is_running(here: Scene, path: str) -> bool:
+    return bool(here.get(path)["trials"][0]["status"] == "RUNNING")
