@@ -135,7 +135,11 @@ def _handles(directory: Path) -> Iterator[int]:
             if int(process.name) == os.getpid():
                 continue
             handle = os.pidfd_open(int(process.name))
-            if name in (process / "cmdline").read_bytes() + (process / "environ").read_bytes():
+            try:
+                ours = name in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            except OSError:  # a kernel's own, or gone meanwhile
+                ours = False
+            if ours:
                 yield handle
             else:
                 os.close(handle)
