@@ -408,13 +408,12 @@ class KeeperService(TrainingService):
         loop = asyncio.get_running_loop()
         first, longest = PAUSES_S
         pause = 0.0
-        told = False
         while True:
             began = loop.time()
             try:
-                if not told:
-                    await seat.keeper.write_manager(self._manager(seat))
-                    told = True
+                await seat.keeper.write_manager(
+                    self._manager(seat)
+                )  # also tells whether its disk takes writing
                 await seat.keeper.keep()
                 seat.trouble = "it has ended and is started again"
             except (OSError, ServiceError) as error:

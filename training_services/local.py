@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -103,9 +104,13 @@ class LocalKeeper(KeeperHost):
     async def write_manager(self, manager: Mapping[str, Any]) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = self._directory / "manager.json.new"
+        content = json.dumps(manager).encode()
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, json.dumps(manager).encode())
+            if os.write(descriptor, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(new)) from error
         finally:
             os.close(descriptor)
         new.rename(self._directory / "manager.json")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 from typing import Callable
 
 import trial_keeper
+from trial_keeper.log import complain
 
 _QUESTION = "import importlib.util,sys; sys.exit(importlib.util.find_spec('nni') is None)"
 _COMPILE = "import py_compile,sys; [py_compile.compile(path) for path in sys.argv[1:]]"
@@ -74,7 +74,7 @@ class Interpreters:
             except OSError as error:
                 sentence = f"{self._sdk}, which nni is imported from, cannot be written: {error.strerror}"
                 if self._troubles.get(interpreter) != sentence:
-                    sys.stderr.write(f"{sentence}; it is tried again\n")
+                    complain(f"{sentence}; it is tried again")
                     self._troubles[interpreter] = f"its start had to wait because {sentence}"
                     self._changed()
                 time.sleep(RETRY_S)

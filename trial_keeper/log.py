@@ -9,6 +9,14 @@ LEAST = 4096  # a smaller cap would not hold its own note
 _CHUNK = 1 << 20
 
 
+def complain(sentence: str) -> None:
+    """Say it on standard error, the keeper's log. Never raises: that may lie on the disk that is full."""
+    try:
+        os.write(2, f"{sentence}\n".encode(errors="backslashreplace"))
+    except OSError:
+        return
+
+
 class CappedLog:
     """At most ``cap`` bytes of one stream in ``path``. A failed write drops bytes, and counts them.
 

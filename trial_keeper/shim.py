@@ -14,7 +14,7 @@ import sys
 import time
 
 from trial_keeper import claim, procs
-from trial_keeper.log import CappedLog
+from trial_keeper.log import CappedLog, complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def main(
         status = 0
     except OSError as error:
         status = error.errno or NOT_CLAIMED
-        sys.stderr.write(f"shim: {error}\n")
-        sys.stderr.flush()
+        complain(f"shim: {error}")
     except BaseException:
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
@@ -266,7 +265,7 @@ class _Shim:
             try:
                 os.fdatasync(self._metrics)
             except OSError as error:
-                sys.stderr.write(f"shim: {self._directory}: fdatasync of the metrics: {error}\n")
+                complain(f"shim: {self._directory}: fdatasync of the metrics: {error}")
         else:
             self._flush_pause = min(LAST_FLUSH_PAUSE_S, self._flush_pause * 2)
         self._flush_at = now + self._flush_pause
@@ -299,7 +298,7 @@ class _Shim:
                     return
                 os.ftruncate(self._claim, os.fstat(self._claim).st_size - count)
             except OSError as error:
-                sys.stderr.write(f"shim: {self._directory}: {error}\n")
+                complain(f"shim: {self._directory}: {error}")
             time.sleep(RETRY_S)
 
     def _notify(self) -> None:

@@ -308,6 +308,28 @@ def test_output_is_capped(here: Host) -> None:
     assert content.count("bytes are left out here") == 1
 
 
+def test_a_log_that_takes_no_more_stops_nothing(tmp_path: Path) -> None:
+    """The files of ``nni`` cannot be laid down at first, and even that cannot be written to the log."""
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    found = Host(tmp_path / "experiment")
+    found.environ["PATH"] = f"{tmp_path}/bin:{found.environ['PATH']}"
+    (found.keeper / "keeper.log").symlink_to("/dev/full")
+    (found.keeper / "sdk").write_text("in the way")
+    try:
+        found.start()
+        found.attempt("e-a-1", "true")
+        wait_for(lambda: found.server.told("e-a-1").notes, "the note")
+        (note,) = found.server.told("e-a-1").notes
+        assert note.endswith("/keeper/sdk, which nni is imported from, cannot be written: Not a directory")
+        (found.keeper / "sdk").unlink()
+        assert ending(found.server.ended("e-a-1")) == ("exited", 0, None)
+    finally:
+        found.close()
+
+
 def test_a_further_parameter_set_is_written(here: Host) -> None:
     directory = here.attempt("e-a-1", "until [ -e $NNI_SYS_DIR/parameter_1.cfg ]; do sleep 0.01; done")
     here.server.command("update", "e-a-1", {"index": 1, "parameter": '{"parameter_id": 1}'})
