@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from pathlib import Path
 
 from nnimgr.index import Index
 from tests.e2e.disks import disk
+from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
 
 # Reports numbers until it is told that it is enough; ``acknowledged`` has those that were accepted.
@@ -83,6 +86,22 @@ def test_the_keeper_has_no_room(tmp_path: Path) -> None:
         said = here.saying(NO_SPACE)
         assert f"on this machine: the keeper's journal cannot be written: {NO_SPACE}" in said
         assert f"the keeper's journal cannot be written: {NO_SPACE}" in here.server.said
+        keeper.free()
+        assert_each_started_once(here, record)
+        assert here.profile()["notices"] == []
+
+
+def test_a_keeper_that_was_killed_has_no_room_to_come_back(tmp_path: Path) -> None:
+    record, go = tmp_path / "record", tmp_path / "go"
+    with disk(tmp_path / "work" / "exp" / "keeper", size="1m") as keeper, scene(tmp_path) as here:
+        here.create(RECORD.format(record) + f"until [ -e {go} ]; do sleep 0.02; done", maxTrialNumber=2)
+        eventually(record.exists, "the first trial")
+        keeper.fill()
+        for pid in holders(here.folder / "keeper" / "lock"):
+            os.kill(pid, signal.SIGKILL)
+        said = here.saying(NO_SPACE)
+        assert f"the keeper on this machine: it could not be started: [Errno 28] {NO_SPACE}: " in said
+        go.touch()
         keeper.free()
         assert_each_started_once(here, record)
         assert here.profile()["notices"] == []
