@@ -123,7 +123,7 @@ class KeeperLink:
         self._waited = -1  # sync_no of the last one without
         self._binding: Key | None = None  # KeeperBound is on its way
         self._retired: set[str] = set()  # instances that were replaced
-        self._fresh: set[str] = set()  # jobs with frames committed and not told
+        self._fresh: dict[str, None] = {}  # jobs with frames committed and not told
         self._ended: list[str] = []  # during the request being applied
 
     # ---- orders of the service ----------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class KeeperLink:
         job.committed += fresh
         self.untold += fresh
         self._backlog.frames -= fresh
-        self._fresh.add(job_id)
+        self._fresh[job_id] = None
 
     def end_committed(self, job_id: str, *, lost: bool) -> list[JobEvent]:
         """JobEnded or JobLost of the job is durable (the core may have decided a loss by itself)."""
@@ -228,7 +228,7 @@ class KeeperLink:
         job.lost = job.lost or lost
         self._backlog.frames -= job.received - job.committed
         job.committed = job.received
-        self._fresh.discard(job_id)
+        self._fresh.pop(job_id, None)
         return [] if told else self._acknowledged(job)
 
     def bound_committed(self, instance: str, boot_id: str) -> None:

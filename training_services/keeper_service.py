@@ -77,7 +77,7 @@ class _Seat:
     token: str
     enrolled: bool  # its token is committed
     jobs: set[str] = field(default_factory=set)  # placed here, until they are forgotten
-    closing: set[str] = field(default_factory=set)  # those of them that have ended
+    closing: dict[str, None] = field(default_factory=dict)  # those of them that have ended
     tending: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     heard_at: float = 0.0  # on the loop's clock
@@ -364,14 +364,14 @@ class KeeperService(TrainingService):
     def _leave(self, job_id: str, seat: _Seat) -> None:
         """The job has ended for good: free its place, and forget it when its keeper needs nothing more."""
         self._tools.ledger.release(seat.keeper.host.id, job_id)
-        seat.closing.add(job_id)
+        seat.closing[job_id] = None
         self._forget(job_id, seat)
 
     def _forget(self, job_id: str, seat: _Seat) -> None:
         if seat.link.forget_ended(job_id):
             self._placed.pop(job_id, None)
             seat.jobs.discard(job_id)
-            seat.closing.discard(job_id)
+            seat.closing.pop(job_id, None)
 
     # ---- keepers ------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ def load(path: str) -> Found:
             content = file.read()
     except FileNotFoundError:
         return Found([], None)
-    records, at = _parse(content)
+    records, at = parse(content)
     rest = content[at:]
     damage = None
     if _damaged(rest):
@@ -66,7 +66,7 @@ def load(path: str) -> Found:
     return Found(records, damage)
 
 
-def _parse(content: bytes) -> tuple[list[Record], int]:
+def parse(content: bytes) -> tuple[list[Record], int]:
     """The whole and sound records at the beginning, and where they end."""
     records: list[Record] = []
     at = 0
@@ -203,7 +203,7 @@ class Journal:
             with open(self._path, "rb") as file:
                 if not os.path.samestat(os.fstat(file.fileno()), os.fstat(self._fd)):
                     return  # the directory was made anew: this is another keeper's
-                records, end = _parse(file.read(size))
+                records, end = parse(file.read(size))
                 if end != size:  # damaged on the disk: the next start sets that aside, and says so
                     return
                 kept = b"".join(map(frame, self._fold(records)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -155,7 +154,7 @@ class Search:
         ids = tuple(range(first, first + missing))
         asking.ids.update(dict.fromkeys(ids))
         if asking.since is None:
-            asking.since, asking.freed = time.monotonic(), 0
+            asking.since, asking.freed = asyncio.get_running_loop().time(), 0
         tuner.unanswered = True
         tuner.child.send(m.Ask(parameter_ids=ids, fed_to=self._fed_to))
 
@@ -305,7 +304,7 @@ class Search:
     def _answered(self, message: m.Answered) -> None:
         asking = self._asking
         if asking.since is not None:
-            now = time.monotonic()
+            now = asyncio.get_running_loop().time()
             asking.last_answer_s, asking.since = now - asking.since, None
             asking.last_freed, asking.freed = asking.freed, 0
         if message.missing and not message.exhausted:

@@ -1,0 +1,85 @@
+"""Run seeds: ``python -m tests.simulation --seeds 0:2000 --jobs 2`` or ``--seed 7 -v`` for one story."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from tests.simulation.kernel import Violation
+from tests.simulation.world import World
+
+Outcome = tuple[int, dict[str, int], str | None]
+
+
+def live(seed: int) -> Outcome:
+    """One seed: its faults by kind, and the promise that it broke."""
+    world = World(seed)
+    try:
+        world.run()
+    except Violation as violation:
+        return seed, dict(world.kernel.counts), str(violation)
+    return seed, dict(world.kernel.counts), None
+
+
+def tell(seed: int, *, whole: bool) -> bool:
+    """Print the story of one seed; True if it keeps every promise."""
+    world = World(seed)
+    failure = None
+    try:
+        world.run()
+    except Violation as violation:
+        failure = violation
+    story = world.kernel.story()
+    for line in story if whole else story[-60:]:
+        print(line)
+    print(f"seed {seed}: {failure or 'no violation'}")
+    return failure is None
+
+
+def _outcomes(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+    if jobs == 1:
+        yield from map(live, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(live, seeds, chunksize=5)
+
+
+def run(seeds: Sequence[int], *, jobs: int) -> bool:
+    """Run many seeds and print what was injected; True if none broke a promise."""
+    began = time.perf_counter()
+    faults: collections.Counter[str] = collections.Counter()
+    broken: dict[int, str] = {}
+    for seed, counts, violation in _outcomes(seeds, jobs):
+        faults.update(counts)
+        if violation is not None:
+            broken[seed] = violation
+            print(f"seed {seed}: {violation.splitlines()[0][:200]}", flush=True)
+    seconds = time.perf_counter() - began
+    print(f"{len(seeds)} seeds in {seconds:.1f} s ({len(seeds) / seconds:.1f} seeds/s), {len(broken)} broken")
+    for kind, number in sorted(faults.items(), key=lambda item: -item[1]):
+        print(f"{number:9d}  {kind}")
+    if broken:
+        print()
+        tell(min(broken), whole=False)
+    return not broken
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="one seed")
+    parser.add_argument("--seeds", default="0:200", metavar="A:B", help="from A up to, not including, B")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("-v", "--verbose", action="store_true", help="the whole story of the one seed")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return 0 if tell(options.seed, whole=options.verbose) else 1
+    first, _, end = options.seeds.partition(":")
+    return 0 if run(range(int(first), int(end)), jobs=options.jobs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""What goes wrong by itself, from time to time: every seed has a crash of server and keeper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.kernel import Kernel
+
+if TYPE_CHECKING:
+    from tests.simulation.host import Host
+    from tests.simulation.world import World
+
+JUMPS_S = (-3600.0, -5.0, 5.0, 3600.0, 86_400.0)
+
+
+class Chaos:
+    """Draws faults until the kernel has no more of them."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._kernel = world, world.kernel
+        chance = self._kernel.random
+        self._kernel.at(chance.uniform(2.0, world.chaos_s - 5.0), self._kill_server)
+        self._kernel.at(chance.uniform(2.0, world.chaos_s - 5.0), self._kill_keeper)
+        self._kernel.at(1.0, self._strike)
+
+    def _strike(self) -> None:
+        kernel = self._kernel
+        if not kernel.faults:
+            return
+        kernel.at(kernel.random.uniform(0.5, 4.0), self._strike)
+        host = kernel.random.choice(self._world.hosts)
+        acts = [
+            (20, lambda: None), (8, lambda: self._crash(host)), (5, lambda: self._crash_server()),
+            (3, lambda: host.lose_power(wipe=kernel.random.random() < 0.25)), (1, host.wipe),
+            (5, lambda: self._cut(host)), (4, lambda: self._jump(host)), (3, lambda: self._fill(host)),
+            (3, lambda: self._kill_shim(host)), (2, self._kill_child), (2, self._world.server.close),
+            (1, self._world.start_second_server),
+        ]  # fmt: skip
+        act = kernel.random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]
+        act()
+
+    def _crash(self, host: Host) -> None:
+        if host.keeper is not None:
+            host.keeper.die()
+
+    def _kill_keeper(self) -> None:
+        running = [host for host in self._world.hosts if host.keeper is not None]
+        if not running:
+            self._kernel.at(0.5, self._kill_keeper)
+            return
+        self._crash(self._kernel.random.choice(running))
+
+    def _kill_server(self) -> None:
+        if self._world.server.alive:
+            self._crash_server()
+        else:
+            self._kernel.at(0.5, self._kill_server)
+
+    def _crash_server(self) -> None:
+        server = self._world.server
+        if not server.alive:
+            return
+        if self._kernel.random.random() < 0.3:
+            self._kernel.fault("server power loss", server.name)
+            server.die("its machine lost power")
+            self._world.store.lose_power()
+        else:
+            server.die("by chance")
+
+    def _cut(self, host: Host) -> None:
+        if not host.cut:
+            self._kernel.fault("partition", host.name)
+            host.cut = True
+            self._kernel.at(self._kernel.random.choice([1.0, 5.0, 20.0]), _heal, self._kernel, host)
+
+    def _jump(self, host: Host) -> None:
+        clock = self._kernel.random.choice([host.clock, self._world.clock])
+        jump = self._kernel.random.choice(JUMPS_S)
+        self._kernel.fault("clock jump", host.name if clock is host.clock else "server", "%g s", jump)
+        clock.jump += jump
+
+    def _fill(self, host: Host) -> None:
+        if not host.full:
+            self._kernel.fault("disk full", host.name)
+            host.full = True
+            self._kernel.at(self._kernel.random.choice([0.5, 2.0, 8.0]), _free, self._kernel, host)
+
+    def _kill_shim(self, host: Host) -> None:
+        shims = [shim for shim in host.shims if shim.alive]
+        if shims:
+            self._kernel.random.choice(shims).lose_shim()
+
+    def _kill_child(self) -> None:
+        children = list(self._world.server.children.values())
+        if children and self._world.server.alive:
+            self._world.server.loop.call_soon(self._kernel.random.choice(children).kill)
+
+
+def _heal(kernel: Kernel, host: Host) -> None:
+    host.cut = False
+    kernel.say(host.name, "is reached again")
+
+
+def _free(kernel: Kernel, host: Host) -> None:
+    host.full = False
+    kernel.say(host.name, "has room again")

@@ -1,0 +1,74 @@
+"""The files of an attempt: real bytes, of which power loss takes what was not flushed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.simulation.kernel import Kernel
+from trial_keeper import claim, frames
+from trial_keeper import effects as fx
+
+PIECE = 700  # bytes read at once: small, so that every loop over pieces is walked
+FLUSH_S = 1.0  # the shim flushes the metrics so often while they grow
+
+
+@dataclass(slots=True)
+class Files:
+    """What lies in the directory of one attempt."""
+
+    claim: bytes | None = None
+    metrics: bytes = b""
+    grace: float | None = None
+    parameter: str | None = None
+    _sizes: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])  # when, how large
+
+    def take(self, line: bytes) -> bool:
+        """Claim the attempt; False: somebody else has."""
+        if self.claim is not None:
+            return False
+        self.claim = line
+        return True
+
+    def add(self, line: bytes) -> None:
+        self.claim = (self.claim or b"") + line
+
+    def read_claim(self) -> claim.Claim | None:
+        return None if self.claim is None else claim.parse(self.claim)
+
+    def write(self, content: bytes, now: float) -> None:
+        self.metrics += content
+        self._sizes.append((now, len(self.metrics)))
+
+    def read(self, order: fx.Read) -> fx.Chunk:
+        piece = self.metrics[order.offset : order.offset + PIECE]
+        found = frames.cut(
+            piece, skip=order.skip, frames=order.frames, size=order.size, first=order.first
+        )
+        rest = len(self.metrics) - order.offset
+        more = found.full or (len(piece) < rest and found.end > 0)
+        return fx.Chunk(
+            found.payloads, found.skipped, order.offset + found.end, found.bad, more and not found.bad
+        )
+
+    def count(self, order: fx.Count, at: float) -> fx.Tally:
+        piece = self.metrics[order.offset : order.offset + PIECE]
+        found = frames.count(piece)
+        more = len(piece) < len(self.metrics) - order.offset and found.end > 0 and not found.bad
+        return fx.Tally(found.skipped, order.offset + found.end, found.bad, more, len(self.metrics), at)
+
+    def lose_power(self, kernel: Kernel) -> bool:
+        """Cut what was not flushed. True: metrics were lost."""
+        chance = kernel.random
+        if self.claim is not None and chance.random() < 0.4:
+            kept = chance.randint(0, len(self.claim))
+            self.claim = self.claim[:kept] if kept else None
+            kernel.fault("claim torn", "disk")
+        synced = max(size for at, size in self._sizes if at <= max(0.0, kernel.now - FLUSH_S))
+        kept = chance.randint(synced, len(self.metrics)) if chance.random() < 0.6 else len(self.metrics)
+        lost = kept < len(self.metrics)
+        if lost:
+            kernel.fault("metrics torn", "disk")
+        self.metrics = self.metrics[:kept]
+        if lost and chance.random() < 0.3:
+            self.metrics += bytes(16)
+        return lost

@@ -1,0 +1,89 @@
+"""A dispatcher child: answers after a while, judges by the sign, and crashes by chance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nnimgr.dispatcher import messages as m
+from tests.simulation.kernel import Kernel
+
+CRASH = 0.03
+HEALTHY_S = 8.0  # between two crashes of a role: more than three in a row would be ERROR, and rightly
+
+
+@dataclass(slots=True)
+class Health:
+    """When each role crashed last, over all servers."""
+
+    crashed_at: dict[str, float]
+
+
+class SimChild:
+    """``nnimgr.core.search.Child`` without a process."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        health: Health,
+        start: m.Start,
+        on_message: Callable[[m.FromChild], None],
+        on_exit: Callable[[str], None],
+    ) -> None:
+        self._kernel, self._health, self._role = kernel, health, start.role
+        self._on_message, self._on_exit = on_message, on_exit
+        self._loop = asyncio.get_running_loop()
+        self._alive = True
+        self._judged = False
+
+    async def start(self) -> None:
+        await asyncio.sleep(self._kernel.random.choice([0.01, 0.1, 1.0]))
+        self._say(m.Ready(learns=self._kernel.random.random() < 0.5))
+
+    def send(self, message: m.ToChild) -> bool:
+        slow = self._kernel.likely(0.1)
+        delay = self._kernel.random.uniform(0.1, 3.0) if slow else 0.002
+        self._loop.call_later(delay, self._take, message)
+        return True
+
+    def catch_up(self, number: int) -> bool:
+        return True
+
+    async def close(self) -> None:
+        self._alive = False
+
+    def kill(self) -> None:
+        """It dies of itself, unless it has just done so."""
+        since = self._kernel.now - self._health.crashed_at.get(self._role, -HEALTHY_S)
+        if self._alive and since >= HEALTHY_S:
+            self._health.crashed_at[self._role] = self._kernel.now
+            self._kernel.fault("dispatcher crash", self._role)
+            self._alive = False
+            self._on_exit(f"the {self._role}'s process was killed by signal 9")
+
+    def _say(self, message: m.FromChild) -> None:
+        if self._alive:
+            self._on_message(message)
+
+    def _take(self, message: m.ToChild) -> None:
+        if self._kernel.likely(CRASH):
+            self.kill()
+        match message:
+            case m.Ask():
+                for parameter_id in message.parameter_ids:
+                    self._say(
+                        m.Suggestion(
+                            parameter_id=parameter_id,
+                            parameters=f'{{"x": {parameter_id}, "r": {self._kernel.random.random()}}}',
+                            fed_to=message.fed_to,
+                        )
+                    )
+                self._say(m.Answered(missing=(), exhausted=False))
+            case m.Metrics():
+                for trial_id, attempt, position, _, text in message.items:
+                    if float(text) < 0:
+                        self._say(m.Judged(trial_id=trial_id, attempt=attempt, position=position))
+                if not self._judged:
+                    self._judged = True
+                    self._say(m.Answered(missing=(), exhausted=False))

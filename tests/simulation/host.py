@@ -1,0 +1,140 @@
+"""A machine: its boots, its disk, its processes, and at most one keeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.simulation.disk import Files
+from tests.simulation.journal import Journal
+from tests.simulation.kernel import Clock, Kernel
+from tests.simulation.keeper import SimKeeper
+from tests.simulation.network import Network
+from tests.simulation.shim import Shim
+from tests.simulation.witness import Witness
+
+
+class Host:
+    """``cut``: the network does not reach it; ``full``: nothing can be written but metrics."""
+
+    def __init__(self, kernel: Kernel, name: str, network: Network, witness: Witness) -> None:
+        self.kernel, self.name, self.network, self.witness = kernel, name, network, witness
+        self.clock = Clock(kernel)
+        self.up, self.cut, self.full = True, False, False
+        self.keeper: SimKeeper | None = None
+        self.journal = Journal()
+        self.manager: Mapping[str, Any] | None = None
+        self.instance: str | None = None
+        self.shims: list[Shim] = []
+        self._boots, self._instances, self._forks = 1, 0, 0
+        self._files: dict[str, Files] = {}
+        self._waiters: list[Callable[[], None]] = []
+
+    @property
+    def boot_id(self) -> str:
+        return f"{self.name}-boot-{self._boots}"
+
+    # ---- disk and processes -------------------------------------------------------------------------------
+
+    def files(self, directory: str) -> Files:
+        return self._files.setdefault(directory, Files())
+
+    def take_claim(self, files: Files, line: bytes) -> bool:
+        return files.take(line)
+
+    def new_pid(self) -> tuple[int, str]:
+        """The lowest free one, so that numbers are used again at once; and its start time."""
+        self._forks += 1
+        taken = {shim.pid for shim in self.shims if shim.alive}
+        pid = next(number for number in range(100, 1000) if number not in taken)
+        return pid, str(self._forks)
+
+    def find(self, pid: int, start_time: str) -> Shim | None:
+        """The shim that runs under this number."""
+        for shim in self.shims:
+            if shim.alive and shim.pid == pid and shim.start_time == start_time:
+                return shim
+        return None
+
+    def spawn(self, keeper: SimKeeper, job: str, start: dict[str, Any]) -> None:
+        self.shims.append(Shim(self, keeper, job, start))
+
+    def looks_alive(self, job: str, pid: int, start_time: str) -> bool:
+        """Whether the process of the claim runs."""
+        return self.find(pid, start_time) is not None
+
+    # ---- what the keeper is told --------------------------------------------------------------------------
+
+    def wake(self, job: str) -> None:
+        """A shim writes the job's name into the pipe of the keeper of now."""
+        if (keeper := self.keeper) is not None:
+            slow = self.kernel.likely(0.05)
+            delay = self.kernel.random.uniform(0.1, 2.0) if slow else 0.001
+            self.kernel.at(delay, keeper.woken, job)
+
+    def shim_gone(self, shim: Shim) -> None:
+        if self.keeper is not None:
+            self.kernel.at(0.001, self.keeper.shim_gone, shim.job)
+
+    def grown(self, job: str) -> None:
+        if self.keeper is not None:
+            self.keeper.grown(job)
+
+    # ---- the keeper ---------------------------------------------------------------------------------------
+
+    def launch(self) -> None:
+        """Start a keeper, unless one runs: it holds the lock."""
+        if not self.up or self.keeper is not None:
+            return
+        if self.instance is None:
+            for shim in self.shims:  # what an earlier directory has left
+                if shim.stirs:
+                    self.kernel.say(self.name, "evicts %s", shim.job)
+                    shim.die()
+            self._instances += 1
+            self.instance = f"{self.name}-instance-{self._instances}"
+        SimKeeper(self).begin()
+
+    def keeper_ended(self) -> None:
+        self.keeper = None
+        waiters, self._waiters = self._waiters, []
+        for ended in waiters:
+            ended()
+
+    def on_keeper_end(self, ended: Callable[[], None]) -> None:
+        self._waiters.append(ended)
+
+    # ---- faults -------------------------------------------------------------------------------------------
+
+    def lose_power(self, *, wipe: bool) -> None:
+        """Off, and on again after a while, with what was on the disk by then."""
+        if not self.up:
+            return
+        self.kernel.fault("power loss", self.name)
+        self.up = False
+        if self.keeper is not None:
+            self.keeper.die()
+        for shim in self.shims:
+            shim.die()
+        self.shims.clear()
+        self._boots += 1
+        self.journal.lose_power(self.kernel)
+        for files in self._files.values():
+            files.lose_power(self.kernel)
+        if wipe:
+            self.wipe()
+        self.kernel.at(self.kernel.random.uniform(1.0, 10.0), self.boot)
+
+    def boot(self) -> None:
+        if not self.up:
+            self.kernel.say(self.name, "boots: %s", self.boot_id)
+            self.up = True
+
+    def wipe(self) -> None:
+        """The keeper's directory and the attempts' are removed; what runs runs on."""
+        self.kernel.fault("wipe", self.name)
+        if self.keeper is not None:
+            self.keeper.die()
+        self.instance, self.manager = None, None
+        self.journal = Journal()
+        self._files = {}

@@ -1,0 +1,121 @@
+"""An asyncio event loop on the virtual clock: real coroutines run on it unmodified, and it can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any
+
+from tests.simulation.kernel import Clock, Kernel
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """The loop of one process. Once ``alive`` is False none of its callbacks is ever run again.
+
+    ``failed`` is told of exceptions that nobody catches.
+    """
+
+    def __init__(self, kernel: Kernel, clock: Clock, failed: Callable[[str], None]) -> None:
+        self._kernel = kernel
+        self._clock = clock
+        self._failed = failed
+        self._ready: collections.deque[asyncio.Handle] = collections.deque()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._pumping = False
+        self.alive = True
+
+    # ---- what asyncio asks for ----------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._clock.monotonic()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self.alive
+
+    def is_closed(self) -> bool:
+        return not self.alive
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._enqueue(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._kernel.at((when - self.time()) / self._clock.rate, self._fire, handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self.alive and "exception" in context:
+            self._failed(f"{context.get('message')}: {context['exception']!r}")
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Asyncio tells of it; the kernel drops the handle when its time comes."""
+
+    # ---- running ------------------------------------------------------------------------------------------
+
+    def _enqueue(self, handle: asyncio.Handle) -> None:
+        self._ready.append(handle)
+        if not self._pumping and self.alive:
+            self._pumping = True
+            self._kernel.at(0.0, self._pump)
+
+    def _fire(self, handle: asyncio.TimerHandle) -> None:
+        if self.alive and not handle.cancelled():
+            self._enqueue(handle)
+
+    def _pump(self) -> None:
+        asyncio._set_running_loop(self)
+        try:
+            while self._ready and self.alive:
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            self._pumping = False
+            asyncio._set_running_loop(None)
+
+    def bury(self) -> None:
+        """Unwind what a dead process has left, so that nothing of it wakes up when it is collected.
+
+        The world must not listen to it any more.
+        """
+        self.alive = False
+        asyncio._set_running_loop(self)
+        try:
+            for _ in range(100):
+                for task in list(self._tasks):
+                    task.cancel()
+                while self._ready:
+                    handle = self._ready.popleft()
+                    if not handle.cancelled():
+                        handle._run()
+                if not self._tasks:
+                    return
+        finally:
+            asyncio._set_running_loop(None)

@@ -1,0 +1,180 @@
+"""A server process: the product's runner, service, hub and door on a loop that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.core import facts as f
+from nnimgr.core.runner import ExperimentRunner, first_error
+from nnimgr.core.search import Search
+from nnimgr.core.state import ExperimentState
+from nnimgr.core.validate import validate
+from nnimgr.dispatcher import messages as m
+from nnimgr.store.errors import StoreError, StoreLocked
+from tests.simulation.dispatcher import SimChild
+from tests.simulation.kernel import Clock
+from tests.simulation.loop import SimLoop
+from tests.simulation.network import Exchange
+from tests.simulation.service import SimService
+from tests.simulation.store import SimWriter
+from training_services.base import ExperimentContext, TrainingService
+from training_services.keeper_door import KeeperDoor
+from training_services.keeper_hub import KeeperHub
+from training_services.keeper_service import ServiceTools
+from training_services.placement import HostLedger
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+RESTART_S = 1.0  # as NNIManager waits after a failed commit
+
+
+class Server:
+    """One start of the server. ``runner`` is None while there is none."""
+
+    def __init__(self, world: World, clock: Clock, number: int) -> None:
+        self._world, self._kernel, self._clock = world, world.kernel, clock
+        self.name = f"server-{number}"
+        self.alive = True
+        self.runner: ExperimentRunner | None = None
+        self.children: dict[str, SimChild] = {}
+        self._writer: SimWriter | None = None
+        self._hub = KeeperHub()
+        self._door = KeeperDoor(self._hub)
+        self._ledger = HostLedger()
+        self.loop = SimLoop(self._kernel, clock, self._failed)
+        self.spawn(self._main())
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        return self.loop.create_task(work)
+
+    def _failed(self, sentence: str) -> None:
+        self._kernel.fail(f"{self.name}: {sentence}")
+
+    # ---- life and death -----------------------------------------------------------------------------------
+
+    async def _main(self) -> None:
+        """As NNIManager keeps an experiment running."""
+        self._kernel.say(self.name, "starts")
+        while True:
+            writer = self._writer = SimWriter(self._world.store, self.die)
+            try:
+                state = await writer.open()
+            except StoreLocked as refusal:
+                self._kernel.fault("second server", self.name, "%s", refusal)
+                self._gone()
+                return
+            try:
+                await self._run(state, writer)
+            except Exception as group:
+                error = first_error(group)
+                if not isinstance(error, StoreError):
+                    text = "".join(traceback.format_exception(error))
+                    self._kernel.fail(f"{self.name}: the runner failed: {text}")
+                    return
+                self.runner = None
+                self._kernel.say(self.name, "starts its runner anew: %s", error)
+                await asyncio.sleep(RESTART_S)
+            else:
+                self._kernel.say(self.name, "has closed")
+                self._world.check_log(state)
+                self.end()
+                return
+
+    async def _run(self, state: ExperimentState, writer: SimWriter) -> None:
+        opening: list[f.Fact] = [f.ExperimentOpened(m_epoch=writer.m_epoch)]
+        if not state.id:
+            opening.insert(0, self._world.created)
+        runner = self.runner = ExperimentRunner(
+            state=state,
+            writer=writer,
+            make_service=self._service,
+            make_search=self._search,
+            clock=self._clock.wall,
+            on_turn=validate,
+            opening=opening,
+        )
+        self._world.user.server_opened()
+        await runner.run()
+
+    def die(self, when: str) -> None:
+        """kill -9."""
+        if self.alive:
+            self._kernel.fault("server crash", self.name, "%s", when)
+            self.end()
+
+    def end(self) -> None:
+        """Its process is no more."""
+        self._gone()
+        self._world.server_ended()
+
+    def _gone(self) -> None:
+        self.alive = self.loop.alive = False
+        self.runner = None
+        if self._writer is not None:
+            self._writer.release()
+
+    def close(self) -> None:
+        """Asked to end: its trials run on."""
+        if self.runner is not None:
+            self._kernel.fault("server stopped", self.name)
+            self.runner.close()
+
+    # ---- keepers ------------------------------------------------------------------------------------------
+
+    def accept(self, exchange: Exchange) -> None:
+        self.spawn(self._door(exchange.scope, exchange.receive, exchange.send))
+
+    def _service(self, state: ExperimentState) -> TrainingService:
+        world = self._world
+        context = ExperimentContext(
+            experiment_id=state.id,
+            directory=Path("/"),
+            trial_command="true",
+            trial_code_directory=Path("/"),
+            trial_gpu_number=None,
+            python="python3",
+            environ={},
+            silent_after=timedelta(seconds=world.silent_after_s),
+        )
+        tools = ServiceTools(hub=self._hub, ledger=self._ledger, urls=["http://server"])
+        return SimService(context, tools, world.hosts)
+
+    # ---- algorithms ---------------------------------------------------------------------------------------
+
+    def _search(self, state: ExperimentState, runner: ExperimentRunner) -> Search:
+        return Search(
+            tuner=_start("tuner", state),
+            assessor=_start("assessor", state) if self._world.assessed else None,
+            spawn=self._spawn_child,
+            post=runner.post,
+            pending_metrics=runner.pending_metrics,
+        )
+
+    def _spawn_child(
+        self, start: m.Start, on_message: Callable[[m.FromChild], None], on_exit: Callable[[str], None]
+    ) -> SimChild:
+        child = SimChild(self._kernel, self._world.health, start, on_message, on_exit)
+        self.children[start.role] = child
+        return child
+
+
+def _start(role: str, state: ExperimentState) -> m.Start:
+    return m.Start(
+        role=role,
+        name="Random",
+        class_name=None,
+        code_directory=None,
+        class_args={},
+        search_space=state.search_space,
+        experiment_id=state.id,
+        database="",
+        rebuild_to=0,
+        checkpoint_directory="",
+        seed=1,
+    )

@@ -1,0 +1,93 @@
+"""The product's ``KeeperService`` over simulated machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.simulation.host import Host
+from training_services import placement
+from training_services.base import ExperimentContext, TrialJobSpec
+from training_services.keeper_host import KeeperHost
+from training_services.keeper_link import StartOrder
+from training_services.keeper_service import KeeperService, ServiceTools
+
+UNREACHABLE_S = 1.0
+
+
+class SimKeeperHost(KeeperHost):
+    """A machine as a server reaches it, as if by SSH."""
+
+    def __init__(self, host: Host) -> None:
+        self.keeper_id = host.name
+        self.host = placement.Host(id=host.name, name=host.name)
+        self._machine = host
+
+    async def _reach(self) -> None:
+        """Raises OSError."""
+        if self._machine.cut or not self._machine.up:
+            await asyncio.sleep(UNREACHABLE_S)
+            raise OSError("no route to host")
+
+    async def read_manager(self) -> Mapping[str, Any] | None:
+        reached = self._machine.up and not self._machine.cut
+        return self._machine.manager if reached else None
+
+    async def write_manager(self, manager: Mapping[str, Any]) -> None:
+        await self._reach()
+        machine = self._machine
+        machine.manager = {"path": urlsplit(manager["urls"][0]).path, "token": manager["token"]}
+        if machine.keeper is not None:
+            machine.keeper.tell(machine.keeper.core.manager_changed)
+
+    async def keep(self) -> None:
+        await self._reach()
+        machine = self._machine
+        if machine.keeper is None:
+            await asyncio.sleep(machine.kernel.random.choice([0.05, 0.5, 3.0]))
+            machine.launch()
+        if machine.keeper is not None:
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            machine.on_keeper_end(lambda: None if ended.done() else ended.set_result(None))
+            await ended
+
+    async def end(self, *, told: bool) -> None:
+        await self._reach()
+        machine = self._machine
+        if machine.keeper is None:
+            return
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        machine.on_keeper_end(lambda: None if ended.done() else ended.set_result(None))
+        await asyncio.wait({ended}, timeout=5.0 if told else 0.0)
+        if machine.keeper is not None:
+            machine.kernel.say(machine.name, "the service ends the keeper")
+            machine.keeper.exit()
+
+
+class SimService(KeeperService):
+    """A platform whose machines are simulated."""
+
+    def __init__(self, context: ExperimentContext, tools: ServiceTools, hosts: Sequence[Host]) -> None:
+        super().__init__(context, tools)
+        self._hosts = hosts
+
+    async def find_hosts(self) -> Sequence[KeeperHost]:
+        return [SimKeeperHost(host) for host in self._hosts]
+
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        return {
+            "trial_id": job.trial_id,
+            "attempt": job.attempt,
+            "directory": f"trials/{job.trial_id}/{job.attempt}",
+            "command": "true",
+            "cwd": "/",
+            "environment": {},
+            "parameter": job.parameter_text,
+            "log_cap": 1 << 20,
+        }
+
+    async def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+        raise FileNotFoundError(name)
+        yield b""

@@ -1,0 +1,256 @@
+"""The shim, its trial and the trial's stray children, as the keeper and the files see them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.kernel import Kernel
+from trial_keeper import claim
+
+if TYPE_CHECKING:
+    from tests.simulation.host import Host
+    from tests.simulation.keeper import SimKeeper
+
+ENDLESS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What the command of a trial does."""
+
+    frames: int
+    gap: float
+    code: int
+    stubborn: bool  # ignores SIGTERM
+    straggler: bool  # leaves a child that writes on
+    bad: bool  # the assessor will not like it
+
+    @classmethod
+    def draw(cls, kernel: Kernel) -> Conduct:
+        chance = kernel.random
+        endless = chance.random() < 0.2
+        return cls(
+            frames=ENDLESS if endless else chance.randint(0, 9),
+            gap=4.0 if endless else chance.choice([0.05, 0.5, 2.0]),
+            code=chance.choice([0, 0, 0, 1]),
+            stubborn=chance.random() < 0.3,
+            straggler=chance.random() < 0.3,
+            bad=chance.random() < 0.2,
+        )
+
+
+class Shim:
+    """One shim of an attempt, from its fork on; only one that wins the claim starts the command."""
+
+    def __init__(self, host: Host, keeper: SimKeeper, job: str, start: dict[str, Any]) -> None:
+        self.host, self.keeper, self.job, self.start = host, keeper, job, start
+        self.kernel = host.kernel
+        self.boot = host.boot_id
+        self.pid, self.start_time = host.new_pid()
+        self.alive = True  # the shim itself
+        self.main = False  # the command
+        self.strays = 0  # its daemonised children
+        self.half = False  # the last frame is not complete
+        self._stopping = False
+        self._reluctant = self.kernel.likely(0.1)  # its processes take a while to die of SIGKILL
+        files = host.files(start["directory"])
+        self.files = files
+        chance = self.kernel.random
+        slow = self.kernel.likely(0.1)
+        self.kernel.at(chance.uniform(0.0, 20.0) if slow else chance.uniform(0.001, 0.02), self._claim)
+        if slow:
+            self.kernel.fault("slow fork", host.name, "of %s", job)
+
+    @property
+    def stirs(self) -> bool:
+        """Something of it runs, or may yet start."""
+        return self.alive or self.main or self.strays > 0
+
+    def die(self) -> None:
+        """Everything of it is gone at once (power loss, eviction)."""
+        self.alive = self.main = False
+        self.strays = 0
+
+    def lose_shim(self) -> None:
+        """Only the shim is killed: what it has started runs on."""
+        if not self.alive:
+            return
+        self.kernel.fault("shim killed", self.host.name, "%s, pid %d", self.job, self.pid)
+        self.alive = False
+        self.host.witness.shim_killed(self.job)
+        self.host.shim_gone(self)
+        self._report_failure("killed by signal 9")
+
+    def sweep(self) -> bool:
+        """SIGKILL to what carries the attempt's mark; True: there was something."""
+        if not (self.main or self.strays):
+            return False
+        if self._reluctant:
+            self._reluctant = False
+            return True
+        self.main, self.strays = False, 0
+        return True
+
+    # ---- the claim ----------------------------------------------------------------------------------------
+
+    def _report_failure(self, why: str) -> None:
+        """The spawner, which lives as long as its keeper, says that a shim has failed."""
+        self.kernel.at(0.001, self.keeper.shim_failed, self.job, why)
+
+    def _claim(self) -> None:
+        if not self.alive:
+            return
+        if self.kernel.likely(0.02):
+            self.kernel.fault("shim killed early", self.host.name, "%s", self.job)
+            self.alive = False
+            self._report_failure("killed by signal 9")
+            return
+        if self.host.full:
+            self.alive = False
+            self._report_failure("no space left on device")
+            return
+        line = f"shim {self.pid} {self.start_time} {self.boot}\n".encode()
+        if not self.host.take_claim(self.files, line):
+            self.kernel.say(self.host.name, "shim %d of %s finds the claim taken", self.pid, self.job)
+            self.alive = False
+            return
+        self.kernel.say(self.host.name, "shim %d claims %s", self.pid, self.job)
+        delay = self.kernel.random.uniform(0.3, 2.0) if self.kernel.likely(0.05) else 0.001
+        self.kernel.at(delay, self._start)
+
+    def _start(self) -> None:
+        if not self.alive:
+            return
+        if self.kernel.likely(0.01):
+            self.kernel.fault("exec failed", self.host.name, "%s", self.job)
+            self.host.witness.exec_failed(self.job)
+            self.files.add(b"failed %.6f no such directory\n" % self.host.clock.unix())
+            self._leave()
+            return
+        self.main = True
+        self.host.witness.started(self.job, self.host, self.start)
+        self.conduct = self.host.witness.conduct(self.start["trial_id"])
+        self.kernel.say(self.host.name, "%s runs", self.job)
+        self.files.add(b"started %d %.6f\n" % (self.pid + 10_000, self.host.clock.unix()))
+        self.host.wake(self.job)
+        if self._stopping:
+            self._terminate()
+        self._live(0)
+
+    # ---- the command --------------------------------------------------------------------------------------
+
+    def _live(self, frame: int) -> None:
+        if not self.main:
+            return
+        conduct, chance = self.conduct, self.kernel.random
+        if frame >= conduct.frames:
+            self.kernel.at(chance.choice([0.0, 0.1]), self._main_ends, conduct.code, None)
+            return
+        content = self._frame(frame)
+        self.half = self.kernel.likely(0.15)
+        if self.half:
+            cut = chance.randrange(1, len(content))
+            self.kernel.fault("half a frame", self.host.name, "of %s", self.job)
+            self.files.write(content[:cut], self.kernel.now)
+            self.kernel.at(chance.choice([0.0, 0.3, 2.0]), self._finish, frame, content[cut:], content[8:])
+        else:
+            self._finish(frame, content, content[8:])
+
+    def _finish(self, frame: int, rest: bytes, payload: bytes) -> None:
+        """The last bytes of a frame; then the next one is due."""
+        if self.main:
+            self.half = False
+            self._write(rest, payload)
+            self.kernel.at(self.kernel.random.uniform(0.0, self.conduct.gap), self._live, frame + 1)
+
+    def _frame(self, frame: int) -> bytes:
+        chance = self.kernel.random
+        if chance.random() < 0.05:
+            payload = chance.choice([b"", b"no metric", b'{"type": "PERIODICAL"}', b"\xff\xfe"])
+        else:
+            final = frame == self.conduct.frames - 1
+            value = (-1.0 if self.conduct.bad and frame >= 2 else 1.0) * (frame + 1)
+            record = {
+                "parameter_id": 0,
+                "trial_job_id": self.start["trial_id"],
+                "type": "FINAL" if final else "PERIODICAL",
+                "sequence": 0 if final else frame,
+                "value": json.dumps(value),
+            }
+            payload = json.dumps(record).encode()
+        return b"ME%06d" % len(payload) + payload
+
+    def _write(self, content: bytes, payload: bytes) -> None:
+        self.files.write(content, self.kernel.now)
+        self.host.witness.wrote(self.job, payload)
+        self.host.grown(self.job)
+
+    def _main_ends(self, code: int | None, signal: int | None) -> None:
+        if not self.main:
+            return
+        self.main = False
+        if self.conduct.straggler:
+            self.strays = self.kernel.random.randint(1, 4)
+            self.kernel.at(0.02, self._stray)
+            if self.alive:  # it kills what is left, in rounds
+                self.kernel.at(self.kernel.random.uniform(0.0, 0.2), self._seal, code, signal)
+        elif self.alive:
+            delay = self.kernel.random.choice([0.0, 0.0, 0.5])
+            self.kernel.at(delay, self._seal, code, signal)
+
+    def _stray(self) -> None:
+        """A child of the command writes on, until it is killed or has had enough."""
+        if self.strays <= 0:
+            return
+        if not self.half:
+            payload = b'{"stray": %d}' % self.strays
+            self._write(b"ME%06d" % len(payload) + payload, payload)
+        self.strays -= 1
+        self.kernel.at(self.kernel.random.uniform(0.02, 0.3), self._stray)
+
+    def _seal(self, code: int | None, signal: int | None) -> None:
+        """The shim has nothing left below it: it says how the command ended."""
+        if not self.alive:
+            return
+        self.strays = 0
+        if self.host.full:
+            self.kernel.at(1.0, self._seal, code, signal)
+            return
+        end = claim.Exit(
+            code, signal, len(self.files.metrics), signalled=self._stopping, at=self.host.clock.unix()
+        )
+        self.host.witness.exited(self.job, code, signal)
+        self.files.add(end.line())
+        self.kernel.say(self.host.name, "%s exits: code %s, signal %s", self.job, code, signal)
+        self._leave()
+
+    def _leave(self) -> None:
+        self.alive = False
+        self.host.wake(self.job)
+        self.host.shim_gone(self)
+
+    # ---- its stop -----------------------------------------------------------------------------------------
+
+    def terminate(self) -> None:
+        """SIGTERM has come to the shim."""
+        if not self.alive or self._stopping:
+            return
+        self._stopping = True
+        if self.main:
+            self._terminate()
+
+    def _terminate(self) -> None:
+        grace = 10.0 if self.files.grace is None else self.files.grace
+        chance = self.kernel.random
+        if not self.conduct.stubborn:
+            graceful = chance.random() < 0.2
+            self.kernel.at(
+                chance.choice([0.0, 0.1, 1.0]), self._main_ends, 0 if graceful else None, None if graceful else 15
+            )
+        self.kernel.at(grace, self._kill)
+
+    def _kill(self) -> None:
+        if self.alive:
+            self._main_ends(None, 9)

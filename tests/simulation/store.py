@@ -1,0 +1,164 @@
+"""The experiment's database: a list of facts that survives, a lock, and a writer that takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Sequence
+
+from nnimgr.core import facts as f
+from nnimgr.core.fold import apply
+from nnimgr.core.state import ExperimentState, Touched
+from nnimgr.store.errors import StoreError, StoreLocked
+from nnimgr.store.rows import (
+    Row,
+    batch,
+    from_us,
+    read_fact,
+    read_metric,
+    read_snapshot,
+    snapshot_row,
+)
+from tests.simulation.kernel import Kernel
+from tests.simulation.witness import Witness
+
+COMMIT_CRASH = 0.004
+
+
+class Store:
+    """What is on the disk. ``holder``: the writer that has the lock."""
+
+    def __init__(self, kernel: Kernel, witness: Witness) -> None:
+        self.kernel, self.witness = kernel, witness
+        self.log: list[f.Recorded] = []
+        self.m_epoch = 0
+        self.holder: SimWriter | None = None
+        self._snapshot: tuple[int, Row] | None = None  # number of its last fact
+
+    def commit(self, state: ExperimentState, turn: Sequence[f.Recorded]) -> None:
+        self.log += turn
+        self.m_epoch = state.m_epoch
+        self.witness.committed(turn)
+
+    def lose_power(self) -> None:
+        """All that was committed is there."""
+
+    def fold(self) -> ExperimentState:
+        """The log from its start."""
+        state = ExperimentState()
+        for recorded in self.log:
+            apply(state, recorded)
+            state.take_touched()
+        return state
+
+    def open(self) -> ExperimentState:
+        """As the product does: the latest snapshot, and what came after it."""
+        state = None
+        if self._snapshot is not None:
+            row = self._snapshot[1]
+            state = read_snapshot([(row[1], row[2], row[3])])
+        state = state or ExperimentState()
+        for recorded in self.log[state.number :]:
+            apply(state, recorded)
+            state.take_touched()
+        return state
+
+    def save(self, state: ExperimentState) -> None:
+        """A snapshot is left by a clean close."""
+        self._snapshot = (state.number, snapshot_row(state))
+
+    def reread(self) -> list[f.Recorded]:
+        """The log as it comes back from the tables' rows."""
+        state = copy.copy(self.fold())
+        rows = batch(state, self.log, Touched())
+        found = [read_metric(state.id, (*row[1:5], *row[5:])) for row in rows.metrics]
+        for _, number, at, kind, _, _, payload in rows.facts:
+            instant = from_us(at)
+            assert instant is not None
+            found.append(f.Recorded(number, instant, read_fact(kind, payload)))
+        return sorted(found, key=lambda recorded: recorded.number)
+
+
+class SimWriter:
+    """``ExperimentWriter``'s interface over the store. ``die`` ends the server that it belongs to."""
+
+    def __init__(self, store: Store, die: Callable[[str], None]) -> None:
+        self._store, self._kernel, self._die = store, store.kernel, die
+        self.db_id = "db"
+        self.m_epoch = 0
+        self._closed = False
+
+    async def open(self) -> ExperimentState:
+        """Raises StoreLocked."""
+        if self._store.holder is not None:
+            raise StoreLocked("the experiment is open in another server")
+        self._store.holder = self
+        self.m_epoch = self._store.m_epoch + 1
+        return self._store.open()
+
+    async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None:
+        """Commit one turn. Raises StoreError. The server may die before, or after without knowing."""
+        kernel = self._kernel
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        slow = kernel.likely(0.03)
+        delay = kernel.random.uniform(0.1, 3.0) if slow else 0.003
+        kernel.at(delay, self._write, state, list(turn), done)
+        await done
+
+    def _write(self, state: ExperimentState, turn: list[f.Recorded], done: asyncio.Future[None]) -> None:
+        kernel, store = self._kernel, self._store
+        if store.holder is not self:
+            return
+        if kernel.likely(COMMIT_CRASH):
+            self._die("before a commit")
+            return
+        if kernel.likely(0.003):
+            kernel.fault("commit failed", "store")
+            done.set_exception(StoreError("no space left on device"))
+            return
+        kernel.say("store", "commits %s", "; ".join(map(_brief, turn)))
+        store.commit(state, turn)
+        if kernel.likely(COMMIT_CRASH):
+            self._die("after a commit")
+            return
+        if not done.done():
+            done.set_result(None)
+
+    async def close(self, state: ExperimentState | None = None) -> None:
+        if self._closed or self._store.holder is not self:
+            return
+        self._closed = True
+        if state is not None and state.id:
+            self._store.save(state)
+        self._store.holder = None
+
+    def release(self) -> None:
+        """The process is gone, and with it its lock."""
+        if self._store.holder is self:
+            self._store.holder = None
+
+
+def _brief(recorded: f.Recorded) -> str:
+    fact = recorded.fact
+    subject = getattr(fact, "job_id", None) or getattr(fact, "trial_id", None) or ""
+    more = ""
+    match fact:
+        case f.JobPlaced():
+            more = f" seq {fact.cmd_seq} on {fact.place.instance} {fact.place.boot_id}"
+        case f.StopOrdered():
+            more = f" seq {fact.cmd_seq}"
+        case f.MetricReported() | f.FrameSkipped():
+            more = f" {fact.position}"
+        case f.JobEnded():
+            more = f" {fact.reason} {fact.exit_code} {fact.signal} n={fact.metrics} acked={fact.acked_cmd}"
+        case f.TrialEnded() | f.ExperimentMoved():
+            more = f" {fact.status}: {fact.reason}"
+        case f.JobLost() | f.AttemptDue() | f.JobWaiting():
+            more = f": {fact.reason}"
+        case f.KeeperBound():
+            more = f" {fact.instance} {fact.boot_id}"
+        case f.KeeperAcknowledged():
+            more = f" {fact.keeper_id} {fact.acked_cmd}"
+        case f.AlgorithmFailed():
+            more = f" {fact.role}: {fact.sentence}"
+    return f"{recorded.number} {type(fact).__name__} {subject}{more}"

@@ -1,0 +1,273 @@
+"""The invariants. The witness knows what really happened on the hosts, and checks what is recorded against it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.core import facts as f
+from nnimgr.core.state import trial_of_job
+from tests.simulation.kernel import Kernel
+from tests.simulation.shim import ENDLESS, Conduct
+from training_services.base import Place
+from training_services.frames import read_frame
+from trial_keeper import wire
+from trial_keeper.effects import Record
+
+if TYPE_CHECKING:
+    from tests.simulation.host import Host
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What happened to one attempt, and what is recorded of it."""
+
+    execs: int = 0
+    frames: list[bytes] = field(default_factory=list)  # written, whole
+    exit: tuple[int | None, int | None] | None = None  # as its shim saw it
+    shim_killed: bool = False
+    exec_failed: bool = False
+    sealed: str | None = None  # by its keeper: the reason
+    place: Place | None = None  # recorded, as what follows
+    recorded: int = 0
+    stop: f.StopOrdered | None = None
+    over: str | None = None  # how it ended, for the server
+
+
+@dataclass(slots=True)
+class _Trial:
+    parameters: str
+    ended: f.TrialStatus | None = None
+    stopped: bool = False  # by a user, durably
+    attempt: int = 1
+
+
+class Witness:
+    """Sees everything. Whatever it does not like ends the run."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.hosts: dict[str, Host] = {}
+        self.attempts: dict[str, _Attempt] = collections.defaultdict(_Attempt)
+        self.trials: dict[str, _Trial] = {}
+        self._conducts: dict[str, Conduct] = {}
+        self._epochs: dict[str, int] = {}  # instance -> the server obeyed last
+        self.number = 0
+
+    def conduct(self, trial_id: str) -> Conduct:
+        """What the command of this trial does, in every attempt."""
+        if trial_id not in self._conducts:
+            self._conducts[trial_id] = Conduct.draw(self._kernel)
+        return self._conducts[trial_id]
+
+    def endless(self) -> list[str]:
+        """Trials that will not end by themselves."""
+        return [
+            trial_id
+            for trial_id, trial in self.trials.items()
+            if trial.ended is None and self.conduct(trial_id).frames == ENDLESS
+        ]
+
+    # ---- on the hosts -------------------------------------------------------------------------------------
+
+    def started(self, job: str, host: Host, start: dict[str, Any]) -> None:
+        """The command of an attempt is executed."""
+        fail, attempt = self._kernel.fail, self.attempts[job]
+        attempt.execs += 1
+        trial_id = trial_of_job(job)[0]
+        trial = self.trials.get(trial_id)
+        if attempt.execs > 1:
+            fail(f"attempt {job} was started {attempt.execs} times")
+        for other in self.hosts.values():
+            for shim in other.shims:
+                if shim.main and shim.job != job and trial_of_job(shim.job)[0] == trial_id:
+                    fail(f"attempts {shim.job} and {job} of one trial run together")
+        if attempt.place is None or trial is None:
+            fail(f"attempt {job} was started before its place was recorded")
+            return
+        if attempt.place.boot_id != host.boot_id or attempt.place.keeper_id != host.name:
+            fail(f"attempt {job} was started in {host.boot_id}, but its place is {attempt.place}")
+        if attempt.over is not None:
+            fail(f"attempt {job} was started after its end was recorded: {attempt.over}")
+        if trial.parameters not in start["parameter"]:
+            fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
+        if not any(record.get("job") == job for record in host.journal.load()):
+            fail(f"attempt {job} runs, but its keeper's journal knows nothing of it")
+
+    def wrote(self, job: str, payload: bytes) -> None:
+        """A frame is complete."""
+        attempt = self.attempts[job]
+        attempt.frames.append(payload)
+        if attempt.sealed is not None:
+            self._kernel.fail(f"attempt {job} wrote frame {len(attempt.frames)} after its end was sealed")
+
+    def exited(self, job: str, code: int | None, signal: int | None) -> None:
+        self.attempts[job].exit = (code, signal)
+
+    def shim_killed(self, job: str) -> None:
+        self.attempts[job].shim_killed = True
+
+    def exec_failed(self, job: str) -> None:
+        self.attempts[job].exec_failed = True
+
+    def journaled(self, host: Host, record: Record) -> None:
+        """A keeper has written a record."""
+        if record["k"] == "server":
+            assert host.instance is not None
+            if record["m_epoch"] < self._epochs.get(host.instance, 0):
+                self._kernel.fail(f"{host.name} obeys the server of epoch {record['m_epoch']} after a later one")
+            self._epochs[host.instance] = record["m_epoch"]
+        elif record["k"] == "final":
+            job, final = record["job"], record["final"]
+            self.attempts[job].sealed = final["reason"]
+            for shim in host.shims:
+                if shim.job == job and (shim.main or shim.strays):
+                    self._kernel.fail(f"attempt {job} is sealed while it runs")
+
+    def keeper_stepped(self, host: Host) -> None:
+        """After every step of a keeper: what is acknowledged is on the disk."""
+
+    # ---- in the database ----------------------------------------------------------------------------------
+
+    def committed(self, turn: Sequence[f.Recorded]) -> None:
+        """A turn is durable."""
+        for number, _, fact in turn:
+            if number != self.number + 1:
+                self._kernel.fail(f"fact {number} follows fact {self.number}")
+            self.number = number
+            if isinstance(fact, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
+                self._frame(fact)
+            else:
+                self._fact(fact)
+
+    def _frame(self, fact: f.MetricReported | f.FrameSkipped | f.ParametersWanted) -> None:
+        job, fail = fact.job_id, self._kernel.fail
+        attempt = self.attempts[job]
+        if attempt.over is not None:
+            fail(f"frame {fact.position} of {job} was recorded after its end: {attempt.over}")
+        if fact.position != attempt.recorded:
+            fail(f"frame {fact.position} of {job} was recorded as number {attempt.recorded}")
+        attempt.recorded += 1
+        if fact.position >= len(attempt.frames):
+            fail(f"frame {fact.position} of {job} was recorded, {len(attempt.frames)} were written")
+            return
+        payload = attempt.frames[fact.position]
+        written = read_frame(job, trial_of_job(job)[0], position=fact.position, payload=payload)
+        if fact != written:
+            fail(f"frame {fact.position} of {job} was recorded as {fact}, not {written}")
+
+    def _fact(self, fact: f.Fact) -> None:
+        fail = self._kernel.fail
+        match fact:
+            case f.Suggested():
+                if fact.trial_id in self.trials:
+                    fail(f"trial {fact.trial_id} was suggested twice")
+                self.trials[fact.trial_id] = _Trial(fact.parameters)
+            case f.JobPlaced():
+                self._placed(fact)
+            case f.StopOrdered():
+                attempt = self.attempts[fact.job_id]
+                attempt.stop = fact
+                if fact.cmd_seq is None:
+                    attempt.over = "it was never placed"
+            case f.JobStarted():
+                if self.attempts[fact.job_id].execs == 0:
+                    fail(f"attempt {fact.job_id} is recorded as started and was not")
+            case f.JobEnded():
+                self._ended(fact)
+            case f.JobLost():
+                self._lost(fact)
+            case f.StopRequested() if fact.kind is f.StopKind.USER:
+                self.trials[fact.trial_id].stopped = True
+            case f.AttemptDue():
+                trial = self.trials[fact.trial_id]
+                if trial.stopped:
+                    fail(f"trial {fact.trial_id} was stopped and gets attempt {fact.attempt}")
+                if fact.attempt != trial.attempt + 1 or trial.ended is not None:
+                    fail(f"trial {fact.trial_id} ({trial.ended}) gets attempt {fact.attempt}")
+                trial.attempt = fact.attempt
+            case f.TrialEnded():
+                trial = self.trials[fact.trial_id]
+                if trial.ended is not None:
+                    fail(f"trial {fact.trial_id} was {trial.ended} and is {fact.status}")
+                trial.ended = fact.status
+            case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):
+                fail(f"the experiment is ERROR: {fact.reason}")
+
+    def _placed(self, fact: f.JobPlaced) -> None:
+        attempt = self.attempts[fact.job_id]
+        trial_id, number = trial_of_job(fact.job_id)
+        trial = self.trials[trial_id]
+        if attempt.place is not None:
+            self._kernel.fail(f"attempt {fact.job_id} was placed twice")
+        if trial.ended is not None or trial.attempt != number:
+            self._kernel.fail(f"attempt {fact.job_id} was placed, but {trial}")
+        attempt.place = fact.place
+
+    def _ends(self, job: str, how: str) -> _Attempt:
+        attempt = self.attempts[job]
+        if attempt.over is not None:
+            self._kernel.fail(f"attempt {job} ended twice: {attempt.over}; {how}")
+        attempt.over = how
+        return attempt
+
+    def _ended(self, fact: f.JobEnded) -> None:
+        job, fail = fact.job_id, self._kernel.fail
+        attempt = self._ends(job, f"{fact.reason} {fact.exit_code}")
+        if attempt.recorded < fact.metrics:
+            fail(f"attempt {job} ended with {fact.metrics} frames, {attempt.recorded} are recorded")
+        if not self._fenced(attempt) and attempt.recorded != len(attempt.frames):
+            fail(f"attempt {job} wrote {len(attempt.frames)} frames, {attempt.recorded} are recorded")
+        match fact.reason:
+            case f.EndReason.NEVER_STARTED:
+                justified = attempt.execs == 0 and (attempt.exec_failed or attempt.stop is not None)
+            case f.EndReason.STOPPED:
+                justified = attempt.stop is not None and attempt.execs == 1
+            case _:
+                justified = attempt.execs == 1 or attempt.shim_killed
+        if fact.exit_code is None and fact.signal is None:
+            justified = justified and (fact.reason is f.EndReason.NEVER_STARTED or attempt.shim_killed)
+        elif attempt.exit != (fact.exit_code, fact.signal):
+            justified = False
+        if not justified:
+            fail(f"attempt {job} ended without cause: {fact}; {attempt}")
+
+    def _fenced(self, attempt: _Attempt) -> bool:
+        """The boot or the directory that the attempt was placed on is over: nothing of it runs."""
+        if attempt.place is None:
+            return False
+        host = self.hosts[attempt.place.keeper_id]
+        return attempt.place.boot_id != host.boot_id or attempt.place.instance != host.instance
+
+    def _lost(self, fact: f.JobLost) -> None:
+        attempt = self._ends(fact.job_id, f"lost: {fact.reason}")
+        if not self._fenced(attempt):
+            self._kernel.fail(f"attempt {fact.job_id} was given up without cause: {fact.reason}")
+
+    # ---- at the end ---------------------------------------------------------------------------------------
+
+    def check_end(self, status: f.ExperimentStatus) -> None:
+        """The faults have stopped long ago and the experiment says that it is over."""
+        fail = self._kernel.fail
+        if status not in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED):
+            fail(f"the experiment is {status} in the end")
+        for trial_id, trial in self.trials.items():
+            if trial.ended is None:
+                fail(f"trial {trial_id} has not ended: {trial}")
+            final = (f.TrialStatus.USER_CANCELED, f.TrialStatus.SUCCEEDED, f.TrialStatus.FAILED)
+            if trial.stopped and trial.ended not in (*final, *_OTHER_STOPS):
+                fail(f"trial {trial_id} was stopped and is {trial.ended}")
+        for host in self.hosts.values():
+            for shim in host.shims:
+                if shim.stirs:
+                    fail(f"{shim.job} still runs on {host.name}")
+        for job, attempt in self.attempts.items():
+            if attempt.place is not None and attempt.over is None:
+                fail(f"attempt {job} is open in the end: {attempt}")
+            if attempt.sealed == wire.HOST_LOST and not self._fenced(attempt):
+                fail(f"attempt {job} was sealed as lost without cause")
+
+
+_OTHER_STOPS = (f.TrialStatus.EARLY_STOPPED, f.TrialStatus.SYS_CANCELED)  # whoever came first

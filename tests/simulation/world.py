@@ -1,0 +1,155 @@
+"""One life of an experiment on two machines: everything in it, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nnimgr.core import facts as f
+from nnimgr.core.state import ExperimentState
+from tests.simulation.chaos import Chaos
+from tests.simulation.dispatcher import Health
+from tests.simulation.host import Host
+from tests.simulation.kernel import Clock, Kernel
+from tests.simulation.network import Network
+from tests.simulation.server import Server
+from tests.simulation.store import Store
+from tests.simulation.user import User
+from tests.simulation.witness import Witness
+
+SETTLE_S = 900.0  # after the last fault everything must have come to its end
+LOOK_S = 1.0
+CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
+
+
+class World:
+    """``run`` raises Violation; ``kernel.story()`` tells what happened."""
+
+    def __init__(self, seed: int) -> None:
+        self.kernel = Kernel(seed)
+        chance = self.kernel.random
+        self.chaos_s = chance.uniform(20.0, 60.0)
+        self.silent_after_s = chance.choice([5.0, 15.0, 30.0])
+        self.assessed = chance.random() < 0.7
+        self.health = Health({})
+        self.clock = Clock(self.kernel)  # of the server's machine
+        self.witness = Witness(self.kernel)
+        self.store = Store(self.kernel, self.witness)
+        network = self._network = Network(self.kernel)
+        self.hosts = [Host(self.kernel, name, network, self.witness) for name in ("ash", "elm")]
+        self.witness.hosts = {host.name: host for host in self.hosts}
+        self.created = _experiment(self.kernel)
+        self._servers: list[Server] = []
+        self.user = User(self)
+        self._start_server()
+        Chaos(self)
+
+    # ---- servers ------------------------------------------------------------------------------------------
+
+    def _start_server(self) -> None:
+        if self._servers and self.server.alive:
+            return
+        self.server = self._make_server()
+        self._network.server = self.server
+
+    def _make_server(self) -> Server:
+        server = Server(self, self.clock, len(self._servers) + 1)
+        self._servers.append(server)
+        return server
+
+    def start_second_server(self) -> None:
+        """It finds the database locked."""
+        if self.server.alive:
+            self._make_server()
+
+    def server_ended(self) -> None:
+        self._network.server_died()
+        self.kernel.at(self.kernel.random.choice([0.1, 1.0, 5.0]), self._start_server)
+
+    # ---- the end ------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """From the first turn to the end of the experiment. Raises Violation."""
+        kernel = self.kernel
+        with _quiet():
+            try:
+                kernel.run(self.chaos_s)
+                self._calm()
+                while not self._settled():
+                    if kernel.now > self.chaos_s + SETTLE_S:
+                        self._limbo()
+                    kernel.run(kernel.now + LOOK_S)
+                self._check_end()
+                if kernel.failure is not None:
+                    raise kernel.failure
+            finally:
+                for server in self._servers:
+                    server.loop.bury()
+
+    def _calm(self) -> None:
+        """The faults stop."""
+        self.kernel.say("world", "the faults stop")
+        self.kernel.faults = False
+        for host in self.hosts:
+            host.cut = host.full = False
+
+    def _settled(self) -> bool:
+        runner = self.server.runner
+        if runner is None or runner.search is not None or runner.service is not None:
+            return False
+        state = runner.state
+        return state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED) and not state.detached
+
+    def _limbo(self) -> None:
+        state = self.store.fold()
+        live = {trial.id: (trial.status, trial.reason) for trial in state.trials.values()}
+        self.kernel.fail(f"the experiment does not end: {state.status} ({state.reason}), {live}, {state.jobs}")
+
+    def _check_end(self) -> None:
+        runner = self.server.runner
+        assert runner is not None
+        self.kernel.run(self.kernel.now + LOOK_S)
+        self.witness.check_end(runner.state.status)
+        self.check_log(runner.state)
+        if self.store.reread() != self.store.log:
+            self.kernel.fail("the log is another one when it is read from its rows")
+        for kind in CERTAIN:
+            if not self.kernel.counts[kind]:
+                self.kernel.fail(f"the simulator was too kind: no {kind}")
+
+    def check_log(self, state: ExperimentState) -> None:
+        """The state in memory is what the log says."""
+        if self.store.fold() != state:
+            self.kernel.fail("the log folds to another state than the server's")
+
+
+def _experiment(kernel: Kernel) -> f.ExperimentCreated:
+    chance = kernel.random
+    concurrency, number = chance.randint(1, 3), chance.randint(4, 7)
+    config = {
+        "trialCommand": "true",
+        "trialCodeDirectory": "/",
+        "experimentWorkingDirectory": "/",
+        "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+        "trialConcurrency": concurrency,
+        "maxTrialNumber": number,
+    }
+    return f.ExperimentCreated(
+        experiment_id="exp",
+        config=config,
+        search_space={"x": {"_type": "uniform", "_value": [0, 1]}},
+        limits=f.Limits(trial_concurrency=concurrency, max_trial_number=number),
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The product's log tells of every fault."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
