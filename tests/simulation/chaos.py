@@ -19,8 +19,8 @@ class Chaos:
     def __init__(self, world: World) -> None:
         self._world, self._kernel = world, world.kernel
         chance = self._kernel.random
-        self._kernel.at(chance.uniform(2.0, world.chaos_s - 5.0), self._kill_server)
-        self._kernel.at(chance.uniform(2.0, world.chaos_s - 5.0), self._kill_keeper)
+        self._kernel.at(chance.uniform(0.1, 6.0), self._kill_server)
+        self._kernel.at(chance.uniform(0.1, 6.0), self._kill_keeper)
         self._kernel.at(1.0, self._strike)
 
     def _strike(self) -> None:

@@ -47,7 +47,7 @@ class Shim:
     def __init__(self, host: Host, keeper: SimKeeper, job: str, start: dict[str, Any]) -> None:
         self.host, self.keeper, self.job, self.start = host, keeper, job, start
         self.kernel = host.kernel
-        self.boot = host.boot_id
+        self.boot, self.instance = host.boot_id, host.instance
         self.pid, self.start_time = host.new_pid()
         self.alive = True  # the shim itself
         self.main = False  # the command
@@ -130,7 +130,7 @@ class Shim:
             self._leave()
             return
         self.main = True
-        self.host.witness.started(self.job, self.host, self.start)
+        self.host.witness.started(self.job, self.host, self.start, self.instance)
         self.conduct = self.host.witness.conduct(self.start["trial_id"])
         self.kernel.say(self.host.name, "%s runs", self.job)
         self.files.add(b"started %d %.6f\n" % (self.pid + 10_000, self.host.clock.unix()))

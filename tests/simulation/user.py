@@ -92,6 +92,10 @@ class User:
         if self.wants_it and state.status not in LIVE and state.status is not f.ExperimentStatus.DONE:
             opened = f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True)
             self._ask("resumes the experiment", runner.request(lambda _: (opened,)))
+        if self._kernel.faults and state.status is f.ExperimentStatus.DONE:
+            number = (state.limits.max_trial_number or 0) + self._kernel.random.randint(1, 3)
+            change = {"maxTrialNumber": number}
+            self._ask(f"wants {number} trials", runner.change_config(change))
         if not self._kernel.faults:
             for trial_id in self._world.witness.endless():
                 if trial_id in state.trials and state.trials[trial_id].target is None:

@@ -72,8 +72,8 @@ class Witness:
 
     # ---- on the hosts -------------------------------------------------------------------------------------
 
-    def started(self, job: str, host: Host, start: dict[str, Any]) -> None:
-        """The command of an attempt is executed."""
+    def started(self, job: str, host: Host, start: dict[str, Any], instance: str | None) -> None:
+        """The command of an attempt is executed; its shim was forked by a keeper of this directory."""
         fail, attempt = self._kernel.fail, self.attempts[job]
         attempt.execs += 1
         trial_id = trial_of_job(job)[0]
@@ -93,7 +93,8 @@ class Witness:
             fail(f"attempt {job} was started after its end was recorded: {attempt.over}")
         if trial.parameters not in start["parameter"]:
             fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
-        if not any(record.get("job") == job for record in host.journal.load()):
+        known = {record.get("job") for record in host.journal.load()}
+        if instance == host.instance and job not in known:
             fail(f"attempt {job} runs, but its keeper's journal knows nothing of it")
 
     def wrote(self, job: str, payload: bytes) -> None:

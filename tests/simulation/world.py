@@ -20,6 +20,7 @@ from tests.simulation.witness import Witness
 
 SETTLE_S = 900.0  # after the last fault everything must have come to its end
 LOOK_S = 1.0
+LATEST_FORK_S = 25.0  # then the slowest shim has found its claim taken
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
 
 
@@ -29,7 +30,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.kernel = Kernel(seed)
         chance = self.kernel.random
-        self.chaos_s = chance.uniform(20.0, 60.0)
+        self.chaos_s = chance.uniform(30.0, 90.0)
         self.silent_after_s = chance.choice([5.0, 15.0, 30.0])
         self.assessed = chance.random() < 0.7
         self.health = Health({})
@@ -109,7 +110,7 @@ class World:
     def _check_end(self) -> None:
         runner = self.server.runner
         assert runner is not None
-        self.kernel.run(self.kernel.now + LOOK_S)
+        self.kernel.run(self.kernel.now + LATEST_FORK_S)
         self.witness.check_end(runner.state.status)
         self.check_log(runner.state)
         if self.store.reread() != self.store.log:
@@ -126,7 +127,7 @@ class World:
 
 def _experiment(kernel: Kernel) -> f.ExperimentCreated:
     chance = kernel.random
-    concurrency, number = chance.randint(1, 3), chance.randint(4, 7)
+    concurrency, number = chance.randint(1, 4), chance.randint(5, 10)
     config = {
         "trialCommand": "true",
         "trialCodeDirectory": "/",
