@@ -21,6 +21,7 @@ from nnimgr.config import ExperimentConfig, check_config, read_canonical
 from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.changes import Changes
+from nnimgr.core.clock import SteadyClock
 from nnimgr.core.folder import Surroundings, make_folder
 from nnimgr.core.index_notes import IndexNotes
 from nnimgr.core.requests import RequestRefused
@@ -404,7 +405,7 @@ class NNIManager:
                 writer=writer,
                 make_service=lambda state: self._assembly.service(state, directory),
                 make_search=lambda state, runner: self._assembly.search(state, directory, runner),
-                clock=self._clock,
+                clock=SteadyClock(self._clock(), after=state.last_at),
                 on_turn=self._turned,
                 opening=opening,
             )
