@@ -255,6 +255,7 @@ class KnownKeeper:
     instance: str | None
     boot_id: str | None
     last_cmd: int  # the highest command number committed for its instance: of a job held, or acknowledged
+    retired: tuple[str, ...] = ()  # its instances before that one: what they still say is too late
     silent: bool = False  # KeeperSilent is committed, and no KeeperHeard since
 
 

@@ -122,7 +122,7 @@ class KeeperLink:
         self._reported = -1  # sync_no of the last request with news
         self._waited = -1  # sync_no of the last one without
         self._binding: Key | None = None  # KeeperBound is on its way
-        self._retired: set[str] = set()  # instances that were replaced
+        self._retired = set(known.retired)  # instances that were replaced
         self._fresh: dict[str, None] = {}  # jobs with frames committed and not told
         self._ended: list[str] = []  # during the request being applied
 

@@ -169,6 +169,8 @@ def _bound(state: ExperimentState, r: f.Recorded) -> None:
     keeper = state.keepers[fact.keeper_id]
     if keeper.instance != fact.instance:
         keeper.acked_cmd = 0
+        if keeper.instance is not None:
+            keeper.retired.append(keeper.instance)
     keeper.instance, keeper.boot_id = fact.instance, fact.boot_id
     state.touched.keepers.add(fact.keeper_id)
     _release(state)

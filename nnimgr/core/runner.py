@@ -412,6 +412,7 @@ class ExperimentRunner:
                     keeper_id=keeper_id,
                     token_sha256=keeper.token_sha256,
                     instance=keeper.instance,
+                    retired=tuple(keeper.retired),
                     boot_id=keeper.boot_id,
                     silent=keeper.silent is not None,
                     last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),

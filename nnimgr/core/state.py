@@ -106,6 +106,7 @@ class TrialState:
 class KeeperState:
     token_sha256: str
     instance: str | None = None
+    retired: list[str] = field(default_factory=list)  # instances that were replaced
     boot_id: str | None = None
     acked_cmd: int = 0
     silent: str | None = None  # since it stopped speaking: the sentence

@@ -430,3 +430,11 @@ def test_command_numbers_follow_the_place() -> None:
     job = life.state.jobs[life.job(0)]
     assert job.placed == f.JobPlaced(job_id=life.job(0), place=PLACE, cmd_seq=1)
     assert job.last_cmd == 1
+
+
+def test_a_replaced_directory_of_a_keeper_stays_known() -> None:
+    life = Life()
+    for instance in ("i2", "i2", "i3"):
+        life.take(f.KeeperBound(keeper_id="local", instance=instance, boot_id="b1"))
+    assert life.state.keepers["local"].retired == ["i1", "i2"]
+    assert refold(life.log) == life.state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -427,6 +428,15 @@ def test_a_job_placed_on_a_new_instance_is_started_whatever_was_bound(
     told = [command[1:3] for command in answer["cmds"] if command[1] != "nop"]
     assert told == [("start", "x-bbbbb-1"), ("stop", "x-bbbbb-1")]
     assert [command[0] for command in answer["cmds"]] == list(range(1, len(answer["cmds"]) + 1))
+
+
+def test_a_late_word_from_a_replaced_directory_is_refused_by_the_next_runner_too() -> None:
+    rig = Rig(replace(known(), retired=("i0",)))
+    rig.link.adopt(adopted(instance="i1"), START)
+    with pytest.raises(Refused) as refusal:
+        rig.link.receive(rig.request(all=True, instance="i0", boot_id="b0"))
+    assert refusal.value.reason == "instance"
+    assert rig.link.is_open("x-aaaaa-1")
 
 
 def test_a_job_missing_from_the_inventory_is_lost_only_if_its_start_arrived() -> None:
