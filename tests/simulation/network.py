@@ -68,22 +68,29 @@ class Exchange:
 
 
 class Network:
-    """Between all hosts and the one server. ``forced``: numbers of calls that meet a fate in any case."""
+    """Between all hosts and the one server."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.server: Door | None = None
         self._calls = 0
         self.held: dict[_Call, None] = {}  # at the server
-        self._doomed = kernel.random.randint(2, 8)
-        self._doubled = kernel.random.randint(2, 8)
+        self._lose_from, self._double_from = kernel.random.randint(1, 8), kernel.random.randint(1, 8)
 
     def call(self, host: Host, keeper: SimKeeper, order: Send) -> None:
         """Make a call; its outcome reaches the keeper, if it still lives."""
         self._calls += 1
-        _Call(self._kernel, self, host, keeper, order, self._calls).make(
-            lost=self._calls == self._doomed, doubled=self._calls == self._doubled
-        )
+        _Call(self._kernel, self, host, keeper, order, self._calls).make()
+
+    def loses(self) -> bool:
+        """Whether the call of now is lost: by chance, but at least one is."""
+        first = self._calls >= self._lose_from and not self._kernel.counts["lost message"]
+        return self._kernel.likely(LOSS) or first
+
+    def doubles(self) -> bool:
+        """Whether the call of now comes twice: by chance, but at least one does."""
+        first = self._calls >= self._double_from and not self._kernel.counts["doubled message"]
+        return self._kernel.likely(DOUBLING) or first
 
     def server_died(self) -> None:
         """Its connections are reset, sooner or later; answers under way still arrive."""
@@ -109,7 +116,7 @@ class _Call:
         self.name = f"call {number} ({order.channel.value})"
         self.exchange: Exchange | None = None
 
-    def make(self, *, lost: bool, doubled: bool) -> None:
+    def make(self) -> None:
         kernel, manager = self.kernel, self.host.manager
         header = self.order.header
         kernel.say(
@@ -122,10 +129,10 @@ class _Call:
         body = wire.encode_request(header, self.order.payloads)
         path, token = manager["path"], manager["token"]
         kernel.at(TIMEOUT_S, self.fail, "timed out")
-        if doubled or kernel.likely(DOUBLING):
+        if self.network.doubles():
             kernel.fault("doubled message", self.host.name, "%s", self.name)
             kernel.at(self.network.delay() * 3, self.arrive, Exchange(path, token, body, None))
-        if lost or kernel.likely(LOSS):
+        if self.network.loses():
             kernel.fault("lost message", self.host.name, "%s", self.name)
             self.fail_after(kernel.random.choice([0.001, 1.0, 5.0]), "connection reset")
             return

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.core import facts as f
+from nnimgr.core.clock import SteadyClock
 from nnimgr.core.runner import ExperimentRunner, first_error
 from nnimgr.core.search import Search
 from nnimgr.core.state import ExperimentState
@@ -95,7 +96,7 @@ class Server:
             writer=writer,
             make_service=self._service,
             make_search=self._search,
-            clock=self._clock.wall,
+            clock=SteadyClock(self._clock.wall(), after=state.last_at, seconds=self._clock.monotonic),
             on_turn=validate,
             opening=opening,
         )

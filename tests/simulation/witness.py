@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.core import facts as f
@@ -55,6 +56,7 @@ class Witness:
         self._conducts: dict[str, Conduct] = {}
         self._epochs: dict[str, int] = {}  # instance -> the server obeyed last
         self.number = 0
+        self._at: datetime | None = None  # of the last fact
 
     def conduct(self, trial_id: str) -> Conduct:
         """What the command of this trial does, in every attempt."""
@@ -134,10 +136,10 @@ class Witness:
 
     def committed(self, turn: Sequence[f.Recorded]) -> None:
         """A turn is durable."""
-        for number, _, fact in turn:
-            if number != self.number + 1:
-                self._kernel.fail(f"fact {number} follows fact {self.number}")
-            self.number = number
+        for number, at, fact in turn:
+            if number != self.number + 1 or (self._at is not None and at < self._at):
+                self._kernel.fail(f"fact {number} of {at} follows fact {self.number} of {self._at}")
+            self.number, self._at = number, at
             if isinstance(fact, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
                 self._frame(fact)
             else:

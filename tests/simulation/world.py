@@ -19,7 +19,6 @@ from tests.simulation.user import User
 from tests.simulation.witness import Witness
 
 SETTLE_S = 900.0  # after the last fault everything must have come to its end
-LOOK_S = 1.0
 LATEST_FORK_S = 25.0  # then the slowest shim has found its claim taken
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
 
@@ -80,7 +79,7 @@ class World:
                 while not self._settled():
                     if kernel.now > self.chaos_s + SETTLE_S:
                         self._limbo()
-                    kernel.run(kernel.now + LOOK_S)
+                    kernel.run(kernel.now + LATEST_FORK_S)
                 self._check_end()
                 if kernel.failure is not None:
                     raise kernel.failure
@@ -96,6 +95,8 @@ class World:
             host.cut = host.full = False
 
     def _settled(self) -> bool:
+        if any(shim.stirs for host in self.hosts for shim in host.shims):
+            return False
         runner = self.server.runner
         if runner is None or runner.search is not None or runner.service is not None:
             return False
@@ -110,7 +111,6 @@ class World:
     def _check_end(self) -> None:
         runner = self.server.runner
         assert runner is not None
-        self.kernel.run(self.kernel.now + LATEST_FORK_S)
         self.witness.check_end(runner.state.status)
         self.check_log(runner.state)
         if self.store.reread() != self.store.log:
