@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from nnimgr.core import facts as f
 from nnimgr.core import requests
@@ -21,8 +21,7 @@ from nnimgr.core.mailbox import Mailbox, Request
 from nnimgr.core.plan import AskTuner, CancelJob, Command, SubmitJob, plan
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.search import Builder, Item, Notice, Search
-from nnimgr.core.state import ExperimentState, TrialState
-from nnimgr.store.writer import ExperimentWriter
+from nnimgr.core.state import ExperimentState, Touched, TrialState
 from training_services.base import (
     JobRejected,
     KnownKeeper,
@@ -38,6 +37,17 @@ SERVICE_RETRY_S = (1.0, 30.0)  # first and longest wait before a service is open
 TURNS_WITHOUT_END = 10_000
 
 LIVE = frozenset({f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING})
+
+
+class Writer(Protocol):
+    """Where turns are committed (``nnimgr.store.writer.ExperimentWriter``)."""
+
+    db_id: str
+    m_epoch: int
+
+    async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None: ...
+
+    async def close(self, state: ExperimentState | None = None) -> None: ...
 
 
 class RunnerClosed(RequestRefused):
@@ -64,7 +74,7 @@ class ExperimentRunner:
         self,
         *,
         state: ExperimentState,
-        writer: ExperimentWriter,
+        writer: Writer,
         make_service: Callable[[ExperimentState], TrainingService],
         make_search: Callable[[ExperimentState, ExperimentRunner], Search],
         clock: Callable[[], datetime],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.simulation.kernel import Kernel
@@ -29,8 +30,8 @@ class Chaos:
             return
         kernel.at(kernel.random.uniform(0.5, 4.0), self._strike)
         host = kernel.random.choice(self._world.hosts)
-        acts = [
-            (20, lambda: None), (8, lambda: self._crash(host)), (5, lambda: self._crash_server()),
+        acts: list[tuple[int, Callable[[], None]]] = [
+            (20, _rest), (8, lambda: self._crash(host)), (5, lambda: self._crash_server()),
             (3, lambda: host.lose_power(wipe=kernel.random.random() < 0.25)), (1, host.wipe),
             (5, lambda: self._cut(host)), (4, lambda: self._jump(host)), (3, lambda: self._fill(host)),
             (3, lambda: self._kill_shim(host)), (2, self._kill_child), (2, self._world.server.close),
@@ -94,6 +95,10 @@ class Chaos:
         children = list(self._world.server.children.values())
         if children and self._world.server.alive:
             self._world.server.loop.call_soon(self._kernel.random.choice(children).kill)
+
+
+def _rest() -> None:
+    """Nothing goes wrong this time."""
 
 
 def _heal(kernel: Kernel, host: Host) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.simulation.kernel import Kernel
-from trial_keeper import claim, frames
 from trial_keeper import effects as fx
+from trial_keeper import frames
+from trial_keeper.claim import Claim, parse
 
 PIECE = 700  # bytes read at once: small, so that every loop over pieces is walked
 FLUSH_S = 8.0  # so long the shim may leave metrics unflushed
@@ -32,8 +33,8 @@ class Files:
     def add(self, line: bytes) -> None:
         self.claim = (self.claim or b"") + line
 
-    def read_claim(self) -> claim.Claim | None:
-        return None if self.claim is None else claim.parse(self.claim)
+    def read_claim(self) -> Claim | None:
+        return None if self.claim is None else parse(self.claim)
 
     def write(self, content: bytes, now: float) -> None:
         self.metrics += content
@@ -41,9 +42,7 @@ class Files:
 
     def read(self, order: fx.Read) -> fx.Chunk:
         piece = self.metrics[order.offset : order.offset + PIECE]
-        found = frames.cut(
-            piece, skip=order.skip, frames=order.frames, size=order.size, first=order.first
-        )
+        found = frames.cut(piece, skip=order.skip, frames=order.frames, size=order.size, first=order.first)
         rest = len(self.metrics) - order.offset
         more = found.full or (len(piece) < rest and found.end > 0)
         return fx.Chunk(

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.simulation.disk import Files
 from tests.simulation.journal import Journal
-from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.keeper import SimKeeper
+from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.network import Network
 from tests.simulation.shim import Shim
 from tests.simulation.witness import Witness
@@ -68,7 +68,7 @@ class Host:
     def wake(self, job: str) -> None:
         """A shim writes the job's name into the pipe of the keeper of now."""
         if (keeper := self.keeper) is not None:
-            slow = self.kernel.likely(0.05)
+            slow = self.kernel.likely(0.1)
             delay = self.kernel.random.uniform(0.1, 2.0) if slow else 0.001
             self.kernel.at(delay, keeper.woken, job)
 

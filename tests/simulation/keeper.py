@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.host import Host
 
 STEP_CRASH = 0.004  # before any effect
+RECORD_CRASH = 0.03  # after a record is written: what follows from it has not happened
 IDLE_S = 300.0
 
 
@@ -92,7 +93,6 @@ class SimKeeper:
         except Exception:
             self.kernel.fail(f"{self.host.name}: the keeper's core failed: {traceback.format_exc()}")
             return
-        self.host.witness.keeper_stepped(self.host)
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -150,6 +150,9 @@ class SimKeeper:
         host.witness.journaled(host, effect.record)
         if effect.flush:
             self._flush()
+        if self.kernel.likely(RECORD_CRASH):
+            self.die()
+            return []
         return self.core.written(self.now)
 
     def _flush(self) -> None:
@@ -189,7 +192,9 @@ class SimKeeper:
 
     def _abort(self, effect: fx.Abort) -> list[fx.Effect]:
         files = self.host.files(effect.directory)
-        if not self.host.full and self.host.take_claim(files, f"aborted {self.host.boot_id}\n".encode()):
+        if self.kernel.likely(0.1):
+            self.kernel.fault("abort failed", self.host.name, "%s", effect.job)
+        elif not self.host.full and self.host.take_claim(files, f"aborted {self.host.boot_id}\n".encode()):
             self.kernel.say(self.host.name, "aborts %s", effect.job)
         return self.core.looked(self.now, effect.job, self._seen(effect.job, effect.directory))
 

@@ -48,7 +48,7 @@ class Server:
         self._hub = KeeperHub()
         self._door = KeeperDoor(self._hub)
         self._ledger = HostLedger()
-        self.loop = SimLoop(self._kernel, clock, self._failed)
+        self.loop = SimLoop(self._kernel, clock, self._failed)  # type: ignore[abstract]
         self.spawn(self._main())
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:

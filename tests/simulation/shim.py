@@ -247,7 +247,10 @@ class Shim:
         if not self.conduct.stubborn:
             graceful = chance.random() < 0.2
             self.kernel.at(
-                chance.choice([0.0, 0.1, 1.0]), self._main_ends, 0 if graceful else None, None if graceful else 15
+                chance.choice([0.0, 0.1, 1.0]),
+                self._main_ends,
+                0 if graceful else None,
+                None if graceful else 15,
             )
         self.kernel.at(grace, self._kill)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from nnimgr.core import facts as f
 from nnimgr.core.fold import apply
-from nnimgr.core.state import ExperimentState, Touched
+from nnimgr.core.state import ExperimentState, Touched, trial_of_job
 from nnimgr.store.errors import StoreError, StoreLocked
 from nnimgr.store.rows import (
     Row,
@@ -26,10 +26,10 @@ COMMIT_CRASH = 0.004
 
 
 class Store:
-    """What is on the disk. ``holder``: the writer that has the lock."""
+    """What is on the disk. ``holder``: the writer that has the lock; ``placed`` is told of trials."""
 
-    def __init__(self, kernel: Kernel, witness: Witness) -> None:
-        self.kernel, self.witness = kernel, witness
+    def __init__(self, kernel: Kernel, witness: Witness, placed: Callable[[str], None]) -> None:
+        self.kernel, self.witness, self._placed = kernel, witness, placed
         self.log: list[f.Recorded] = []
         self.m_epoch = 0
         self.holder: SimWriter | None = None
@@ -39,6 +39,9 @@ class Store:
         self.log += turn
         self.m_epoch = state.m_epoch
         self.witness.committed(turn)
+        for recorded in turn:
+            if isinstance(recorded.fact, f.JobPlaced):
+                self._placed(trial_of_job(recorded.fact.job_id)[0])
 
     def lose_power(self) -> None:
         """All that was committed is there."""

@@ -31,6 +31,12 @@ class User:
         if self._kernel.likely(0.3):
             self._kernel.at(self._kernel.random.uniform(0.0, 0.5), self._stop_some_trial)
 
+    def job_placed(self, trial_id: str) -> None:
+        """Another: its shim is on its way."""
+        if self._kernel.likely(0.08):
+            delay = self._kernel.random.choice([0.0, 0.02, 0.5, 2.0])
+            self._kernel.at(delay, self._stop_trial, trial_id)
+
     def _ask(self, what: str, work: Coroutine[Any, Any, Any]) -> None:
         server = self._world.server
         self._kernel.say("user", "%s", what)
@@ -77,7 +83,10 @@ class User:
     def _stop_some_trial(self) -> None:
         runner = self._runner
         if runner is not None and runner.state.trials:
-            trial_id = self._kernel.random.choice(list(runner.state.trials))
+            self._stop_trial(self._kernel.random.choice(list(runner.state.trials)))
+
+    def _stop_trial(self, trial_id: str) -> None:
+        if (runner := self._runner) is not None:
             self._ask(f"stops trial {trial_id}", runner.stop_trial(trial_id))
 
     def _tend(self) -> None:

@@ -1,4 +1,4 @@
-"""The invariants. The witness knows what really happened on the hosts, and checks what is recorded against it."""
+"""The invariants: what really happened on the hosts, and what is recorded, checked against each other."""
 
 from __future__ import annotations
 
@@ -120,7 +120,9 @@ class Witness:
         if record["k"] == "server":
             assert host.instance is not None
             if record["m_epoch"] < self._epochs.get(host.instance, 0):
-                self._kernel.fail(f"{host.name} obeys the server of epoch {record['m_epoch']} after a later one")
+                self._kernel.fail(
+                    f"{host.name} obeys the server of epoch {record['m_epoch']} after a later one"
+                )
             self._epochs[host.instance] = record["m_epoch"]
         elif record["k"] == "final":
             job, final = record["job"], record["final"]
@@ -128,9 +130,6 @@ class Witness:
             for shim in host.shims:
                 if shim.job == job and (shim.main or shim.strays):
                     self._kernel.fail(f"attempt {job} is sealed while it runs")
-
-    def keeper_stepped(self, host: Host) -> None:
-        """After every step of a keeper: what is acknowledged is on the disk."""
 
     # ---- in the database ----------------------------------------------------------------------------------
 
@@ -144,6 +143,15 @@ class Witness:
                 self._frame(fact)
             else:
                 self._fact(fact)
+
+    def replay(self, log: Sequence[f.Recorded]) -> None:
+        """The database holds this, and never held anything else."""
+        self.number, self._at = 0, None
+        self.trials.clear()
+        for attempt in self.attempts.values():
+            attempt.place = attempt.stop = attempt.over = None
+            attempt.recorded = 0
+        self.committed(log)
 
     def _frame(self, fact: f.MetricReported | f.FrameSkipped | f.ParametersWanted) -> None:
         job, fail = fact.job_id, self._kernel.fail
@@ -185,12 +193,7 @@ class Witness:
             case f.StopRequested() if fact.kind is f.StopKind.USER:
                 self.trials[fact.trial_id].stopped = True
             case f.AttemptDue():
-                trial = self.trials[fact.trial_id]
-                if trial.stopped:
-                    fail(f"trial {fact.trial_id} was stopped and gets attempt {fact.attempt}")
-                if fact.attempt != trial.attempt + 1 or trial.ended is not None:
-                    fail(f"trial {fact.trial_id} ({trial.ended}) gets attempt {fact.attempt}")
-                trial.attempt = fact.attempt
+                self._due(fact)
             case f.TrialEnded():
                 trial = self.trials[fact.trial_id]
                 if trial.ended is not None:
@@ -198,6 +201,14 @@ class Witness:
                 trial.ended = fact.status
             case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):
                 fail(f"the experiment is ERROR: {fact.reason}")
+
+    def _due(self, fact: f.AttemptDue) -> None:
+        trial = self.trials[fact.trial_id]
+        if trial.stopped:
+            self._kernel.fail(f"trial {fact.trial_id} was stopped and gets attempt {fact.attempt}")
+        if fact.attempt != trial.attempt + 1 or trial.ended is not None:
+            self._kernel.fail(f"trial {fact.trial_id} ({trial.ended}) gets attempt {fact.attempt}")
+        trial.attempt = fact.attempt
 
     def _placed(self, fact: f.JobPlaced) -> None:
         attempt = self.attempts[fact.job_id]

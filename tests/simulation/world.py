@@ -35,20 +35,21 @@ class World:
         self.health = Health({})
         self.clock = Clock(self.kernel)  # of the server's machine
         self.witness = Witness(self.kernel)
-        self.store = Store(self.kernel, self.witness)
+        self.store = Store(self.kernel, self.witness, lambda trial_id: self.user.job_placed(trial_id))
         network = self._network = Network(self.kernel)
         self.hosts = [Host(self.kernel, name, network, self.witness) for name in ("ash", "elm")]
         self.witness.hosts = {host.name: host for host in self.hosts}
         self.created = _experiment(self.kernel)
         self._servers: list[Server] = []
         self.user = User(self)
-        self._start_server()
+        self.server = self._make_server()
+        network.server = self.server
         Chaos(self)
 
     # ---- servers ------------------------------------------------------------------------------------------
 
     def _start_server(self) -> None:
-        if self._servers and self.server.alive:
+        if self.server.alive:
             return
         self.server = self._make_server()
         self._network.server = self.server
@@ -101,12 +102,17 @@ class World:
         if runner is None or runner.search is not None or runner.service is not None:
             return False
         state = runner.state
-        return state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED) and not state.detached
+        over = state.status is f.ExperimentStatus.DONE or (
+            state.status is f.ExperimentStatus.STOPPED and not state.detached and not self.user.wants_it
+        )
+        return over and state.number == len(self.store.log)  # no turn is under way
 
     def _limbo(self) -> None:
         state = self.store.fold()
         live = {trial.id: (trial.status, trial.reason) for trial in state.trials.values()}
-        self.kernel.fail(f"the experiment does not end: {state.status} ({state.reason}), {live}, {state.jobs}")
+        self.kernel.fail(
+            f"the experiment does not end: {state.status} ({state.reason}), {live}, {state.jobs}"
+        )
 
     def _check_end(self) -> None:
         runner = self.server.runner

@@ -1,0 +1,248 @@
+"""Bugs to plant: each takes one rule out of the product, or out of what it stands on, for a while.
+
+Not here, because another rule covers each of them and no run can tell the difference: the order check of the
+keeper's commands, the server's check for stale requests, the second spawn after a crash. Those of the lease
+come with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from nnimgr.core import facts as f
+from nnimgr.core import fold, runner
+from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.state import ExperimentState
+from tests.simulation.disk import Files
+from tests.simulation.host import Host
+from tests.simulation.shim import Shim
+from tests.simulation.store import Store
+from training_services import keeper_link
+from training_services.base import JobEvent
+from training_services.keeper_link import KeeperLink
+from training_services.keeper_request import Attempt as Reported
+from training_services.keeper_request import Request
+from trial_keeper import core
+from trial_keeper import effects as fx
+from trial_keeper.attempt import Attempt
+from trial_keeper.core import KeeperCore
+
+Plant = Callable[[], AbstractContextManager[None]]
+PLANTED: dict[str, Plant] = {}
+
+
+def planted(make: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    PLANTED[make.__name__] = contextmanager(make)
+    return make
+
+
+# ---- on the host ------------------------------------------------------------------------------------------
+
+
+@planted
+def no_claim_fence() -> Iterator[None]:
+    """The claim does not keep a second shim from starting the command."""
+
+    def take(self: Files, line: bytes) -> bool:
+        self.claim = line
+        return True
+
+    with patch.object(Files, "take", take):
+        yield
+
+
+@planted
+def kill_after_count() -> Iterator[None]:
+    """What a killed shim has left is not killed before its frames are counted."""
+    with patch.object(Shim, "sweep", lambda self: False):
+        yield
+
+
+@planted
+def spawn_before_the_record() -> Iterator[None]:
+    """A shim is forked before the journal knows of the start."""
+    take = KeeperCore._take_commands
+
+    def early(self: KeeperCore, now: float, commands: list[list[Any]]) -> None:
+        for seq, kind, job, body in commands:
+            if kind == "start" and seq > self._memory.applied and job not in self.attempts:
+                self._out.append(fx.Spawn(job, body))
+        take(self, now, commands)
+
+    with patch.object(KeeperCore, "_take_commands", early):
+        yield
+
+
+@planted
+def stop_never_journaled() -> Iterator[None]:
+    """A stop is acted on and acknowledged, but a keeper that starts anew knows nothing of it."""
+    with patch.object(core, "stop_record", lambda attempt: {"k": "nop"}):
+        yield
+
+
+@planted
+def lost_start_run_again() -> Iterator[None]:
+    """After another boot, a start without a claim counts as never started and is run."""
+    judge = KeeperCore._judge
+
+    def hopeful(self: KeeperCore, now: float, attempt: Attempt, seen: fx.Seen) -> None:
+        if seen.claim is None and not self._here(attempt) and attempt.start is not None:
+            attempt.boot_id = self._identity.boot_id
+        judge(self, now, attempt, seen)
+
+    with patch.object(KeeperCore, "_judge", hopeful):
+        yield
+
+
+@planted
+def identity_by_handle() -> Iterator[None]:
+    """The process of an attempt is the shim that was spawned last, not the one in the claim."""
+
+    def looks_alive(self: Host, job: str, pid: int, start_time: str) -> bool:
+        handles = [shim for shim in self.shims if shim.job == job and shim.keeper is self.keeper]
+        return handles[-1].alive if handles else self.find(pid, start_time) is not None
+
+    with patch.object(Host, "looks_alive", looks_alive):
+        yield
+
+
+@planted
+def no_epoch_check() -> Iterator[None]:
+    """A keeper obeys whichever server answers, also one that died long ago."""
+
+    def obeyed(self: KeeperCore, answer: dict[str, Any]) -> str | None:
+        return None if answer["instance"] == self._identity.instance else "another instance"
+
+    with patch.object(KeeperCore, "_disobeyed", obeyed):
+        yield
+
+
+# ---- in the hub -------------------------------------------------------------------------------------------
+
+
+@planted
+def end_before_its_frames() -> Iterator[None]:
+    """The end is taken as it comes, whatever of the stream before it is missing."""
+    report = KeeperLink._report
+
+    def hasty(self: KeeperLink, job_id: str, job: Any, attempt: Reported, events: list[JobEvent]) -> None:
+        report(self, job_id, job, attempt._replace(final=None), events)
+        if attempt.final is not None:
+            self._seal(job_id, job, attempt.final, events)
+
+    with patch.object(KeeperLink, "_report", hasty):
+        yield
+
+
+@planted
+def no_deduplication() -> Iterator[None]:
+    """Every frame that comes is news."""
+    report = KeeperLink._report
+
+    def naive(self: KeeperLink, job_id: str, job: Any, attempt: Reported, events: list[JobEvent]) -> None:
+        report(self, job_id, job, attempt._replace(first=job.received), events)
+
+    with patch.object(KeeperLink, "_report", naive):
+        yield
+
+
+@planted
+def inventory_trusted_early() -> Iterator[None]:
+    """What a keeper does not list is lost, whether its start has arrived or not."""
+    take = KeeperLink._take_inventory
+
+    def early(self: KeeperLink, request: Request, events: list[JobEvent]) -> None:
+        take(self, request._replace(acked_cmd=10**9), events)
+
+    with patch.object(KeeperLink, "_take_inventory", early):
+        yield
+
+
+@planted
+def boot_of_the_sending() -> Iterator[None]:
+    """A start names the boot that its keeper is in now, not the one that it was placed on."""
+    outgoing = KeeperLink._outgoing
+
+    def present(self: KeeperLink) -> list[Sequence[Any]]:
+        return [
+            (seq, kind, job, {**body, "boot_id": self.boot_id} if kind == "start" else body)
+            for seq, kind, job, body in outgoing(self)
+        ]
+
+    with patch.object(KeeperLink, "_outgoing", present):
+        yield
+
+
+@planted
+def withdrawn_start_sent() -> Iterator[None]:
+    """A start that was given up before it was sent leaves all the same."""
+    outgoing = KeeperLink._outgoing
+
+    def stubborn(self: KeeperLink) -> list[Sequence[Any]]:
+        commands: list[Sequence[Any]] = []
+        for command in outgoing(self):
+            order = self._orders.find(command[0])
+            revived = command[1] == "nop" and order is not None
+            commands.append(
+                (command[0], order.kind, order.job_id, order.body) if revived and order else command
+            )
+        return commands
+
+    with patch.object(KeeperLink, "_outgoing", stubborn):
+        yield
+
+
+# ---- in the core and the database -------------------------------------------------------------------------
+
+
+@planted
+def terminal_overwritten() -> Iterator[None]:
+    """A second end of an attempt is taken for news."""
+    admits = fold.admits
+
+    def gullible(state: ExperimentState, fact: f.Fact) -> bool:
+        if isinstance(fact, f.JobEnded | f.JobLost) and fact.job_id in state.jobs:
+            return True
+        return admits(state, fact)
+
+    report = KeeperLink._report
+
+    def again(self: KeeperLink, job_id: str, job: Any, attempt: Reported, events: list[JobEvent]) -> None:
+        report(self, job_id, job, attempt, events)
+        if attempt.final is not None and job.end is keeper_link._End.TOLD:
+            job.end = keeper_link._End.NONE
+
+    with patch.object(runner, "admits", gullible), patch.object(KeeperLink, "_report", again):
+        yield
+
+
+@planted
+def acknowledged_before_commit() -> Iterator[None]:
+    """Commands leave and keepers are answered before what they rest on is durable."""
+    commit = ExperimentRunner._commit
+
+    async def hasty(self: ExperimentRunner, turn: Any) -> None:
+        if self.service is not None:
+            self.service.committed([r.fact for r in turn.recorded if isinstance(r.fact, f.JobEvent)])
+        await commit(self, turn)
+
+    with patch.object(ExperimentRunner, "_commit", hasty):
+        yield
+
+
+@planted
+def commit_not_durable() -> Iterator[None]:
+    """A commit is in the page cache: the server's machine loses the last ones with its power."""
+
+    def lose_power(self: Store) -> None:
+        lost = min(len(self.log) - 3, self.kernel.random.randint(1, 15))
+        if lost > 0:
+            del self.log[-lost:]
+            self.m_epoch = self.fold().m_epoch
+            self.witness.replay(self.log)
+
+    with patch.object(Store, "lose_power", lose_power):
+        yield
