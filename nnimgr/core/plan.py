@@ -237,8 +237,6 @@ def _status(state: ExperimentState, now: datetime) -> f.ExperimentMoved | None:
     status, drain, reason = _wanted_status(state, now)
     if (status, drain) == (state.status, state.drain):
         return None
-    if state.status is f.ExperimentStatus.DONE and status is f.ExperimentStatus.DRAINING:
-        return None  # nothing to drain
     return f.ExperimentMoved(status=status, drain=drain, reason=reason)
 
 

@@ -438,3 +438,21 @@ def test_a_replaced_directory_of_a_keeper_stays_known() -> None:
         life.take(f.KeeperBound(keeper_id="local", instance=instance, boot_id="b1"))
     assert life.state.keepers["local"].retired == ["i1", "i2"]
     assert refold(life.log) == life.state
+
+
+def test_a_trial_added_when_the_tuner_has_no_more_is_run() -> None:
+    life = Life(tuner=False)
+    life.take(f.TunerExhausted())
+    assert life.state.status is E.DONE
+    added = f.Suggested(
+        trial_id=life.trial(0),
+        sequence=0,
+        source=f.SuggestionSource.CUSTOMIZED,
+        parameter_id=None,
+        parameters="{}",
+    )
+    assert f.JobPlaced in map(type, life.take(added))
+    assert life.state.status is E.DRAINING
+    life.start(0)
+    life.end(0)
+    assert life.state.status is E.DONE
