@@ -254,7 +254,7 @@ async def test_a_create_that_cannot_commit_leaves_nothing(
 
     async with server.manager() as manager:
         with monkeypatch.context() as broken:
-            broken.setattr("nnimgr.core.runner.ExperimentWriter.append", refuse)
+            broken.setattr("nnimgr.store.writer.ExperimentWriter.append", refuse)
             with pytest.raises(StoreError, match="the disk is full"):
                 await manager.create(server.new("mine"))
         assert Index(server.home).entries() == {}

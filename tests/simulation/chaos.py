@@ -28,14 +28,14 @@ class Chaos:
         kernel = self._kernel
         if not kernel.faults:
             return
-        kernel.at(kernel.random.uniform(0.5, 4.0), self._strike)
+        kernel.at(kernel.random.uniform(0.5, 4.0) / kernel.severity, self._strike)
         host = kernel.random.choice(self._world.hosts)
         acts: list[tuple[int, Callable[[], None]]] = [
             (20, _rest), (8, lambda: self._crash(host)), (5, lambda: self._crash_server()),
             (3, lambda: host.lose_power(wipe=kernel.random.random() < 0.25)), (1, host.wipe),
             (5, lambda: self._cut(host)), (4, lambda: self._jump(host)), (3, lambda: self._fill(host)),
             (3, lambda: self._kill_shim(host)), (2, self._kill_child), (2, self._world.server.close),
-            (1, self._world.start_second_server),
+            (1, self._world.start_second_server), (2, self._stall_server), (2, lambda: self._stall(host)),
         ]  # fmt: skip
         act = kernel.random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]
         act()
@@ -67,6 +67,19 @@ class Chaos:
             self._world.store.lose_power()
         else:
             server.die("by chance")
+
+    def _stall_server(self) -> None:
+        if self._world.server.alive:
+            self._kernel.fault("server stalled", self._world.server.name)
+            self._world.server.loop.stalled_until = self._kernel.now + self._draw_stall()
+
+    def _stall(self, host: Host) -> None:
+        if host.keeper is not None:
+            self._kernel.fault("keeper stalled", host.name)
+            host.keeper.stalled_until = self._kernel.now + self._draw_stall()
+
+    def _draw_stall(self) -> float:
+        return self._kernel.random.choice([0.5, 3.0, 12.0, 40.0])
 
     def _cut(self, host: Host) -> None:
         if not host.cut:

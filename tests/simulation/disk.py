@@ -1,4 +1,7 @@
-"""The files of an attempt: real bytes, of which power loss takes what was not flushed."""
+"""The files of an attempt: real bytes, of which power loss takes a tail that was not flushed.
+
+As on ext4 and XFS, a file is cut, never filled with what nobody wrote.
+"""
 
 from __future__ import annotations
 

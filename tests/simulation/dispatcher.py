@@ -15,9 +15,10 @@ HEALTHY_S = 8.0  # between two crashes of a role: more than three in a row would
 
 @dataclass(slots=True)
 class Health:
-    """When each role crashed last, over all servers."""
+    """When each role crashed last, and how many parameter sets the tuner has left; over all servers."""
 
     crashed_at: dict[str, float]
+    left: int
 
 
 class SimChild:
@@ -71,7 +72,9 @@ class SimChild:
             self.kill()
         match message:
             case m.Ask():
-                for parameter_id in message.parameter_ids:
+                given = message.parameter_ids[: self._health.left]
+                self._health.left -= len(given)
+                for parameter_id in given:
                     self._say(
                         m.Suggestion(
                             parameter_id=parameter_id,
@@ -79,7 +82,8 @@ class SimChild:
                             fed_to=message.fed_to,
                         )
                     )
-                self._say(m.Answered(missing=(), exhausted=False))
+                missing = message.parameter_ids[len(given) :]
+                self._say(m.Answered(missing=missing, exhausted=bool(missing)))
             case m.Metrics():
                 for trial_id, attempt, position, _, text in message.items:
                     if float(text) < 0:

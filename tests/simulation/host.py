@@ -106,7 +106,7 @@ class Host:
 
     # ---- faults -------------------------------------------------------------------------------------------
 
-    def lose_power(self, *, wipe: bool) -> None:
+    def lose_power(self, *, wipe: bool = False) -> None:
         """Off, and on again after a while, with what was on the disk by then."""
         if not self.up:
             return

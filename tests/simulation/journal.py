@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.kernel import Kernel
 from trial_keeper import journal as product
+from trial_keeper import memory
 from trial_keeper.effects import Record
 
 
@@ -25,6 +26,11 @@ class Journal:
         """Replaced by rename, durably."""
         self.content = b"".join(map(product.frame, records))
         self.synced = len(self.content)
+
+    def compact(self) -> None:
+        """The flushing thread writes the journal anew, as short as it can be."""
+        records, _ = product.parse(self.content)
+        self.rewrite(memory.fold(records))
 
     def append(self, record: Record) -> None:
         self.content += product.frame(record)

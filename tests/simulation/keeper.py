@@ -26,6 +26,7 @@ class SimKeeper:
     def __init__(self, host: Host) -> None:
         self.host, self.kernel = host, host.kernel
         self.alive = True
+        self.stalled_until = 0.0  # the process is stopped, or starved
         host.keeper = self
         self._watched: set[str] = set()
         self._grown: set[str] = set()
@@ -78,6 +79,9 @@ class SimKeeper:
     def tell(self, input_: Callable[..., list[fx.Effect]], *arguments: Any) -> None:
         """Give the core an input and carry out what follows."""
         if not self.alive:
+            return
+        if self.kernel.now < self.stalled_until:
+            self.kernel.at(self.stalled_until - self.kernel.now, self.tell, input_, *arguments)
             return
         try:
             queue = collections.deque(input_(self.now, *arguments))
@@ -150,6 +154,8 @@ class SimKeeper:
         host.witness.journaled(host, effect.record)
         if effect.flush:
             self._flush()
+        if effect.record["k"] == "final" and self.kernel.likely(0.02):
+            self.kernel.at(self.kernel.random.uniform(0.0, 0.5), host.lose_power)
         if self.kernel.likely(RECORD_CRASH):
             self.die()
             return []
@@ -168,6 +174,9 @@ class SimKeeper:
         if not self.alive:
             return
         self.host.journal.synced = max(self.host.journal.synced, size)
+        if not self._flush_wanted and self.kernel.likely(0.05):
+            self.kernel.fault("journal compacted", self.host.name)
+            self.host.journal.compact()
         self._flushing = False
         if self._flush_wanted:
             self._flush()

@@ -18,12 +18,16 @@ class Violation(AssertionError):
 
 
 class Kernel:
-    """Runs events in the order of their times. While ``faults`` holds, ``likely`` lets things go wrong."""
+    """Runs events in the order of their times. While ``faults`` holds, ``likely`` lets things go wrong.
+
+    ``severity``: how much more often than usual they do in this life.
+    """
 
     def __init__(self, seed: int) -> None:
         self.now = 0.0
         self.random = random.Random(seed)
         self.faults = True
+        self.severity = self.random.choice([0.5, 1.0, 1.0, 3.0])
         self.counts: collections.Counter[str] = collections.Counter()
         self.failure: Violation | None = None
         self._story: list[tuple[float, str, str, tuple[Any, ...]]] = []
@@ -49,7 +53,7 @@ class Kernel:
 
     def likely(self, probability: float) -> bool:
         """Whether a fault of this probability happens here."""
-        return self.faults and self.random.random() < probability
+        return self.faults and self.random.random() < probability * self.severity
 
     def fault(self, kind: str, who: str, text: str = "", *arguments: Any) -> None:
         """A fault was injected: count it and tell of it."""

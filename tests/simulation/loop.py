@@ -24,6 +24,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready: collections.deque[asyncio.Handle] = collections.deque()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._pumping = False
+        self.stalled_until = 0.0  # the process is stopped, or starved
         self.alive = True
 
     # ---- what asyncio asks for ----------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready.append(handle)
         if not self._pumping and self.alive:
             self._pumping = True
-            self._kernel.at(0.0, self._pump)
+            self._kernel.at(self.stalled_until - self._kernel.now, self._pump)
 
     def _fire(self, handle: asyncio.TimerHandle) -> None:
         if self.alive and not handle.cancelled():

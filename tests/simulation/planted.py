@@ -105,7 +105,14 @@ def identity_by_handle() -> Iterator[None]:
         handles = [shim for shim in self.shims if shim.job == job and shim.keeper is self.keeper]
         return handles[-1].alive if handles else self.find(pid, start_time) is not None
 
-    with patch.object(Host, "looks_alive", looks_alive):
+    claim = Shim._claim
+
+    def watched(self: Shim) -> None:
+        claim(self)
+        if not self.alive:
+            self.host.shim_gone(self)
+
+    with patch.object(Host, "looks_alive", looks_alive), patch.object(Shim, "_claim", watched):
         yield
 
 

@@ -70,6 +70,7 @@ class Server:
                 self._kernel.fault("second server", self.name, "%s", refusal)
                 self._gone()
                 return
+            self._world.serves(self)
             try:
                 await self._run(state, writer)
             except Exception as group:

@@ -26,6 +26,7 @@ class Conduct:
     stubborn: bool  # ignores SIGTERM
     straggler: bool  # leaves a child that writes on
     bad: bool  # the assessor will not like it
+    junk: bool  # writes what is no frame
 
     @classmethod
     def draw(cls, kernel: Kernel) -> Conduct:
@@ -38,6 +39,7 @@ class Conduct:
             stubborn=chance.random() < 0.3,
             straggler=chance.random() < 0.3,
             bad=chance.random() < 0.2,
+            junk=chance.random() < 0.05,
         )
 
 
@@ -52,6 +54,7 @@ class Shim:
         self.alive = True  # the shim itself
         self.main = False  # the command
         self.strays = 0  # its daemonised children
+        self.readable = True
         self.half = False  # the last frame is not complete
         self._stopping = False
         self._reluctant = self.kernel.likely(0.1)  # its processes take a while to die of SIGKILL
@@ -149,6 +152,10 @@ class Shim:
             self.kernel.at(chance.choice([0.0, 0.1]), self._main_ends, conduct.code, None)
             return
         content = self._frame(frame)
+        if conduct.junk and frame == 3:
+            self.kernel.say(self.host.name, "%s writes junk", self.job)
+            self.files.write(b"this is no frame", self.kernel.now)
+            self.readable = False
         self.half = self.kernel.likely(0.15)
         if self.half:
             cut = chance.randrange(1, len(content))
@@ -184,7 +191,7 @@ class Shim:
 
     def _write(self, content: bytes, payload: bytes) -> None:
         self.files.write(content, self.kernel.now)
-        self.host.witness.wrote(self.job, payload)
+        self.host.witness.wrote(self.job, payload, readable=self.readable)
         self.host.grown(self.job)
 
     def _main_ends(self, code: int | None, signal: int | None) -> None:

@@ -121,6 +121,8 @@ class SimWriter:
             return
         kernel.say("store", "commits %s", "; ".join(map(_brief, turn)))
         store.commit(state, turn)
+        if kernel.likely(0.03):
+            store.save(state)
         if kernel.likely(COMMIT_CRASH):
             self._die("after a commit")
             return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.core import facts as f
+from nnimgr.core import requests
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner
 
@@ -37,19 +38,22 @@ class User:
             delay = self._kernel.random.choice([0.0, 0.02, 0.5, 2.0])
             self._kernel.at(delay, self._stop_trial, trial_id)
 
-    def _ask(self, what: str, work: Coroutine[Any, Any, Any]) -> None:
+    def _ask(self, what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         server = self._world.server
         self._kernel.say("user", "%s", what)
 
         async def ask() -> None:
             try:
-                await work
+                await work()
             except RequestRefused as refusal:
                 self._kernel.say("user", "%s is refused: %s", what, refusal)
             else:
                 self._kernel.say("user", "%s is accepted", what)
 
         server.spawn(ask())
+
+    def _request(self, runner: ExperimentRunner, what: str, fact: f.Fact) -> None:
+        self._ask(what, lambda: runner.request(lambda _: (fact,)))
 
     @property
     def _runner(self) -> ExperimentRunner | None:
@@ -60,20 +64,28 @@ class User:
         if runner is None:
             self._kernel.at(PAUSE_S, self._act)
             return
-        act = chance.choice(["stop", "stop", "add", "config", "config", "end"])
+        act = chance.choice(["stop", "stop", "pause", "pause", "add", "config", "space", "limit", "end"])
         match act:
             case "stop":
                 self._stop_some_trial()
+            case "pause":
+                self._pause_some_trial(runner)
+            case "space":
+                space = {"x": {"_type": "uniform", "_value": [0, chance.randint(2, 9)]}}
+                self._ask("replaces the search space", lambda: runner.change_config({"searchSpace": space}))
+            case "limit":
+                limit = chance.choice(["3s", "20s", None])
+                self._ask(f"limits trials to {limit}", lambda: runner.change_config({"maxTrialDuration": limit}))
             case "add":
-                self._ask("adds a trial", runner.add_trial({"x": chance.randint(100, 999)}))
+                self._ask("adds a trial", lambda: runner.add_trial({"x": chance.randint(100, 999)}))
             case "config":
                 count = chance.randint(1, 4)
                 change = {"trialConcurrency": count}
-                self._ask(f"changes concurrency to {count}", runner.change_config(change))
+                self._ask(f"changes concurrency to {count}", lambda: runner.change_config(change))
             case _:
                 detach = chance.random() < 0.4
                 self.wants_it = False
-                self._ask(f"stops the experiment, detach={detach}", runner.stop(detach=detach))
+                self._ask(f"stops the experiment, detach={detach}", lambda: runner.stop(detach=detach))
                 if chance.random() < 0.8:
                     self._kernel.at(chance.uniform(0.1, 8.0), self._change_mind)
 
@@ -87,7 +99,20 @@ class User:
 
     def _stop_trial(self, trial_id: str) -> None:
         if (runner := self._runner) is not None:
-            self._ask(f"stops trial {trial_id}", runner.stop_trial(trial_id))
+            self._ask(f"stops trial {trial_id}", lambda: runner.stop_trial(trial_id))
+
+    def _pause_some_trial(self, runner: ExperimentRunner) -> None:
+        if runner.state.trials:
+            trial_id = self._kernel.random.choice(list(runner.state.trials))
+            pause = requests.stop_trial(trial_id, kind=f.StopKind.PAUSE)
+            self._ask(f"pauses trial {trial_id}", lambda: runner.request(pause))
+
+    def _resume_trials(self, runner: ExperimentRunner) -> None:
+        """All that are paused, at a time."""
+        for trial in runner.state.trials.values():
+            if trial.target is f.StopKind.PAUSE:
+                resumed = f.ResumeRequested(trial_id=trial.id)
+                self._request(runner, f"resumes trial {trial.id}", resumed)
 
     def _tend(self) -> None:
         """Resume what shall run; in the end, stop the trials that never end by themselves."""
@@ -100,12 +125,14 @@ class User:
             self.wants_it = True
         if self.wants_it and state.status not in LIVE and state.status is not f.ExperimentStatus.DONE:
             opened = f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True)
-            self._ask("resumes the experiment", runner.request(lambda _: (opened,)))
-        if self._kernel.faults and state.status is f.ExperimentStatus.DONE:
+            self._request(runner, "resumes the experiment", opened)
+        if self._kernel.faults and state.status is f.ExperimentStatus.DONE and state.budget == 0:
             number = (state.limits.max_trial_number or 0) + self._kernel.random.randint(1, 3)
             change = {"maxTrialNumber": number}
-            self._ask(f"wants {number} trials", runner.change_config(change))
+            self._ask(f"wants {number} trials", lambda: runner.change_config(change))
+        if not self._kernel.faults or self._kernel.likely(0.1):
+            self._resume_trials(runner)
         if not self._kernel.faults:
             for trial_id in self._world.witness.endless():
                 if trial_id in state.trials and state.trials[trial_id].target is None:
-                    self._ask(f"stops the endless trial {trial_id}", runner.stop_trial(trial_id))
+                    self._stop_trial(trial_id)

@@ -99,10 +99,11 @@ class Witness:
         if instance == host.instance and job not in known:
             fail(f"attempt {job} runs, but its keeper's journal knows nothing of it")
 
-    def wrote(self, job: str, payload: bytes) -> None:
-        """A frame is complete."""
+    def wrote(self, job: str, payload: bytes, *, readable: bool) -> None:
+        """A frame is complete. Not ``readable``: something without a header lies before it."""
         attempt = self.attempts[job]
-        attempt.frames.append(payload)
+        if readable:
+            attempt.frames.append(payload)
         if attempt.sealed is not None:
             self._kernel.fail(f"attempt {job} wrote frame {len(attempt.frames)} after its end was sealed")
 
@@ -238,7 +239,7 @@ class Witness:
             case f.EndReason.NEVER_STARTED:
                 justified = attempt.execs == 0 and (attempt.exec_failed or attempt.stop is not None)
             case f.EndReason.STOPPED:
-                justified = attempt.stop is not None and attempt.execs == 1
+                justified = attempt.stop is not None and (attempt.execs == 1 or attempt.shim_killed)
             case _:
                 justified = attempt.execs == 1 or attempt.shim_killed
         if fact.exit_code is None and fact.signal is None:

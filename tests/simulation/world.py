@@ -12,6 +12,7 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.dispatcher import Health
 from tests.simulation.host import Host
 from tests.simulation.kernel import Clock, Kernel
+from tests.simulation.limits import narrow
 from tests.simulation.network import Network
 from tests.simulation.server import Server
 from tests.simulation.store import Store
@@ -29,21 +30,20 @@ class World:
     def __init__(self, seed: int) -> None:
         self.kernel = Kernel(seed)
         chance = self.kernel.random
-        self.chaos_s = chance.uniform(30.0, 90.0)
+        self.chaos_s = chance.uniform(40.0, 120.0)
         self.silent_after_s = chance.choice([5.0, 15.0, 30.0])
         self.assessed = chance.random() < 0.7
-        self.health = Health({})
+        self.health = Health({}, left=chance.choice([8, 1000, 1000, 1000]))
         self.clock = Clock(self.kernel)  # of the server's machine
         self.witness = Witness(self.kernel)
         self.store = Store(self.kernel, self.witness, lambda trial_id: self.user.job_placed(trial_id))
-        network = self._network = Network(self.kernel)
+        self._network = network = Network(self.kernel)
         self.hosts = [Host(self.kernel, name, network, self.witness) for name in ("ash", "elm")]
         self.witness.hosts = {host.name: host for host in self.hosts}
         self.created = _experiment(self.kernel)
         self._servers: list[Server] = []
         self.user = User(self)
-        self.server = self._make_server()
-        network.server = self.server
+        self.serves(self._make_server())
         Chaos(self)
 
     # ---- servers ------------------------------------------------------------------------------------------
@@ -51,8 +51,11 @@ class World:
     def _start_server(self) -> None:
         if self.server.alive:
             return
-        self.server = self._make_server()
-        self._network.server = self.server
+        self.serves(self._make_server())
+
+    def serves(self, server: Server) -> None:
+        """This one has the database, or is about to: of several, one gets it."""
+        self.server = self._network.server = server
 
     def _make_server(self) -> Server:
         server = Server(self, self.clock, len(self._servers) + 1)
@@ -73,7 +76,7 @@ class World:
     def run(self) -> None:
         """From the first turn to the end of the experiment. Raises Violation."""
         kernel = self.kernel
-        with _quiet():
+        with _quiet(), narrow(kernel):
             try:
                 kernel.run(self.chaos_s)
                 self._calm()
@@ -133,7 +136,7 @@ class World:
 
 def _experiment(kernel: Kernel) -> f.ExperimentCreated:
     chance = kernel.random
-    concurrency, number = chance.randint(1, 4), chance.randint(5, 10)
+    concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
     config = {
         "trialCommand": "true",
         "trialCodeDirectory": "/",
