@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 STEP_CRASH = 0.004  # before any effect
 RECORD_CRASH = 0.03  # after a record is written: what follows from it has not happened
-IDLE_S = 300.0
+IDLE_S = (10.0, 300.0)
 
 
 class SimKeeper:
@@ -36,7 +36,10 @@ class SimKeeper:
         self._tick_at: float | None = None
         assert host.instance is not None
         identity = Identity(
-            instance=host.instance, boot_id=host.boot_id, idle_s=IDLE_S, jitter=self.kernel.random.random
+            instance=host.instance,
+            boot_id=host.boot_id,
+            idle_s=self.kernel.random.choice(IDLE_S),
+            jitter=self.kernel.random.random,
         )
         self.core = product.KeeperCore(identity, host.journal.load())
         self._acts: dict[type, Callable[[Any], list[fx.Effect]]] = {
@@ -159,6 +162,8 @@ class SimKeeper:
         if self.kernel.likely(RECORD_CRASH):
             self.die()
             return []
+        if self.kernel.likely(RECORD_CRASH):
+            self.kernel.at(self.kernel.random.uniform(0.0, 1.0), self.die)
         return self.core.written(self.now)
 
     def _flush(self) -> None:
@@ -201,7 +206,7 @@ class SimKeeper:
 
     def _abort(self, effect: fx.Abort) -> list[fx.Effect]:
         files = self.host.files(effect.directory)
-        if self.kernel.likely(0.1):
+        if self.kernel.likely(0.25):
             self.kernel.fault("abort failed", self.host.name, "%s", effect.job)
         elif not self.host.full and self.host.take_claim(files, f"aborted {self.host.boot_id}\n".encode()):
             self.kernel.say(self.host.name, "aborts %s", effect.job)

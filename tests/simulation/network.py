@@ -75,7 +75,7 @@ class Network:
         self.server: Door | None = None
         self._calls = 0
         self.held: dict[_Call, None] = {}  # at the server
-        self._lose_from, self._double_from = kernel.random.randint(1, 8), kernel.random.randint(1, 8)
+        self._lose_from, self._double_from = kernel.random.randint(1, 3), kernel.random.randint(1, 3)
 
     def call(self, host: Host, keeper: SimKeeper, order: Send) -> None:
         """Make a call; its outcome reaches the keeper, if it still lives."""

@@ -31,7 +31,7 @@ class Conduct:
     @classmethod
     def draw(cls, kernel: Kernel) -> Conduct:
         chance = kernel.random
-        endless = chance.random() < 0.2
+        endless = chance.random() < 0.3
         return cls(
             frames=ENDLESS if endless else chance.randint(0, 9),
             gap=4.0 if endless else chance.choice([0.05, 0.5, 2.0]),
@@ -61,7 +61,7 @@ class Shim:
         files = host.files(start["directory"])
         self.files = files
         chance = self.kernel.random
-        slow = self.kernel.likely(0.1)
+        slow = self.kernel.likely(0.2)
         self.kernel.at(chance.uniform(0.0, 20.0) if slow else chance.uniform(0.001, 0.02), self._claim)
         if slow:
             self.kernel.fault("slow fork", host.name, "of %s", job)

@@ -34,8 +34,8 @@ class User:
 
     def job_placed(self, trial_id: str) -> None:
         """Another: its shim is on its way."""
-        if self._kernel.likely(0.08):
-            delay = self._kernel.random.choice([0.0, 0.02, 0.5, 2.0])
+        if self._kernel.likely(0.15):
+            delay = self._kernel.random.choice([0.0, 0.02, 0.5, 2.0, 8.0])
             self._kernel.at(delay, self._stop_trial, trial_id)
 
     def _ask(self, what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -75,7 +75,9 @@ class User:
                 self._ask("replaces the search space", lambda: runner.change_config({"searchSpace": space}))
             case "limit":
                 limit = chance.choice(["3s", "20s", None])
-                self._ask(f"limits trials to {limit}", lambda: runner.change_config({"maxTrialDuration": limit}))
+                self._ask(
+                    f"limits trials to {limit}", lambda: runner.change_config({"maxTrialDuration": limit})
+                )
             case "add":
                 self._ask("adds a trial", lambda: runner.add_trial({"x": chance.randint(100, 999)}))
             case "config":
@@ -99,7 +101,12 @@ class User:
 
     def _stop_trial(self, trial_id: str) -> None:
         if (runner := self._runner) is not None:
-            self._ask(f"stops trial {trial_id}", lambda: runner.stop_trial(trial_id))
+
+            async def stop() -> None:
+                await runner.stop_trial(trial_id)
+                self._world.witness.stop_accepted(trial_id)
+
+            self._ask(f"stops trial {trial_id}", stop)
 
     def _pause_some_trial(self, runner: ExperimentRunner) -> None:
         if runner.state.trials:

@@ -145,6 +145,11 @@ class Witness:
             else:
                 self._fact(fact)
 
+    def stop_accepted(self, trial_id: str) -> None:
+        """A user was told that the trial will stop."""
+        if not self.trials[trial_id].stopped:
+            self._kernel.fail(f"the stop of trial {trial_id} was accepted and is not recorded")
+
     def replay(self, log: Sequence[f.Recorded]) -> None:
         """The database holds this, and never held anything else."""
         self.number, self._at = 0, None
