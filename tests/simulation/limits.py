@@ -26,7 +26,7 @@ def narrow(kernel: Kernel) -> Iterator[None]:
                 (keeper_link, "MAX_UNTOLD", 2),
                 (keeper_hub, "MAX_BACKLOG", 3),
                 (keeper_service, "MAX_BACKLOG", 3),
-                (mailbox, "METRICS_AT_ONCE", 3),
+                (mailbox, "MOST_PATIENT", 3),
                 (mailbox, "MAILBOX_SIZE", 6),
             ):
                 stack.enter_context(patch.object(owner, name, value))
