@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.kernel import Violation
-from tests.simulation.world import World
+from tests.simulation.world import CERTAIN, World
 
 Outcome = tuple[int, dict[str, int], str | None]
 
@@ -22,7 +22,9 @@ def live(seed: int) -> Outcome:
         world.run()
     except Violation as violation:
         return seed, dict(world.kernel.counts), str(violation)
-    return seed, dict(world.kernel.counts), None
+    missing = [kind for kind in CERTAIN if not world.kernel.counts[kind]]
+    too_kind = f"the simulator was too kind: no {', no '.join(missing)}" if missing else None
+    return seed, dict(world.kernel.counts), too_kind
 
 
 def tell(seed: int, *, whole: bool) -> bool:

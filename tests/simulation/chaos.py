@@ -36,6 +36,7 @@ class Chaos:
             (5, lambda: self._cut(host)), (4, lambda: self._jump(host)), (3, lambda: self._fill(host)),
             (3, lambda: self._kill_shim(host)), (2, self._kill_child), (2, self._world.server.close),
             (1, self._world.start_second_server), (2, self._stall_server), (2, lambda: self._stall(host)),
+            (6, lambda: self._hurry(host)),
         ]  # fmt: skip
         act = kernel.random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]
         act()
@@ -81,6 +82,12 @@ class Chaos:
     def _draw_stall(self) -> float:
         return self._kernel.random.choice([0.5, 3.0, 12.0, 40.0])
 
+    def _hurry(self, host: Host) -> None:
+        if not host.busy:
+            self._kernel.fault("busy host", host.name)
+            host.busy = True
+            self._kernel.at(self._kernel.random.choice([5.0, 20.0]), _relax, self._kernel, host)
+
     def _cut(self, host: Host) -> None:
         if not host.cut:
             self._kernel.fault("partition", host.name)
@@ -117,6 +124,11 @@ def _rest() -> None:
 def _heal(kernel: Kernel, host: Host) -> None:
     host.cut = False
     kernel.say(host.name, "is reached again")
+
+
+def _relax(kernel: Kernel, host: Host) -> None:
+    host.busy = False
+    kernel.say(host.name, "is quick again")
 
 
 def _free(kernel: Kernel, host: Host) -> None:

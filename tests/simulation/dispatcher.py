@@ -15,10 +15,10 @@ HEALTHY_S = 8.0  # between two crashes of a role: more than three in a row would
 
 @dataclass(slots=True)
 class Health:
-    """When each role crashed last, and how many parameter sets the tuner has left; over all servers."""
+    """When each role crashed last, and how many parameter sets the tuner has; over all servers."""
 
     crashed_at: dict[str, float]
-    left: int
+    size: int
 
 
 class SimChild:
@@ -72,8 +72,7 @@ class SimChild:
             self.kill()
         match message:
             case m.Ask():
-                given = message.parameter_ids[: self._health.left]
-                self._health.left -= len(given)
+                given = [number for number in message.parameter_ids if number < self._health.size]
                 for parameter_id in given:
                     self._say(
                         m.Suggestion(
@@ -82,7 +81,7 @@ class SimChild:
                             fed_to=message.fed_to,
                         )
                     )
-                missing = message.parameter_ids[len(given) :]
+                missing = tuple(message.parameter_ids[len(given) :])
                 self._say(m.Answered(missing=missing, exhausted=bool(missing)))
             case m.Metrics():
                 for trial_id, attempt, position, _, text in message.items:

@@ -15,12 +15,13 @@ from tests.simulation.witness import Witness
 
 
 class Host:
-    """``cut``: the network does not reach it; ``full``: nothing can be written but metrics."""
+    """``cut``: the network does not reach it; ``full``: nothing can be written but metrics; ``busy``: slow."""
 
     def __init__(self, kernel: Kernel, name: str, network: Network, witness: Witness) -> None:
         self.kernel, self.name, self.network, self.witness = kernel, name, network, witness
         self.clock = Clock(kernel)
-        self.up, self.cut, self.full = True, False, False
+        self.up = True
+        self.cut = self.full = self.busy = False
         self.keeper: SimKeeper | None = None
         self.journal = Journal()
         self.manager: Mapping[str, Any] | None = None

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from tests.simulation.host import Host
 
 STEP_CRASH = 0.004  # before any effect
-RECORD_CRASH = 0.03  # after a record is written: what follows from it has not happened
+RECORD_CRASH = 0.03  # after a record is written, or soon: what follows from it has not happened
+ORDER_CRASH = 0.08  # when it is no start: these are fewer
+SPAWN_CRASH = 0.15  # soon after a shim was asked for
 IDLE_S = (10.0, 300.0)
 
 
@@ -159,10 +161,11 @@ class SimKeeper:
             self._flush()
         if effect.record["k"] == "final" and self.kernel.likely(0.02):
             self.kernel.at(self.kernel.random.uniform(0.0, 0.5), host.lose_power)
-        if self.kernel.likely(RECORD_CRASH):
+        risk = RECORD_CRASH if effect.record["k"] == "start" else ORDER_CRASH
+        if self.kernel.likely(risk):
             self.die()
             return []
-        if self.kernel.likely(RECORD_CRASH):
+        if self.kernel.likely(risk):
             self.kernel.at(self.kernel.random.uniform(0.0, 1.0), self.die)
         return self.core.written(self.now)
 
@@ -192,6 +195,8 @@ class SimKeeper:
     def _spawn(self, effect: fx.Spawn) -> list[fx.Effect]:
         self.kernel.say(self.host.name, "spawns a shim for %s", effect.job)
         self.host.spawn(self, effect.job, effect.start)
+        if self.kernel.likely(SPAWN_CRASH):
+            self.kernel.at(self.kernel.random.uniform(0.0, 2.0), self.die)
         return []
 
     def _seen(self, job: str, directory: str) -> fx.Seen:

@@ -27,7 +27,7 @@ class Kernel:
         self.now = 0.0
         self.random = random.Random(seed)
         self.faults = True
-        self.severity = self.random.choice([0.5, 1.0, 1.0, 3.0])
+        self.severity = self.random.choice([0.5, 1.0, 1.0, 2.0])
         self.counts: collections.Counter[str] = collections.Counter()
         self.failure: Violation | None = None
         self._story: list[tuple[float, str, str, tuple[Any, ...]]] = []

@@ -73,6 +73,7 @@ class Network:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.server: Door | None = None
+        self.greeted: Callable[[], None] = _nobody  # a keeper says all that it holds
         self._calls = 0
         self.held: dict[_Call, None] = {}  # at the server
         self._lose_from, self._double_from = kernel.random.randint(1, 3), kernel.random.randint(1, 3)
@@ -151,6 +152,8 @@ class _Call:
         else:
             if original:
                 self.network.held[self] = None
+                if self.order.header["all"]:
+                    self.network.greeted()
             server.accept(exchange)
 
     def answered(self, status: int, body: bytes) -> None:
@@ -190,6 +193,10 @@ class _Call:
         if self.exchange is not None:
             self.kernel.at(0.001, self.exchange.hang_up)
         self.keeper.tell(self.keeper.core.failed, self.order.channel, why)
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
 
 
 def _reported(header: dict[str, Any]) -> str:

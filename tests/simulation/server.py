@@ -101,7 +101,6 @@ class Server:
             on_turn=validate,
             opening=opening,
         )
-        self._world.user.server_opened()
         await runner.run()
 
     def die(self, when: str) -> None:

@@ -61,8 +61,9 @@ class Shim:
         files = host.files(start["directory"])
         self.files = files
         chance = self.kernel.random
-        slow = self.kernel.likely(0.2)
-        self.kernel.at(chance.uniform(0.0, 20.0) if slow else chance.uniform(0.001, 0.02), self._claim)
+        slow = self.kernel.likely(0.9 if host.busy else 0.15)
+        longest = 0.02 if not slow else 8.0 if host.busy else 20.0
+        self.kernel.at(chance.uniform(0.001, longest), self._claim)
         if slow:
             self.kernel.fault("slow fork", host.name, "of %s", job)
 

@@ -23,6 +23,8 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.witness import Witness
 
 COMMIT_CRASH = 0.004
+SLOW = 0.06  # a disk that takes its time
+SLOW_CRASH = 0.15  # meanwhile
 
 
 class Store:
@@ -33,6 +35,7 @@ class Store:
         self.log: list[f.Recorded] = []
         self.m_epoch = 0
         self.holder: SimWriter | None = None
+        self.writing = False  # a turn is on its way to the disk
         self._snapshot: tuple[int, Row] | None = None  # number of its last fact
 
     def commit(self, state: ExperimentState, turn: Sequence[f.Recorded]) -> None:
@@ -102,9 +105,12 @@ class SimWriter:
     async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None:
         """Commit one turn. Raises StoreError. The server may die before, or after without knowing."""
         kernel = self._kernel
+        self._store.writing = True
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        slow = kernel.likely(0.03)
+        slow = kernel.likely(SLOW)
         delay = kernel.random.uniform(0.1, 3.0) if slow else 0.003
+        if slow and kernel.likely(SLOW_CRASH):
+            kernel.at(kernel.random.uniform(0.0, delay), self._die, "during a commit")
         kernel.at(delay, self._write, state, list(turn), done)
         await done
 
@@ -112,6 +118,7 @@ class SimWriter:
         kernel, store = self._kernel, self._store
         if store.holder is not self:
             return
+        store.writing = False
         if kernel.likely(COMMIT_CRASH):
             self._die("before a commit")
             return

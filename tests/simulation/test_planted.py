@@ -9,11 +9,6 @@ from tests.simulation.planted import PLANTED
 from tests.simulation.world import World
 
 SEEDS = 400
-KNOWN = {
-    "withdrawn_start_sent": 97,
-    "end_before_its_frames": 70,
-    "terminal_overwritten": 41,
-}  # looked at first
 
 
 def breaks(seed: int) -> bool:
@@ -26,6 +21,5 @@ def breaks(seed: int) -> bool:
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_found(bug: str) -> None:
-    known = KNOWN.get(bug, 0)
     with PLANTED[bug]():
-        assert any(breaks(seed) for seed in (known, *range(SEEDS)))
+        assert any(map(breaks, range(SEEDS)))

@@ -23,18 +23,18 @@ class User:
         self._world, self._kernel = world, world.kernel
         self.wants_it = True
         chance = self._kernel.random
-        for _ in range(chance.randint(1, 5)):
+        for _ in range(chance.randint(1, 8)):
             self._kernel.at(chance.uniform(1.0, world.chaos_s), self._act)
         self._kernel.at(PAUSE_S, self._tend)
 
-    def server_opened(self) -> None:
+    def keeper_greets(self) -> None:
         """A good moment to be in the way: waiting jobs are about to be placed."""
-        if self._kernel.likely(0.3):
-            self._kernel.at(self._kernel.random.uniform(0.0, 0.5), self._stop_some_trial)
+        if self._world.store.writing and self._kernel.likely(0.6):
+            self._stop_some_trial()
 
     def job_placed(self, trial_id: str) -> None:
         """Another: its shim is on its way."""
-        if self._kernel.likely(0.15):
+        if self._kernel.likely(0.5 if trial_id in self._world.witness.endless() else 0.1):
             delay = self._kernel.random.choice([0.0, 0.02, 0.5, 2.0, 8.0])
             self._kernel.at(delay, self._stop_trial, trial_id)
 
@@ -61,7 +61,7 @@ class User:
 
     def _act(self) -> None:
         runner, chance = self._runner, self._kernel.random
-        if runner is None:
+        if runner is None or not self._kernel.counts["keeper crash"]:  # no life ends before that
             self._kernel.at(PAUSE_S, self._act)
             return
         act = chance.choice(["stop", "stop", "pause", "pause", "add", "config", "space", "limit", "end"])
@@ -95,9 +95,11 @@ class User:
         self.wants_it = True
 
     def _stop_some_trial(self) -> None:
+        """One that waits for a place, if there is one."""
         runner = self._runner
         if runner is not None and runner.state.trials:
-            self._stop_trial(self._kernel.random.choice(list(runner.state.trials)))
+            waiting = [job.trial_id for job in runner.state.jobs.values() if job.placed is None]
+            self._stop_trial(self._kernel.random.choice(waiting or list(runner.state.trials)))
 
     def _stop_trial(self, trial_id: str) -> None:
         if (runner := self._runner) is not None:
