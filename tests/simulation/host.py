@@ -15,7 +15,7 @@ from tests.simulation.witness import Witness
 
 
 class Host:
-    """``cut``: the network does not reach it; ``full``: nothing can be written but metrics; ``busy``: slow."""
+    """``cut``: no network reaches it; ``full``: only metrics can be written; ``busy``: forks take long."""
 
     def __init__(self, kernel: Kernel, name: str, network: Network, witness: Witness) -> None:
         self.kernel, self.name, self.network, self.witness = kernel, name, network, witness
