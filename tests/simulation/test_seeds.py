@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from tests.simulation.kernel import Violation
+from tests.simulation.planted import PLANTED
+from tests.simulation.runs import run
 from tests.simulation.world import CERTAIN, World
 
 CHUNK = 20
@@ -52,10 +54,12 @@ def test_seeds_differ() -> None:
 
 
 def test_a_broken_seed_is_told_with_its_story(capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.simulation.__main__ import run
-    from tests.simulation.planted import PLANTED
-
     with PLANTED["inventory_trusted_early"]():
-        assert not run(range(3), jobs=1)
+        assert not run(range(5), jobs=1)
     printed = capsys.readouterr().out
     assert "VIOLATION" in printed and "server crash" in printed and "seeds/s" in printed
+
+
+def test_seeds_are_shared_out_over_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(range(200, 206), jobs=2)
+    assert "6 seeds in" in capsys.readouterr().out
