@@ -207,7 +207,9 @@ class ExperimentState:
 
     def active_for(self, now: datetime) -> timedelta:
         """How long the experiment has been running."""
-        return self.active + (now - self.active_since if self.active_since else timedelta(0))
+        if self.active_since is None:
+            return self.active
+        return self.active + max(timedelta(0), now - self.active_since)
 
     def take_touched(self) -> Touched:
         touched, self.touched = self.touched, Touched()

@@ -175,7 +175,7 @@ def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> m
 def _active(row: ExperimentRow, *, live: bool) -> timedelta:
     active = timedelta(microseconds=row.active_us)
     if live and row.active_since is not None:
-        active += datetime.now(UTC) - row.active_since
+        active += max(timedelta(0), datetime.now(UTC) - row.active_since)  # the clock may have been set back
     return active
 
 
