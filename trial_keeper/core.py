@@ -7,20 +7,19 @@ one looked at, and the looks decide as they always do.
 
 from __future__ import annotations
 
-import collections
 from typing import Any, Callable, Iterable, NamedTuple
 
 from trial_keeper import effects as fx
 from trial_keeper import wire
 from trial_keeper.attempt import Attempt
+from trial_keeper.commands import Commands, Decision
 from trial_keeper.effects import Channel, Effect
 from trial_keeper.ledger import Act, Ledger, nothing
+from trial_keeper.line import Line
 from trial_keeper.memory import Memory, final_record, stop_record
 from trial_keeper.reports import Flight, Reports
 
 STARTED_WAIT_S = 0.02  # "started" alone waits for company
-FIRST_PAUSE_S = 0.05
-LAST_PAUSE_S = 1.0
 RESPAWN_PAUSE_S = 0.5
 LAST_RESPAWN_PAUSE_S = 30.0
 SWEEP_PAUSE_S = 0.05
@@ -28,7 +27,6 @@ SWEEPS = 200
 RETRY_S = 1.0
 REMIND_S = 5.0
 KILL_GRACE_S = 10.0
-MOST_TROUBLES = 100
 REPLACED = "instance"  # why the server refuses a keeper in whose place it has another one
 
 
@@ -52,8 +50,8 @@ class KeeperCore:
         self.attempts = self._memory.attempts
         self._out: list[Effect] = []
         self._ledger = Ledger(self._out, self._memory.applied)
-        self._commands: collections.deque[list[Any]] = collections.deque()
-        self._writing = False
+        self._commands = Commands(self._ledger, self._memory, self._decide)
+        self._line = Line(identity.jitter)
         self._later: list[tuple[float, Effect]] = []
         self._reports = Reports(self.attempts)
         self._flights: dict[Channel, Flight] = {}
@@ -61,11 +59,7 @@ class KeeperCore:
         self._inventory = True
         self._collecting = False
         self._breather = False  # nothing came of a whole round of reading: the next one waits for a tick
-        self._retry_at = 0.0
         self._wait_at = 0.0
-        self._pause = FIRST_PAUSE_S
-        self._first_of_pause = 0
-        self._troubles: set[str] = set()  # said since the last answer
         self._replaced = False
         self._heard_at: float | None = None
         self._remind_at: float | None = None
@@ -93,55 +87,18 @@ class KeeperCore:
 
     # -- commands
 
-    def _take_commands(self, now: float, commands: list[list[Any]]) -> None:
-        if commands and (not self._commands or commands[-1][0] > self._commands[-1][0]):
-            self._commands = collections.deque(commands)
-            self._next_command(now)
-
-    def _next_command(self, now: float) -> None:
-        """One at a time: the next one waits until this one's record is written."""
-        while self._commands and not self._writing and now >= self._ledger.retry_at:
-            command = self._commands.popleft()
-            seq, kind, job, body = command
-            if seq <= self._memory.applied:
-                continue
-            if seq != self._memory.applied + 1:
-                self._commands.clear()
-                return
-            attempt = self.attempts.get(job)
-            record: fx.Record = {"k": "nop", "seq": seq}
-            act: Act = nothing
-            if kind == "start" and attempt is None:
-                record = {"k": "start", "seq": seq, "job": job, "start": body}
-                act = self._starter(job, seq, body)
-            elif attempt is not None and attempt.live and kind == "stop":
-                self._stop(attempt, float(body["grace"]))  # signal first, then journal, then acknowledge
-                record = {**stop_record(attempt), "seq": seq}
-            elif attempt is not None and attempt.live and kind == "update":
-                record = {"k": "update", "seq": seq, "job": job, **body}
-                act = self._updater(attempt, body["index"], body["parameter"])
-            self._writing = True
-            self._ledger.append(
-                record, written=self._applier(seq, attempt, act), failed=self._deferrer(command)
-            )
-
-    def _applier(self, seq: int, attempt: Attempt | None, act: Act) -> Act:
-        def apply(now: float) -> None:
-            self._writing = False
-            self._memory.applied = seq
-            if attempt is not None:
-                attempt.seq = seq
-            act(now)
-            self._next_command(now)
-
-        return apply
-
-    def _deferrer(self, command: list[Any]) -> Act:
-        def put_back(now: float) -> None:
-            self._writing = False
-            self._commands.appendleft(command)
-
-        return put_back
+    def _decide(self, seq: int, kind: str, job: str, body: Any) -> Decision:
+        """What a command is to the journal, and what it does once it is written."""
+        attempt = self.attempts.get(job)
+        if kind == "start" and attempt is None:
+            return {"k": "start", "seq": seq, "job": job, "start": body}, self._starter(job, seq, body)
+        if attempt is not None and attempt.live and kind == "stop":
+            self._stop(attempt, float(body["grace"]))  # signal first, then journal, then acknowledge
+            return {**stop_record(attempt), "seq": seq}, nothing
+        if attempt is not None and attempt.live and kind == "update":
+            act = self._updater(attempt, body["index"], body["parameter"])
+            return {"k": "update", "seq": seq, "job": job, **body}, act
+        return {"k": "nop", "seq": seq}, nothing
 
     def _starter(self, job: str, seq: int, start: dict[str, Any]) -> Act:
         def begin(now: float) -> None:
@@ -408,9 +365,7 @@ class KeeperCore:
         if channel is Channel.WAIT and self._ledger.retry_at > now:
             self._wait_at = now + RETRY_S  # commands that cannot be written would be answered at once
         self._heard_at = now
-        self._retry_at = 0.0
-        self._pause = FIRST_PAUSE_S
-        self._troubles.clear()
+        self._line.answered()
         server = {"db_id": answer["db_id"], "m_epoch": answer["m_epoch"]}
         if server != {"db_id": self._memory.db_id, "m_epoch": self._memory.m_epoch}:
             self._memory.db_id, self._memory.m_epoch = server["db_id"], server["m_epoch"]
@@ -429,7 +384,7 @@ class KeeperCore:
                 self._forget(attempt)
         for job in answer["kill"]:
             self._kill(job)
-        self._take_commands(now, answer["cmds"])
+        self._commands.take(now, answer["cmds"])
         if answer["leave"] and not self.attempts:
             self._leave("no job is left and none will come")
         return self._pump(now)
@@ -438,14 +393,8 @@ class KeeperCore:
         """The call came to nothing; what it carried goes again, unless this keeper is replaced."""
         flight = self._flights.pop(channel)
         self._reports.lost(flight)
-        if flight.no >= self._first_of_pause:  # two calls that fail together are one failure
-            self._retry_at = now + self._pause * (0.5 + self._identity.jitter())
-            self._pause = min(LAST_PAUSE_S, self._pause * 2)
-            self._first_of_pause = self._sync_no + 1
-        if sentence not in self._troubles:  # two channels may each have their own, in turn
-            if len(self._troubles) >= MOST_TROUBLES:
-                self._troubles.clear()
-            self._troubles.add(sentence)
+        self._line.failed(now, call=flight.no, last=self._sync_no)
+        if self._line.is_news(sentence):
             self._out.append(fx.Say(f"sync failed: {sentence}"))
         if reason == REPLACED and not self._replaced:
             self._end_all()
@@ -457,15 +406,14 @@ class KeeperCore:
         self._out.append(
             fx.Say("the server has another keeper in this one's place: all attempts are stopped")
         )
-        self._commands.clear()
+        self._commands.drop()
         self._remind_at = None
         for job in list(self.attempts):
             self._kill(job)
 
     def manager_changed(self, now: float) -> list[Effect]:
         """The file that names the server was rewritten: a wait for it ends."""
-        self._retry_at = 0.0
-        self._pause = FIRST_PAUSE_S
+        self._line.hurry()
         return self._pump(now)
 
     def _disobeyed(self, answer: dict[str, Any]) -> str | None:
@@ -484,8 +432,8 @@ class KeeperCore:
         if self._replaced and not self.attempts:
             self._leave("another keeper has its place, and nothing that it started runs any more")
         # While a record is being written a call would not yet say that its command is seen.
-        quiet = self._leaving or self._replaced or self._writing
-        if now >= self._retry_at and not quiet:
+        quiet = self._leaving or self._replaced or self._commands.writing
+        if now >= self._line.retry_at and not quiet:
             if self._inventory:
                 if Channel.REPORT not in self._flights and not self._collecting:
                     self._send(Channel.REPORT, self._reports.inventory())
@@ -543,7 +491,7 @@ class KeeperCore:
         if self._remind_at is not None and now >= self._remind_at:
             self._remind_at = None
             self._reports.remind()
-        self._next_command(now)
+        self._commands.go_on(now)
         idle_at = self._idle_at()
         if idle_at is not None and now >= idle_at:
             self._leave("no attempt is live and no server could be reached")
@@ -562,9 +510,9 @@ class KeeperCore:
         if Channel.REPORT not in self._flights and not self._replaced:
             soon = now if self._inventory else self._reports.due_at(now)
             if soon is not None:
-                times.append(max(self._retry_at, soon))
+                times.append(max(self._line.retry_at, soon))
         if Channel.WAIT not in self._flights and not self._inventory and not self._replaced:
-            times.append(max(self._retry_at, self._wait_at))
+            times.append(max(self._line.retry_at, self._wait_at))
         if self._commands:
             times.append(self._ledger.retry_at)
         times += [at for at in (self._remind_at, self._idle_at()) if at is not None]

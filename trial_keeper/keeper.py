@@ -21,13 +21,13 @@ from trial_keeper.core import Identity, KeeperCore
 from trial_keeper.effects import Channel, Effect
 from trial_keeper.interpreter import Interpreters
 from trial_keeper.shim import NOT_CLAIMED
+from trial_keeper.streams import Lines, Log
 from trial_keeper.sync import Caller, Failed, Outcome
 from trial_keeper.watch import LOST, Watcher, open_process
 
 SWITCH_INTERVAL_S = 0.0005  # a call must not wait 5 ms, the default, for the loop to let go
 LOOK_S = 0.05  # without inotify
 PROCESS_LOOK_S = 1.0  # without pidfd
-LOG_BYTES = 5 << 20
 RESTART_PAUSE_S = 1.0
 MARK = "NNIMGR_JOB_ID"
 
@@ -411,56 +411,6 @@ class Keeper:
         os._exit(0)
 
 
-class Lines:
-    """Whole lines from a pipe that never blocks. ``ended``: nobody holds the other end any more."""
-
-    def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd = fd
-        self._rest = b""
-        self.ended = False
-
-    def lines(self) -> list[str]:
-        """All that are there now."""
-        while True:
-            try:
-                chunk = os.read(self._fd, 65536)
-            except BlockingIOError:
-                break
-            self._rest += chunk
-            if not chunk:
-                self.ended = True
-                break
-        *lines, self._rest = self._rest.split(b"\n")
-        return [line.decode(errors="replace") for line in lines]
-
-
-class Log:
-    """The keeper's log: standard error, moved to ``<path>.1`` when it has grown large."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def write(self, sentence: str) -> None:
-        """Add a line; never raises."""
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        try:
-            os.write(2, f"[{stamp}] {sentence}\n".encode(errors="replace"))
-            if os.fstat(2).st_size > LOG_BYTES:
-                os.rename(self._path, f"{self._path}.1")
-                redirect(self._path)
-        except OSError:
-            return
-
-
-def redirect(path: str) -> None:
-    """Standard output and error go to the end of this file. Raises OSError."""
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    os.dup2(fd, 1)
-    os.dup2(fd, 2)
-    os.close(fd)
-
-
 def run(directory: str, pipes: Pipes) -> NoReturn:
     """Be the keeper of this directory; ``pipes`` lead to its spawner."""
     for number in (signal.SIGHUP, signal.SIGINT):
@@ -500,7 +450,7 @@ def _wait_status(status: int) -> str:
         return f"its shim was killed by signal {os.WTERMSIG(status)}"
     number = os.WEXITSTATUS(status)
     if number != NOT_CLAIMED:
-        return os.strerror(number)
+        return f"{os.strerror(number)} (the keeper's log says where)"
     return "its shim gave up (the keeper's log says why)"
 
 

@@ -100,7 +100,10 @@ def test_a_keeper_that_was_killed_has_no_room_to_come_back(tmp_path: Path) -> No
         for pid in holders(here.folder / "keeper" / "lock"):
             os.kill(pid, signal.SIGKILL)
         said = here.saying(NO_SPACE)
-        assert f"the keeper on this machine: it could not be started: [Errno 28] {NO_SPACE}: " in said
+        assert (
+            f"the keeper on this machine: it cannot be told where the server is: [Errno 28] {NO_SPACE}: "
+            in said
+        )
         go.touch()
         keeper.free()
         assert_each_started_once(here, record)
@@ -114,7 +117,8 @@ def test_a_trial_has_no_room_to_begin(tmp_path: Path) -> None:
         here.running()
         trials.fill()
         go.touch()
-        said = f"the attempt could not be prepared on its host and is tried again: {NO_SPACE}"
+        why = f"{NO_SPACE} (the keeper's log says where)"
+        said = f"the attempt could not be prepared on its host and is tried again: {why}"
         eventually(lambda: said in [trial["note"] for trial in here.trials()], "the note")
         trials.free()
         assert_each_started_once(here, record)

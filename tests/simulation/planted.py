@@ -28,6 +28,7 @@ from training_services.keeper_request import Request
 from trial_keeper import core
 from trial_keeper import effects as fx
 from trial_keeper.attempt import Attempt
+from trial_keeper.commands import Decision
 from trial_keeper.core import KeeperCore
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -64,15 +65,14 @@ def kill_after_count() -> Iterator[None]:
 @planted
 def spawn_before_the_record() -> Iterator[None]:
     """A shim is forked before the journal knows of the start."""
-    take = KeeperCore._take_commands
+    decide = KeeperCore._decide
 
-    def early(self: KeeperCore, now: float, commands: list[list[Any]]) -> None:
-        for seq, kind, job, body in commands:
-            if kind == "start" and seq > self._memory.applied and job not in self.attempts:
-                self._out.append(fx.Spawn(job, body))
-        take(self, now, commands)
+    def early(self: KeeperCore, seq: int, kind: str, job: str, body: Any) -> Decision:
+        if kind == "start" and job not in self.attempts:
+            self._out.append(fx.Spawn(job, body))
+        return decide(self, seq, kind, job, body)
 
-    with patch.object(KeeperCore, "_take_commands", early):
+    with patch.object(KeeperCore, "_decide", early):
         yield
 
 
