@@ -37,19 +37,19 @@ def main() -> NoReturn:
     _detach(directory, lock)
     wake = _wake(f"{directory}/wake")
     requests, ask = os.pipe2(os.O_CLOEXEC)
-    failures, complain = os.pipe2(os.O_CLOEXEC)
+    failures, report = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
         try:
             for fd in (lock, ask, failures):
                 os.close(fd)
-            spawner.run(requests, complain, wake, f"{directory}/rehearsal")
+            spawner.run(requests, report, wake, f"{directory}/rehearsal")
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(0)
     os.close(requests)
-    os.close(complain)
+    os.close(report)
     from trial_keeper import keeper
 
     keeper.run(directory, keeper.Pipes(ask, failures, wake, child))

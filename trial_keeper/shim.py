@@ -62,13 +62,13 @@ def main(
 
 
 def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
-    """Run the command ``:`` in the calling process, in ``directory``, which is gone afterwards.
+    """Run the command ``:``, and nothing of the user's, in this process; ``directory`` is gone afterwards.
 
     What the interpreter notes by that (types' caches, specialised code) is there before the fork: 150 KiB
     that no shim has to copy. SIGCHLD must have a handler; the wake-up descriptor is used and given back.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    shim = _Shim([b"", b"", directory.encode(), b":", b"/", b"", b"0", b"A=b", b"C"], null)
+    shim = _Shim([b"", b"", directory.encode(), b":", b"/", b"", b"0", b"A=b", b"BASH_ENV"], null)
     try:
         shim.take_signals(())
         shim.run(dict(environ))
@@ -143,6 +143,8 @@ class _Shim:
     def close(self) -> None:
         """Give back what ``run`` leaves to the end of the process."""
         _signal.set_wakeup_fd(-1)
+        for fd in list(self._logs):
+            self._close(fd)
         for fd in (self._pulse, self._beat, self._claim, self._metrics, self._wake):
             if fd >= 0:
                 os.close(fd)
@@ -178,12 +180,14 @@ class _Shim:
             self._poll.register(reader, select.POLLIN)
             actions.append((os.POSIX_SPAWN_DUP2, writer, number))
             ends.append(writer)
-        self._main = os.posix_spawn(
-            SHELL, (SHELL, b"-c", self._command), environ,
-            file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET,
-        )  # fmt: skip
-        for end in ends:
-            os.close(end)
+        try:
+            self._main = os.posix_spawn(
+                SHELL, (SHELL, b"-c", self._command), environ,
+                file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET,
+            )  # fmt: skip
+        finally:
+            for end in ends:
+                os.close(end)
         self._flush_at = time.monotonic() + self._flush_pause
 
     def _watch(self) -> None:

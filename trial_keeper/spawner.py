@@ -16,9 +16,9 @@ import _signal  # type: ignore[import-not-found]  # the C module: ``signal`` bui
 import gc
 import os
 import select
-import sys
 
 from trial_keeper import shim
+from trial_keeper.log import complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _subreaper() -> Callable[[], None]:
 
     def become() -> None:
         if call(prctl, (_SUBREAPER, 1, 0, 0, 0)) != 0:
-            sys.stderr.write("shim: cannot become a sub-reaper: daemonised children may survive\n")
+            complain("shim: cannot become a sub-reaper: daemonised children may survive")
 
     return become
 
