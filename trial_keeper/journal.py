@@ -53,13 +53,10 @@ def load(path: str) -> Found:
     records, at = parse(content)
     rest = content[at:]
     damage = None
-    if _damaged(rest):
-        aside = f"{path}.damaged-{at}"
-        with open(aside, "wb") as file:
-            file.write(rest)
+    if damaged(rest):
         damage = (
             f"the keeper's journal is damaged: {len(rest)} bytes after record {len(records)} cannot be read "
-            f"and lie in {os.path.basename(aside)}"
+            f"and {_set_aside(f'{path}.damaged-{at}', rest)}"
         )
     elif rest:
         os.truncate(path, at)
@@ -87,10 +84,18 @@ def _end(content: bytes, at: int) -> int | None:
     return end if sound else None
 
 
-def _damaged(rest: bytes) -> bool:
-    """Whether this is more than what a write leaves that did not finish: a beginning, or zeros."""
-    if not rest.strip(b"\0"):
-        return False
+def _set_aside(path: str, rest: bytes) -> str:
+    try:
+        with open(path, "wb") as file:
+            file.write(rest)
+    except OSError as error:
+        return f"could not be set aside ({error.strerror})"
+    return f"lie in {os.path.basename(path)}"
+
+
+def damaged(rest: bytes) -> bool:
+    """Whether this is more than what a write leaves that did not finish: a beginning, zeros, or both."""
+    rest = rest.rstrip(b"\0")  # no record ends in one
     if len(rest) >= _HEADER and _HEADER + int.from_bytes(rest[:4], "big") <= len(rest):
         return True
     return any(_end(rest, at) is not None for at in range(1, len(rest)))

@@ -18,6 +18,8 @@ class Journal:
     def load(self) -> list[Record]:
         """The sound records; a torn tail is cut."""
         records, end = product.parse(self.content)
+        if product.damaged(self.content[end:]):
+            raise AssertionError("what power loss has torn is taken for damage")
         self.content = self.content[:end]
         self.synced = min(self.synced, end)
         return records
@@ -45,6 +47,6 @@ class Journal:
         lost = len(self.content) - kept
         self.content = self.content[:kept]
         if lost and kernel.random.random() < 0.3:
-            self.content += bytes(min(lost, 64))  # the length was written, the data was not
+            self.content += bytes(lost)  # the length was written, the data was not
         if lost:
             kernel.fault("journal torn", "disk")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Sequence
 
 from nnimgr.core import facts as f
@@ -75,7 +74,7 @@ class Store:
 
     def reread(self) -> list[f.Recorded]:
         """The log as it comes back from the tables' rows."""
-        state = copy.copy(self.fold())
+        state = self.fold()
         rows = batch(state, self.log, Touched())
         found = [read_metric(state.id, (*row[1:5], *row[5:])) for row in rows.metrics]
         for _, number, at, kind, _, _, payload in rows.facts:

@@ -14,6 +14,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.shim import ENDLESS, Conduct
 from training_services.base import Place
 from training_services.frames import read_frame
+from trial_keeper import journal as product
 from trial_keeper import wire
 from trial_keeper.effects import Record
 
@@ -95,7 +96,7 @@ class Witness:
             fail(f"attempt {job} was started after its end was recorded: {attempt.over}")
         if trial.parameters not in start["parameter"]:
             fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
-        known = {record.get("job") for record in host.journal.load()}
+        known = {record.get("job") for record in product.parse(host.journal.content)[0]}
         if instance == host.instance and job not in known:
             fail(f"attempt {job} runs, but its keeper's journal knows nothing of it")
 

@@ -60,6 +60,26 @@ def test_damage_is_said_and_kept_aside(tmp_path: Path) -> None:
     assert journal.load(str(path)) == found
 
 
+def test_half_a_record_and_then_zeros_is_a_torn_tail(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    content = b"".join(map(frame, RECORDS))
+    last = frame(RECORDS[-1])
+    path.write_bytes(content[: -len(last) // 2] + bytes(100))
+    assert journal.load(str(path)) == journal.Found(RECORDS[:-1], None)
+
+
+def test_damage_that_cannot_be_set_aside_is_said_too(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    content = bytearray(b"".join(map(frame, RECORDS)))
+    content[-2] ^= 1
+    path.write_bytes(content)
+    start = len(content) - len(frame(RECORDS[-1]))
+    (tmp_path / f"journal.damaged-{start}").mkdir()
+    found = journal.load(str(path))
+    assert found.records == RECORDS[:-1]
+    assert found.damage is not None and "could not be set aside (Is a directory)" in found.damage
+
+
 def test_a_damaged_length_does_not_pass_for_a_torn_tail(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     content = bytearray(written(path))
