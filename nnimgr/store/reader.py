@@ -160,7 +160,7 @@ class ExperimentReader:
         self._engine.dispose()
 
     def release(self) -> None:
-        """Close the connections that are not in use.
+        """Close the connections that are not in use; the others when they are given back.
 
         SQLite opens a database's shared memory once for all connections of a process: one from a time when
         the disk took no writing would keep the writer from writing for as long as it is open.
@@ -171,13 +171,15 @@ class ExperimentReader:
     def _connect(self) -> Iterator[Connection]:
         if not self.path.exists():
             raise FileNotFoundError(f"there is no database {self.path}")
+        pool = self._engine.pool
         try:
             with self._engine.connect() as connection:
                 yield connection
-        except exc.OperationalError as error:
+        except exc.DatabaseError as error:
             raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
-        if self._closed.is_set():
-            self._engine.dispose()
+        finally:
+            if pool is not self._engine.pool or self._closed.is_set():  # it was released meanwhile
+                pool.dispose()
 
     @property
     def _id(self) -> str:

@@ -208,3 +208,14 @@ async def test_values_that_are_no_finite_numbers_are_kept_as_text(
     assert (metric.value, metric.text) == (None, "NaN")
     assert reader.trials()[1][0].final_text == "NaN"
     reader.close()
+
+
+async def test_a_damaged_database_is_a_sentence_to_readers(tmp_path: Path, writer: ExperimentWriter) -> None:
+    await busy_life().store(writer)
+    await writer.close()
+    path = database_path(tmp_path)
+    path.write_bytes(b"this is no database" * 1000)
+    reader = ExperimentReader(tmp_path)
+    with pytest.raises(StoreError, match=f"the database {path} cannot be read: file is not a database"):
+        reader.experiment()
+    reader.close()
