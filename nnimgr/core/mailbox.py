@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nnimgr.core import facts as f
 from nnimgr.core.search import Builder, Item
 
-PATIENCE_S = 0.01  # a turn without urgency waits so long for company: no verdict queues behind its commit
+PATIENCE_S = 0.02  # a turn without urgency waits so long for company: no verdict queues behind its commit
 MOST_PATIENT = 5_000  # items that may wait so
 MAILBOX_SIZE = 50_000
 
