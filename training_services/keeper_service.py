@@ -410,14 +410,7 @@ class KeeperService(TrainingService):
         pause = 0.0
         while True:
             began = loop.time()
-            try:
-                await seat.keeper.write_manager(
-                    self._manager(seat)
-                )  # also tells whether its disk takes writing
-                await seat.keeper.keep()
-                seat.trouble = "it has ended and is started again"
-            except (OSError, ServiceError) as error:
-                seat.trouble = f"it could not be started: {error}"
+            seat.trouble = await self._run_keeper(seat)
             name = seat.keeper.host.name
             logger.warning("keeper of %s on %s: %s", self.context.experiment_id, name, seat.trouble)
             lived = loop.time() - began >= SHORT_LIFE_S
@@ -425,6 +418,18 @@ class KeeperService(TrainingService):
             if pause:
                 self._place_waiting(tell_all=True)  # whoever waits is told why
                 await asyncio.sleep(pause)  # back-off
+
+    async def _run_keeper(self, seat: _Seat) -> str:
+        """Start it if it does not run, and return when it has ended: what is to be said of that."""
+        try:
+            await seat.keeper.write_manager(self._manager(seat))  # tells, too, if its disk takes no writing
+        except (OSError, ServiceError) as error:
+            return f"it cannot be told where the server is: {error}"
+        try:
+            await seat.keeper.keep()
+        except (OSError, ServiceError) as error:
+            return f"it could not be started: {error}"
+        return "it has ended and is started again"
 
     def _manager(self, seat: _Seat) -> Mapping[str, Any]:
         path = PATH.format(experiment_id=self.context.experiment_id, keeper_id=seat.keeper.keeper_id)
