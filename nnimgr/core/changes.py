@@ -18,7 +18,7 @@ class Follower:
         self._some.set()
 
     async def take(self) -> dict[str, int]:
-        """Experiment -> number of its last fact (0: it has no log); waits until there is one."""
+        """Experiment -> number of its last fact; waits until there is one."""
         await self._some.wait()
         moved, self._moved = self._moved, {}
         self._some.clear()

@@ -94,6 +94,7 @@ class _Open:
     runner: ExperimentRunner | None = None  # None while it is started anew
     trouble: str | None = None  # why there is no runner
     status: str = ""
+    number: int = 0  # of its last fact
     task: asyncio.Task[None] = field(init=False)
 
 
@@ -220,7 +221,7 @@ class NNIManager:
             counts=dict(state.counts) if state is not None else {},
             best_trial_id=best.trial_id if best else None,
             best_value=best.value if best else None,
-            active_s=state.active_for(self._clock()).total_seconds() if state is not None else 0.0,
+            active_s=runner.active().total_seconds() if runner is not None else 0.0,
             directory=entry.directory,
         )
 
@@ -289,11 +290,15 @@ class NNIManager:
             if fresh:
                 await asyncio.to_thread(shutil.rmtree, directory, True)
             if self._entries.pop(experiment_id, None) is not None:
-                try:
-                    await asyncio.to_thread(self._index.remove, experiment_id)
-                except HomeError as error:  # why it could not begin matters more
-                    logger.error("the entry of experiment %s stays: %s", experiment_id, error)
+                await self._take_back(lambda: self._index.remove(experiment_id))
             raise
+
+    async def _take_back(self, change: Callable[[], object]) -> None:
+        """Undo an entry of the index for something that failed; why that failed matters more."""
+        try:
+            await asyncio.to_thread(change)
+        except HomeError as error:
+            logger.error("the index says what did not come about: %s", error)
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
@@ -325,7 +330,7 @@ class NNIManager:
         except Exception:
             if not held:  # what was asked for in vain must not come about later
                 await self._forget(experiment_id)
-                await asyncio.to_thread(self._index.put, before)
+                await self._take_back(lambda: self._index.put(before))
             raise
 
     async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
@@ -446,7 +451,7 @@ class NNIManager:
                 return
             except Exception as group:
                 error = first_error(group)
-                self.changes.tell(experiment_id, opened.runner.last_number if opened.runner else 0)
+                self.changes.tell(experiment_id, opened.number)
                 opened.runner = None
                 if loop.time() - began_at > longest:
                     delay = first
@@ -465,9 +470,13 @@ class NNIManager:
         """A turn is over. An end is noted only here, when its keepers are gone: a server that dies before
         leaves an entry that says otherwise, and the next one opens the experiment again.
         """
-        self.changes.tell(state.id, state.number)
         opened = self._open.get(state.id)
-        if opened is None or opened.status == state.status:
+        if opened is None:
+            return
+        if opened.number != state.number:
+            opened.number = state.number
+            self.changes.tell(state.id, state.number)
+        if opened.status == state.status:
             return
         opened.status = str(state.status)
         self._changed.set()

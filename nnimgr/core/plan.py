@@ -23,6 +23,7 @@ from nnimgr.core.state import (
 )
 
 GRACE = timedelta(seconds=5)
+SHOWN = 60  # characters of a user's text in a sentence
 RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further one
 
 _LAST_STATUS = {
@@ -137,8 +138,7 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded) -> f.Fac
         if trial.final_text is None:
             reason += " without a final result"
         elif trial.final_value is None:
-            shown = trial.final_text if len(trial.final_text) <= 60 else f"{trial.final_text[:60]}..."
-            reason += f", but its final result holds no finite number: {shown}"
+            reason += f", but its final result holds no finite number: {_shown(trial.final_text)}"
         return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.SUCCEEDED, reason=reason)
     if end.signal is not None:
         reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
@@ -146,10 +146,16 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded) -> f.Fac
         reason = f"exited with code {end.exit_code}"
         if end.exit_code in _SHELL_SAYS:
             what = _SHELL_SAYS[end.exit_code]
-            reason += f", by which the shell says that a command {what}: {state.trial_command}"
+            reason += f", by which the shell says that a command {what}: {_shown(state.trial_command)}"
     else:
         reason = end.message or "ended without an exit code"
     return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason)
+
+
+def _shown(text: str) -> str:
+    """Its beginning, for a sentence."""
+    line, _, more = text.strip().partition("\n")
+    return line if not more and len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
 
 def _signal_name(number: int) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from nnimgr.core import facts as f
@@ -159,6 +159,10 @@ class ExperimentRunner:
     async def opened(self) -> None:
         """Wait until the first turn is over. Raises StoreError, or whatever ended the runner before."""
         await asyncio.shield(self._first_turn)
+
+    def active(self) -> timedelta:
+        """How long the experiment has been running, by its own clock."""
+        return self.state.active_for(self._clock())
 
     @property
     def notices(self) -> Mapping[str, Notice]:

@@ -25,7 +25,7 @@ from nnimgr.core.facts import (
     UpdateOrdered,
 )
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
@@ -207,9 +207,7 @@ class ExperimentState:
 
     def active_for(self, now: datetime) -> timedelta:
         """How long the experiment has been running."""
-        if self.active_since is None:
-            return self.active
-        return self.active + max(timedelta(0), now - self.active_since)
+        return self.active + (now - self.active_since if self.active_since else timedelta(0))
 
     def take_touched(self) -> Touched:
         touched, self.touched = self.touched, Touched()

@@ -139,6 +139,9 @@ class FakeRunner:
             await asyncio.shield(self._tick)
         return self.last_number
 
+    def active(self) -> timedelta:
+        return self.life.state.active_for(self.life.now + timedelta(seconds=7))
+
     def end(self) -> None:
         """As a runner that ends does to those who wait."""
         self._tick.set_exception(RunnerClosed())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Response
@@ -139,7 +139,7 @@ def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> m
         created_at=row.created_at,
         ended_at=row.ended_at,
         served=summary.served,
-        duration_s=_active(row, live=runner is not None).total_seconds(),
+        duration_s=runner.active().total_seconds() if runner is not None else row.active_us / 1e6,
         counts=_counts(row.counts),
         best_trial=_best(row, best),
         optimize_mode=str(tuner_arguments.get("optimize_mode") or "maximize"),
@@ -170,13 +170,6 @@ def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> m
         directory=str(summary.directory),
         last_number=row.last_number,
     )
-
-
-def _active(row: ExperimentRow, *, live: bool) -> timedelta:
-    active = timedelta(microseconds=row.active_us)
-    if live and row.active_since is not None:
-        active += max(timedelta(0), datetime.now(UTC) - row.active_since)  # the clock may have been set back
-    return active
 
 
 def _best(row: ExperimentRow, trial: TrialRow | None) -> models.BestTrial | None:
