@@ -76,7 +76,7 @@ class Network:
         self.greeted: Callable[[], None] = _nobody  # a keeper says all that it holds
         self._calls = 0
         self.held: dict[_Call, None] = {}  # at the server
-        self._lose_from, self._double_from = kernel.random.randint(1, 3), kernel.random.randint(1, 3)
+        self._lose_from, self._double_from = kernel.random.randint(1, 2), 1  # some lives hold few calls
 
     def call(self, host: Host, keeper: SimKeeper, order: Send) -> None:
         """Make a call; its outcome reaches the keeper, if it still lives."""
