@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.scene import Scene, high_water, scene
+from tests.e2e.scene import DEADLINE_S, Scene, high_water, scene
 from tests.trial_keeper.harness import host
 
 MIB = 1 << 20
@@ -35,7 +35,7 @@ def test_a_flood_of_output_keeps_its_head_and_its_tail_and_says_what_is_missing(
         # Numbered lines of 16 bytes: any part of it tells where it is from.
         command = f"seq {FIRST} {FIRST + total // 16 - 1}"
         directory = here.attempt("e-a-1", command, log_cap=cap)
-        here.server.ended("e-a-1")
+        here.server.ended("e-a-1", DEADLINE_S * SCALE)
     kept = (directory / "stdout").read_bytes()
     assert len(kept) <= cap
     note = NOTE.search(kept)
@@ -141,7 +141,7 @@ os.write(file, metric(0, 1, "FINAL"))
         with deaf(here, "/events"), deaf(here, f"/trials/{trial_id}/logs/stdout?follow=true"):
             before = high_water(here.server)
             go.touch()
-            here.done()
+            here.done(DEADLINE_S * SCALE)
             assert high_water(here.server) - before < 32 * MIB
             found = here.metrics(trial_id)
             assert [metric["position"] for metric in found] == list(range(50_000 * SCALE + 1))
