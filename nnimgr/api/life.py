@@ -12,10 +12,12 @@ __all__ = ["ServerLife"]
 class ServerLife:
     """``closing`` ends all streams and turns new requests away.
 
-    A server that leaves because it is idle waits until no request that may change that is under way.
+    A server that leaves because it is idle (``until_idle``) waits until no request that may change that is
+    under way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, until_idle: bool = False) -> None:
+        self.until_idle = until_idle
         self.closing = asyncio.Event()
         self._changes = 0
         self._quiet = asyncio.Event()

@@ -136,6 +136,7 @@ class CreatedTrial(_Model):
 
 class Stopped(_Model):
     still_running: list[str] = Field(description="ids of trials that run on (only with detach)")
+    server_leaves: bool = Field(description="it was the last experiment of a server that leaves then")
 
 
 class Done(_Model):

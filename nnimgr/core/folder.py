@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from nnimgr.core.requests import RequestRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +60,45 @@ def make_folder(directory: Path, surroundings: Surroundings) -> None:
         fresh = directory.parent / f"_latest.{directory.name}"
         fresh.symlink_to(directory.name)
         fresh.replace(directory.parent / "_latest")
+
+
+def delete_folder(directory: Path) -> None:
+    """Remove the folder of an experiment that no server has open. Raises RequestRefused, OSError.
+
+    Its database goes last, so that a folder of which only a part is gone is still known as one.
+    """
+    if not directory.is_absolute() or directory.is_symlink():
+        raise RequestRefused(f"{directory} is not the folder of an experiment: nothing was deleted")
+    if directory.exists():
+        database = directory / "db"
+        if not database.is_dir() and any(directory.iterdir()):
+            raise RequestRefused(f"{directory} holds no database: nothing was deleted")
+        with _locked(database):
+            for child in directory.iterdir():
+                if child.is_symlink() or not child.is_dir():
+                    child.unlink()
+                elif child != database:
+                    shutil.rmtree(child)
+            if database.exists():
+                shutil.rmtree(database)
+        directory.rmdir()
+    latest = directory.parent / "_latest"
+    if latest.is_symlink() and os.readlink(latest) == directory.name:
+        latest.unlink()
+
+
+@contextlib.contextmanager
+def _locked(database: Path) -> Iterator[None]:
+    """The lock that a server holds which has the database open."""
+    try:
+        descriptor = os.open(database / "nnimgr.lock", os.O_RDWR)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise RequestRefused(f"{database.parent.name} is open in another server") from None
+    finally:
+        os.close(descriptor)

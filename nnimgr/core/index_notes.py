@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from nnimgr.core import facts as f
 from nnimgr.home import HomeError
 from nnimgr.index import Index, IndexEntry
 
@@ -31,11 +32,16 @@ class IndexNotes:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write(), name="index")
 
+    async def settled(self) -> None:
+        """Wait until what was noted is written, but not for a disk that refuses it."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=LAST_WRITE_S)
+
     async def close(self) -> None:
         """Write what is left, but do not wait for a disk that refuses it."""
         self._closing = True
+        await self.settled()
         if self._task is not None:
-            await asyncio.wait({self._task}, timeout=LAST_WRITE_S)
             self._task.cancel()
 
     async def _write(self) -> None:
@@ -57,3 +63,14 @@ class IndexNotes:
             else:
                 if entry is not None:
                     self._on_change(entry)
+
+
+def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
+    """The status under NNI's name."""
+    if status is not f.ExperimentStatus.DRAINING or drain is None:
+        return str(status)
+    return {
+        f.DrainReason.BUDGET: "NO_MORE_TRIAL",
+        f.DrainReason.TUNER: "TUNER_NO_MORE_TRIAL",
+        f.DrainReason.USER: "STOPPING",
+    }[drain]

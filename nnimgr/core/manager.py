@@ -1,4 +1,5 @@
-"""NNIManager: the experiments of one server. It creates, resumes, stops and lists; runners do the rest.
+"""NNIManager: the experiments of one server. It creates, resumes, views, stops, deletes and lists; runners
+do the rest.
 
 An experiment's folder is ``<experimentWorkingDirectory>/<id>``; the index leads to it. A runner that ends
 because its database cannot be written is started anew from it, with back-off; one that ends by a fault of
@@ -12,7 +13,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,68 +23,30 @@ from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.changes import Changes
 from nnimgr.core.clock import SteadyClock
-from nnimgr.core.folder import Surroundings, make_folder
-from nnimgr.core.index_notes import IndexNotes
+from nnimgr.core.experiments import (
+    ExperimentConflict,
+    ExperimentSummary,
+    NewExperiment,
+    UnknownExperiment,
+)
+from nnimgr.core.folder import delete_folder, make_folder
+from nnimgr.core.index_notes import IndexNotes, nni_status
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.core.state import ExperimentState
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 from nnimgr.store.errors import StoreError
-from nnimgr.store.reader import ExperimentReader, stored_status
+from nnimgr.store.reader import ExperimentReader, stored_live_trials, stored_status
 from nnimgr.store.writer import ExperimentWriter, database_path
+
+__all__ = ["ExperimentConflict", "ExperimentSummary", "NNIManager", "NewExperiment", "UnknownExperiment"]
 
 logger = logging.getLogger(__name__)
 
 RESTART_S = (1.0, 30.0)  # first and longest wait before a runner whose commit failed is started anew
 ENDED = frozenset({"STOPPED", "DONE"})
-
-
-class UnknownExperiment(RequestRefused):
-    """No experiment of this server (or of the index) has this id."""
-
-    def __init__(self, experiment_id: str) -> None:
-        super().__init__(f"there is no experiment {experiment_id}")
-
-
-class ExperimentConflict(RequestRefused):
-    """The id is taken by another experiment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewExperiment:
-    """What ``nnictl create`` sends. ``environ`` holds secrets: it is kept in a file of mode 0600 only."""
-
-    config: Mapping[str, Any]  # canonical
-    search_space: Mapping[str, Any]
-    id: str | None = None
-    environ: Mapping[str, str] | None = field(default=None, repr=False)
-    cwd: str | None = None
-    python: str | None = None
-
-    def surroundings(self) -> Surroundings:
-        return Surroundings.of_creator(environ=self.environ, cwd=self.cwd, python=self.python)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentSummary:
-    """One line on an experiment of the index. ``served``: this server has it open."""
-
-    id: str
-    name: str
-    status: str
-    drain: str | None
-    reason: str
-    platform: str
-    port: int | None
-    served: bool
-    created_at: datetime | None
-    ended_at: datetime | None
-    counts: Mapping[str, int]
-    best_trial_id: str | None
-    best_value: float | None
-    active_s: float
-    directory: Path
+E = f.ExperimentStatus
 
 
 @dataclass(slots=True)
@@ -114,11 +77,13 @@ class NNIManager:
         self._index = Index(home)
         self._assembly, self._clock = assembly, clock
         self._open: dict[str, _Open] = {}
+        self._viewed: set[str] = set()  # shown, but not open: nothing of them runs or is written
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
         self._changed = asyncio.Event()
         self._closing = False
-        self._creating = asyncio.Lock()
+        self._creating = asyncio.Lock()  # one experiment at a time begins, is viewed or goes
+        self.used = False  # something was asked of it already, so that it may leave when it is idle
         self._notes = IndexNotes(self._index, on_change=self._noted)
 
     async def __aenter__(self) -> NNIManager:
@@ -126,6 +91,8 @@ class NNIManager:
         self._entries = await asyncio.to_thread(self._index.entries)
         ours = [entry for entry in self._entries.values() if entry.port == self.port]
         alive = [entry for entry in ours if await asyncio.to_thread(_is_alive, entry)]
+        self._viewed = {entry.id for entry in ours if entry.status == E.VIEWED}
+        self.used = bool(self._viewed)
         self._assembly.expect(entry.id for entry in alive)
         await asyncio.gather(*(self._reopen(entry) for entry in alive))
         return self
@@ -163,6 +130,8 @@ class NNIManager:
         """The runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
         opened = self._open.get(experiment_id)
         if opened is None:
+            if experiment_id in self._viewed:
+                raise RequestRefused(f"experiment {experiment_id} is only viewed: it cannot be changed")
             if experiment_id in self._entries:
                 raise RequestRefused(
                     f"experiment {experiment_id} is not open on this server: resume it first"
@@ -176,6 +145,10 @@ class NNIManager:
         """The runner of an experiment if this server has one."""
         opened = self._open.get(experiment_id)
         return opened.runner if opened is not None else None
+
+    def viewed(self, experiment_id: str) -> bool:
+        """Whether an experiment is only shown here: nothing of it runs, and nothing may change it."""
+        return experiment_id in self._viewed
 
     def trouble(self, experiment_id: str) -> str | None:
         """Why an experiment of this server has no runner at present."""
@@ -215,7 +188,7 @@ class NNIManager:
             reason=state.reason if state is not None else self.trouble(experiment_id) or "",
             platform=entry.platform,
             port=entry.port,
-            served=experiment_id in self._open,
+            served=experiment_id in self._open or experiment_id in self._viewed,
             created_at=state.created_at if state is not None else entry.started_at,
             ended_at=state.ended_at if state is not None else entry.ended_at,
             counts=dict(state.counts) if state is not None else {},
@@ -228,11 +201,11 @@ class NNIManager:
     @property
     def idle(self) -> bool:
         """Whether no experiment but stopped ones is left."""
-        return all(opened.status == "STOPPED" for opened in self._open.values())
+        return not self._viewed and all(opened.status == E.STOPPED for opened in self._open.values())
 
     async def wait_idle(self) -> None:
-        """Return once an experiment has been served and none but stopped ones is left."""
-        while not self._open or not self.idle:
+        """Return once something was asked for and no experiment but stopped ones is left."""
+        while not self.used or not self.idle:
             self._changed.clear()
             await self._changed.wait()
 
@@ -302,10 +275,16 @@ class NNIManager:
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
+        async with self._creating:
+            await self._resume(experiment_id, new)
+
+    async def _resume(self, experiment_id: str, new: NewExperiment | None) -> None:
         self._entries = await asyncio.to_thread(self._index.entries) | self._entries
         directory = self.directory(experiment_id)
         if not database_path(directory).exists():
             raise RequestRefused(f"experiment {experiment_id} has no database in {directory}")
+        if experiment_id in self._viewed:
+            raise RequestRefused(f"experiment {experiment_id} is only viewed: stop it first")
         runner = self.find(experiment_id)
         if runner is not None and runner.state.status in LIVE:
             raise RequestRefused(f"experiment {experiment_id} is running already")
@@ -338,10 +317,94 @@ class NNIManager:
 
         One that no server holds is opened for it: trials may run on that it was detached from.
         """
-        entry = self._entries.get(experiment_id)
-        if self.find(experiment_id) is None and entry is not None:
-            await self._start(experiment_id, entry.directory)
-        return await self.get(experiment_id).stop(detach=detach)
+        async with self._creating:
+            if experiment_id in self._viewed:
+                await self._close_view(experiment_id)
+                return []
+            entry = self._entries.get(experiment_id)
+            if self.find(experiment_id) is None and entry is not None:
+                await self._start(experiment_id, entry.directory)
+        still_running = await self.get(experiment_id).stop(detach=detach)
+        await self._notes.settled()
+        return still_running
+
+    async def view(self, experiment_id: str) -> None:
+        """Show a stopped experiment until ``stop``: it is read, never opened.
+
+        Raises UnknownExperiment, RequestRefused.
+        """
+        async with self._creating:
+            if experiment_id in self._viewed:
+                return
+            entry = await self._at_rest(experiment_id, wish="viewed")
+            if not database_path(entry.directory).exists():
+                raise RequestRefused(f"experiment {experiment_id} has no database in {entry.directory}")
+            await self._release(experiment_id)
+            await asyncio.to_thread(
+                self._index.update, experiment_id, status="VIEWED", port=self.port, pid=os.getpid()
+            )
+            self._entries[experiment_id] = replace(entry, status="VIEWED", port=self.port, pid=os.getpid())
+            self._viewed.add(experiment_id)
+            self._stirred(experiment_id)
+
+    async def _close_view(self, experiment_id: str) -> None:
+        await asyncio.to_thread(self._index.update, experiment_id, status="STOPPED")
+        self._entries[experiment_id] = replace(self._entries[experiment_id], status="STOPPED")
+        self._viewed.discard(experiment_id)
+        self._stirred(experiment_id)
+
+    async def delete(self, experiment_id: str) -> None:
+        """Remove a stopped experiment, its folder and its entry. Raises UnknownExperiment, RequestRefused.
+
+        The entry goes last: after a crash in the midst it can be asked for again.
+        """
+        async with self._creating:
+            entry = await self._at_rest(experiment_id, wish="deleted")
+            live = await asyncio.to_thread(stored_live_trials, entry.directory)
+            if live:
+                raise RequestRefused(f"{live} trials of experiment {experiment_id} run on: stop it first")
+            await self._release(experiment_id)
+            reader = self._readers.pop(experiment_id, None)
+            if reader is not None:
+                reader.close()
+            await asyncio.to_thread(delete_folder, entry.directory)
+            await asyncio.to_thread(self._index.remove, experiment_id)
+            self._entries.pop(experiment_id, None)
+            self._stirred(experiment_id)
+
+    async def _at_rest(self, experiment_id: str, *, wish: str) -> IndexEntry:
+        """The entry of an experiment that was stopped and that no server shows."""
+        await self._notes.settled()
+        entry = await asyncio.to_thread(self._index.get, experiment_id)
+        if entry is None:
+            raise UnknownExperiment(experiment_id)
+        opened = self._open.get(experiment_id)
+        status = entry.status if opened is None else opened.status
+        if status == E.VIEWED and experiment_id not in self._viewed:
+            shown = entry.port is not None and self.home.server_running(entry.port) is not None
+            status = status if shown else "STOPPED"  # its server was killed
+        if status != E.STOPPED:
+            is_so = f"is {status}" if status else "cannot be opened"
+            raise RequestRefused(
+                f"experiment {experiment_id} {is_so}: only one that was stopped can be {wish}"
+            )
+        return entry
+
+    async def _release(self, experiment_id: str) -> None:
+        """Close the database of a stopped experiment."""
+        opened = self._open.pop(experiment_id, None)
+        if opened is not None:
+            if opened.runner is not None:
+                opened.runner.close()
+            else:
+                opened.task.cancel()
+            await asyncio.wait({opened.task})
+
+    def _stirred(self, experiment_id: str) -> None:
+        """Tell those who follow the experiments, and who waits for their end."""
+        self.used = True
+        self._changed.set()
+        self.changes.tell(experiment_id, 0)
 
     # ---- runners ------------------------------------------------------------------------------------------
 
@@ -432,6 +495,7 @@ class NNIManager:
             self._keep_running(experiment_id, opened), name=f"{experiment_id}:runner"
         )
         self._open[experiment_id] = opened
+        self.used = True
         return opened
 
     async def _keep_running(self, experiment_id: str, opened: _Open) -> None:
@@ -484,19 +548,8 @@ class NNIManager:
         self._notes.note(state.id, status=status, ended_at=state.ended_at)
 
 
-def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
-    """The status under NNI's name."""
-    if status is not f.ExperimentStatus.DRAINING or drain is None:
-        return str(status)
-    return {
-        f.DrainReason.BUDGET: "NO_MORE_TRIAL",
-        f.DrainReason.TUNER: "TUNER_NO_MORE_TRIAL",
-        f.DrainReason.USER: "STOPPING",
-    }[drain]
-
-
 def _is_alive(entry: IndexEntry) -> bool:
     """Whether a server has to open it: neither stopped nor done, by the database where the index may lag."""
-    if entry.status == "STOPPED" or not database_path(entry.directory).exists():
+    if entry.status in (E.STOPPED, E.VIEWED) or not database_path(entry.directory).exists():
         return False
     return entry.status != "DONE" or stored_status(entry.directory) not in (None, *ENDED)

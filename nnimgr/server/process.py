@@ -25,6 +25,7 @@ from nnimgr.api.app import create_app
 from nnimgr.api.asgi import ASGIApp
 from nnimgr.api.auth import AllowedHosts, Credentials
 from nnimgr.api.dependencies import ApiParts
+from nnimgr.api.life import ServerLife
 from nnimgr.api.sessions import Sessions
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.manager import NNIManager
@@ -68,6 +69,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         port=options.port,
         version=__version__,
         started_at=datetime.now(UTC),
+        life=ServerLife(until_idle=options.until_idle),
     )
     hosts = AllowedHosts(options.host, extra=options.allowed_hosts)
     app = create_app(parts, hosts=hosts, keeper_door=KeeperDoor(hub))
@@ -116,7 +118,7 @@ async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> Non
     await asyncio.wait({first}, timeout=_FIRST_EXPERIMENT_S)
     first.cancel()
     await parts.life.quiet()
-    if not any(summary.served for summary in manager.summaries()):
+    if not manager.used:
         leave("no experiment was created")
         return
     while not manager.idle:

@@ -179,6 +179,8 @@ class FakeManager:
         self.created: list[NewExperiment] = []
         self.resumed: list[tuple[str, NewExperiment | None]] = []
         self.stopped: list[tuple[str, bool]] = []
+        self.deleted: list[str] = []
+        self.views = False
         self.troubles: str | None = None
         self.failure: Exception | None = None
 
@@ -196,6 +198,13 @@ class FakeManager:
 
     def find(self, experiment_id: str) -> FakeRunner | None:
         return self.runner
+
+    def viewed(self, experiment_id: str) -> bool:
+        return self.views
+
+    @property
+    def idle(self) -> bool:
+        return self.runner is None
 
     def trouble(self, experiment_id: str) -> str | None:
         return self.troubles
@@ -246,6 +255,14 @@ class FakeManager:
         self._check(experiment_id)
         self.stopped.append((experiment_id, detach))
         return ["abcde"] if detach else []
+
+    async def view(self, experiment_id: str) -> None:
+        self._check(experiment_id)
+        self.views = True
+
+    async def delete(self, experiment_id: str) -> None:
+        self._check(experiment_id)
+        self.deleted.append(experiment_id)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -64,9 +64,9 @@ async def test_server_profile(lab: Lab) -> None:
 
 
 async def test_a_wrong_method(lab: Lab) -> None:
-    answer = await lab.client.delete(EXPERIMENT)
+    answer = await lab.client.put(EXPERIMENT)
     assert answer.status_code == 405
-    assert answer.json() == {"error": {"message": f"{EXPERIMENT} does not take DELETE."}}
+    assert answer.json() == {"error": {"message": f"{EXPERIMENT} does not take PUT."}}
     assert answer.headers["allow"]
 
 

@@ -226,10 +226,33 @@ async def test_changes_that_are_refused(lab: Lab, changes: Any, status: int) -> 
     assert answer.json()["error"]["problems"]
 
 
+async def test_view_shows_and_refuses_changes(lab: Lab) -> None:
+    lab.manager.runner = None
+    assert (await lab.client.post(f"{EXPERIMENT}/view")).json() == {"id": "exp"}
+    shown = (await lab.client.get(EXPERIMENT)).json()
+    assert shown["status"] == "VIEWED"
+    assert shown["reason"].startswith("viewed: nothing of it runs or changes; before, ")
+    assert (await lab.client.get(f"{EXPERIMENT}/trials")).status_code == 200
+    assert (await lab.client.patch(EXPERIMENT, json={"trialConcurrency": 3})).status_code == 409
+
+
+async def test_delete(lab: Lab) -> None:
+    assert (await lab.client.delete(EXPERIMENT)).json() == {"ok": True}
+    assert lab.manager.deleted == ["exp"]
+    assert (await lab.client.delete("/api/v1/experiments/other")).status_code == 404
+
+
+async def test_stop_says_whether_its_server_leaves_then(lab: Lab) -> None:
+    lab.manager.runner = None
+    assert not (await lab.client.post(f"{EXPERIMENT}/stop")).json()["serverLeaves"]
+    lab.parts.life.until_idle = True
+    assert (await lab.client.post(f"{EXPERIMENT}/stop")).json()["serverLeaves"]
+
+
 async def test_stop_and_resume(lab: Lab) -> None:
-    assert (await lab.client.post(f"{EXPERIMENT}/stop")).json() == {"stillRunning": []}
+    assert (await lab.client.post(f"{EXPERIMENT}/stop")).json() == {"stillRunning": [], "serverLeaves": False}
     detached = await lab.client.post(f"{EXPERIMENT}/stop", json={"detach": True})
-    assert detached.json() == {"stillRunning": ["abcde"]}
+    assert detached.json() == {"stillRunning": ["abcde"], "serverLeaves": False}
     assert lab.manager.stopped == [("exp", False), ("exp", True)]
     assert (await lab.client.post(f"{EXPERIMENT}/resume")).json() == {"id": "exp"}
     sent = {"environ": {"A": "b"}, "cwd": "/tmp", "python": "/p"}

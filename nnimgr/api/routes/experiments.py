@@ -1,4 +1,4 @@
-"""Experiments: create, list, show, change, stop, resume, import, export."""
+"""Experiments: create, list, show, change, stop, resume, view, delete, import, export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnimgr.api import models
 from nnimgr.api.convert import plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
 from nnimgr.config import read_canonical
-from nnimgr.core.facts import DrainReason, TrialStatus
+from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow
 
@@ -70,7 +70,8 @@ async def stop_experiment(
 ) -> models.Stopped:
     """Stop the experiment and its trials; with ``detach`` the trials run on and are listed."""
     still_running = await parts.manager.stop(experiment_id, detach=how is not None and how.detach)
-    return models.Stopped(still_running=still_running)
+    leaves = parts.life.until_idle and parts.manager.idle
+    return models.Stopped(still_running=still_running, server_leaves=leaves)
 
 
 @router.post("/{id}/resume", responses=refusals(404, 409))
@@ -85,6 +86,20 @@ async def resume_experiment(
         )
     await parts.manager.resume(experiment_id, surroundings)
     return models.Created(id=experiment_id)
+
+
+@router.post("/{id}/view", responses=refusals(404, 409))
+async def view_experiment(parts: Parts, experiment_id: ExperimentId) -> models.Created:
+    """Show a stopped experiment here as VIEWED: nothing of it runs or changes; a stop ends that."""
+    await parts.manager.view(experiment_id)
+    return models.Created(id=experiment_id)
+
+
+@router.delete("/{id}", responses=refusals(404, 409))
+async def delete_experiment(parts: Parts, experiment_id: ExperimentId) -> models.Done:
+    """Remove a stopped experiment for good: its folder with all that is in it, and its entry in the index."""
+    await parts.manager.delete(experiment_id)
+    return models.Done()
 
 
 @router.post("/{id}/import", responses=refusals(404, 409, 422))
@@ -129,12 +144,15 @@ def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> m
     best = reader.trial(row.best_trial_id) if row.best_trial_id else None
     tuner_arguments = (config.get("tuner") or {}).get("classArgs") or {}
     limits = read_canonical({**config, "searchSpace": row.search_space}).limits()
+    viewed = parts.manager.viewed(experiment_id)
     return models.Experiment(
         id=row.experiment_id,
         name=config.get("experimentName") or "",
-        status=row.status,
+        status=ExperimentStatus.VIEWED if viewed else row.status,
         drain=row.drain,
-        reason=parts.manager.trouble(experiment_id) or row.reason,
+        reason=f"viewed: nothing of it runs or changes; before, {row.reason}"
+        if viewed
+        else parts.manager.trouble(experiment_id) or row.reason,
         platform=config["trainingService"]["platform"],
         created_at=row.created_at,
         ended_at=row.ended_at,

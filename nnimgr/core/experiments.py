@@ -1,0 +1,61 @@
+"""What is said of experiments when they are asked for, and when there are none such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nnimgr.core.folder import Surroundings
+from nnimgr.core.requests import RequestRefused
+
+__all__ = ["ExperimentConflict", "ExperimentSummary", "NewExperiment", "UnknownExperiment"]
+
+
+class UnknownExperiment(RequestRefused):
+    """No experiment of this server (or of the index) has this id."""
+
+    def __init__(self, experiment_id: str) -> None:
+        super().__init__(f"there is no experiment {experiment_id}")
+
+
+class ExperimentConflict(RequestRefused):
+    """The id is taken by another experiment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewExperiment:
+    """What ``nnictl create`` sends. ``environ`` holds secrets: it is kept in a file of mode 0600 only."""
+
+    config: Mapping[str, Any]  # canonical
+    search_space: Mapping[str, Any]
+    id: str | None = None
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
+    cwd: str | None = None
+    python: str | None = None
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings.of_creator(environ=self.environ, cwd=self.cwd, python=self.python)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentSummary:
+    """One line on an experiment of the index. ``served``: this server has it open."""
+
+    id: str
+    name: str
+    status: str
+    drain: str | None
+    reason: str
+    platform: str
+    port: int | None
+    served: bool
+    created_at: datetime | None
+    ended_at: datetime | None
+    counts: Mapping[str, int]
+    best_trial_id: str | None
+    best_value: float | None
+    active_s: float
+    directory: Path
