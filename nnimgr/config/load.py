@@ -70,7 +70,7 @@ def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loade
     config = _build(reading, fields, service)
     _check_directories(reading, fields, {} if service is None else service[1])
     _check_algorithms(reading, fields)
-    space.check(reading, custom="className" in _algorithm(fields, "tuner"))
+    space.check(reading, custom=_is_custom(_algorithm(fields, "tuner")))
     if reading.problems or config is None:
         raise ConfigError(
             sorted(reading.problems, key=lambda problem: (str(problem.file), problem.line or 0))
@@ -92,10 +92,11 @@ def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
     return config
 
 
-def check_config(config: ExperimentConfig) -> tuple[Problem, ...]:
+def check_config(config: ExperimentConfig, *, registry_file: Path | None = None) -> tuple[Problem, ...]:
     """Look at what a configuration points at: directories, algorithms, search space.
 
-    Returns warnings; raises ConfigError. ``load_config`` has done this for a file already.
+    ``registry_file`` holds the algorithms that its author has registered. Returns warnings; raises
+    ConfigError. ``load_config`` has done this for a file already.
     """
     reading = Reading()
     fields = config.field_values()
@@ -103,9 +104,9 @@ def check_config(config: ExperimentConfig) -> tuple[Problem, ...]:
         algorithm: AlgorithmConfig | None = fields[role]
         fields[role] = {} if algorithm is None else algorithm.model_dump(by_alias=True, exclude_unset=True)
     _check_directories(reading, fields, config.training_service_overrides)
-    _check_algorithms(reading, fields)
+    _check_algorithms(reading, fields, registry_file=registry_file)
     space = _SearchSpace(value=config.search_space)
-    space.check(reading, custom=config.tuner.class_name is not None)
+    space.check(reading, custom=_is_custom(fields["tuner"], registry_file=registry_file))
     if reading.problems:
         raise ConfigError(reading.problems)
     return tuple(reading.warnings)
@@ -260,7 +261,20 @@ def _check_directories(reading: Reading, fields: Mapping[str, Any], overrides: M
         reading.fault(("experimentWorkingDirectory",), f"the directory {working} {trouble}")
 
 
-def _check_algorithms(reading: Reading, fields: Mapping[str, Any]) -> None:
+def _is_custom(tuner: Mapping[str, Any], *, registry_file: Path | None = None) -> bool:
+    """Whether it is a class of the user's, which may read a search space in its own way."""
+    from nnimgr.dispatcher import registry
+
+    try:
+        named = registry.resolve("tuner", str(tuner.get("name")), file=registry_file)
+    except registry.AlgorithmError:
+        return "className" in tuner
+    return not isinstance(named, registry.Builtin)
+
+
+def _check_algorithms(
+    reading: Reading, fields: Mapping[str, Any], *, registry_file: Path | None = None
+) -> None:
     """Names and arguments of the algorithms, as far as that is known without running user code."""
     from nnimgr.dispatcher import registry
 
@@ -270,7 +284,7 @@ def _check_algorithms(reading: Reading, fields: Mapping[str, Any]) -> None:
         if not isinstance(name, str) or not isinstance(arguments, dict):
             continue
         try:
-            registry.check(role, name, arguments)
+            registry.check(role, name, arguments, file=registry_file)
         except registry.AlgorithmError as error:
             path = (role, *error.path)
             if not any(known.field == dotted(path) for known in reading.problems):

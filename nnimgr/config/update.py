@@ -47,6 +47,7 @@ def apply_update(
 
 
 def _checked_space(config: ExperimentConfig, value: Any) -> dict[str, Any]:
+    from nnimgr.dispatcher.registry import is_builtin
     from nnimgr.search_space import SearchSpaceError
     from nnimgr.search_space import validate as validate_space
 
@@ -56,7 +57,8 @@ def _checked_space(config: ExperimentConfig, value: Any) -> dict[str, Any]:
     space: dict[str, Any] = plain(reading, value, ("searchSpace",))
     if reading.problems:
         raise ConfigError(reading.problems)
-    if config.tuner.class_name is None:  # a user's own tuner may read a space in its own way
+    if config.tuner.name is not None and is_builtin("tuner", config.tuner.name):
+        # A user's own tuner may read a space in its own way.
         try:
             validate_space(space)
         except SearchSpaceError as error:

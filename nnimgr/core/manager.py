@@ -34,6 +34,7 @@ from nnimgr.core.index_notes import IndexNotes, nni_status
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.core.state import ExperimentState
+from nnimgr.dispatcher.registered import registry_file
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 from nnimgr.store.errors import StoreError
@@ -217,7 +218,9 @@ class NNIManager:
         Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
         """
         config = read_canonical({**new.config, "searchSpace": dict(new.search_space)})
-        for warning in await asyncio.to_thread(check_config, config):
+        around = new.surroundings()
+        algorithms = registry_file(around.environ, python=around.python)
+        for warning in await asyncio.to_thread(check_config, config, registry_file=algorithms):
             logger.warning("experiment %s: %s", new.id or "(new)", warning)
         canonical = config.canonical()
         space = canonical.pop("searchSpace")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from nnimgr.dispatcher import registry
 from nnimgr.dispatcher.channel import OWN_CODE, Channel
 from nnimgr.dispatcher.messages import Failed, Start
+from nnimgr.dispatcher.registered import Registered
 
 __all__ = ["Calls", "Doomed"]
 
@@ -64,12 +65,22 @@ class Calls:
                 hopeless=True,
             )
             return self.must("constructor", lambda: found(**start.class_args), hopeless=True), False
-        builtin = self.must("import", lambda: registry.find(start.role, start.name or ""), hopeless=True)
+        builtin = self.must("import", lambda: registry.resolve(start.role, start.name or ""), hopeless=True)
+        if isinstance(builtin, Registered):
+            return self._build_registered(builtin, start), False
         found = self.must("import", lambda: registry.load(builtin.target), hopeless=True)
         arguments = dict(start.class_args)
         if "seed" in builtin.arguments and arguments.get("seed") is None:
             arguments["seed"] = start.seed
         return self.must("constructor", lambda: found(**arguments), hopeless=True), True
+
+    def _build_registered(self, entry: Registered, start: Start) -> Any:
+        arguments = {**entry.class_args, **start.class_args}
+        if entry.validator is not None:
+            validator = self.must("import", lambda: registry.load(entry.validator or ""), hopeless=True)
+            self.must("classArgs", lambda: validator().validate_class_args(**arguments), hopeless=True)
+        found = self.must("import", lambda: registry.load(entry.class_name), hopeless=True)
+        return self.must("constructor", lambda: found(**arguments), hopeless=True)
 
 
 def _named(error: BaseException) -> str:

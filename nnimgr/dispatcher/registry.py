@@ -1,4 +1,5 @@
-"""The built-in algorithms: their names, where they live, and which ``classArgs`` they take.
+"""The built-in algorithms: their names, where they live, and which ``classArgs`` they take. Behind them the
+ones that users have registered under names of their own (``registered``).
 
 Checking imports no algorithm, so that a configuration is read fast; classes are imported on use.
 """
@@ -9,9 +10,13 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-__all__ = ["AlgorithmError", "Builtin", "check", "find", "load", "names"]
+from nnimgr.dispatcher import registered
+from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
+
+__all__ = ["AlgorithmError", "Builtin", "check", "find", "is_builtin", "load", "names", "resolve"]
 
 Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."; None if nothing
 
@@ -96,9 +101,38 @@ def find(role: str, name: str) -> Builtin:
     )
 
 
-def check(role: str, name: str, class_args: Mapping[str, Any]) -> None:
-    """Raise AlgorithmError if there is no such built-in or it does not take these arguments."""
-    builtin = find(role, name)
+def is_builtin(role: str, name: str) -> bool:
+    return any(
+        builtin.role == role and name.lower() in {n.lower() for n in (builtin.name, *builtin.aliases)}
+        for builtin in BUILTINS
+    )
+
+
+def resolve(role: str, name: str, *, file: Path | None = None) -> Builtin | Registered:
+    """The built-in of this name, else what is registered under it in ``file`` (by default: this process's).
+
+    Raises AlgorithmError.
+    """
+    if is_builtin(role, name):
+        return find(role, name)
+    try:
+        entry = registered.lookup(role, name, registry_file() if file is None else file)
+    except RegistryFileError as error:
+        raise AlgorithmError(str(error), path=("name",)) from error
+    if entry is None:
+        return find(role, name)  # which says that there is none
+    if entry.is_advisor:
+        raise AlgorithmError(f"{entry.name} is an advisor, and advisors cannot be run yet", path=("name",))
+    return entry
+
+
+def check(role: str, name: str, class_args: Mapping[str, Any], *, file: Path | None = None) -> None:
+    """Raise AlgorithmError if there is no such algorithm or it does not take these arguments."""
+    builtin = resolve(role, name, file=file)
+    if isinstance(builtin, Registered):
+        if class_args and not builtin.takes_arguments:
+            raise AlgorithmError(f"{builtin.name} takes no arguments", path=("classArgs",))
+        return
     for key, value in class_args.items():
         fault = builtin.arguments.get(key)
         if fault is None:

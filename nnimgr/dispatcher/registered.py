@@ -1,0 +1,193 @@
+"""Algorithms that a user has registered under a name: ``registered_algorithms.yml``, in NNI's format.
+
+It lies in ``$NNI_CONFIG_DIR``; else in the folder ``nni`` of the virtual or conda environment whose Python
+runs the experiment's algorithms; else in ``~/.config/nni``. Two lists, ``tuners`` and ``assessors``, of
+mappings with builtinName, className and what else NNI keeps of an algorithm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "Registered",
+    "RegistryFileError",
+    "lookup",
+    "register",
+    "registered",
+    "registry_file",
+    "unregister",
+]
+
+_LISTS = {"tuners": "tuner", "assessors": "assessor", "advisors": "tuner"}  # NNI 2 had a list for advisors
+
+
+class RegistryFileError(ValueError):
+    """The file cannot be read or written; one sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """One entry. ``class_name`` and ``validator`` are "module.Class"."""
+
+    role: str
+    name: str
+    class_name: str
+    validator: str | None = None
+    class_args: Mapping[str, Any] = field(default_factory=dict)
+    takes_arguments: bool = True
+    aliases: tuple[str, ...] = ()
+    is_advisor: bool = False
+    version: str = ""
+
+    def named(self, name: str) -> bool:
+        """Whether this is its name or an alias, in upper or lower case."""
+        return name.lower() in {known.lower() for known in (self.name, *self.aliases)}
+
+    def plain(self) -> dict[str, Any]:
+        """The entry as the file has it."""
+        entry: dict[str, Any] = {"builtinName": self.name, "className": self.class_name}
+        if self.validator is not None:
+            entry["classArgsValidator"] = self.validator
+        if self.class_args:
+            entry["classArgs"] = dict(self.class_args)
+        if not self.takes_arguments:
+            entry["acceptClassArgs"] = False
+        if self.aliases:
+            entry["alias"] = list(self.aliases) if len(self.aliases) > 1 else self.aliases[0]
+        if self.is_advisor:
+            entry["isAdvisor"] = True
+        return entry | {"source": "user", "nniVersion": self.version}
+
+
+def registry_file(environ: Mapping[str, str] | None = None, *, python: str | None = None) -> Path:
+    """Where the file is for experiments of this environment and interpreter; by default for this process."""
+    environ = os.environ if environ is None else environ
+    named = environ.get("NNI_CONFIG_DIR")
+    if named:
+        return Path(named) / "registered_algorithms.yml"
+    prefix = Path(os.path.abspath(python or sys.executable)).parent.parent
+    if (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir():
+        return prefix / "nni" / "registered_algorithms.yml"
+    home = environ.get("HOME") or os.path.expanduser("~")
+    return Path(home) / ".config" / "nni" / "registered_algorithms.yml"
+
+
+def registered(file: Path) -> list[Registered]:
+    """All algorithms of the file, none if there is none. Raises RegistryFileError."""
+    raw = _read(file)
+    return [
+        _entry(entry, role, advisor=name == "advisors")
+        for name, role in _LISTS.items()
+        for entry in raw.get(name) or ()
+        if _usable(entry)
+    ]
+
+
+def lookup(role: str, name: str, file: Path) -> Registered | None:
+    """The algorithm of this role that is registered under the name. Raises RegistryFileError."""
+    if not file.is_file():
+        return None  # the rule: reading it costs an import of a YAML reader
+    return next((entry for entry in registered(file) if entry.role == role and entry.named(name)), None)
+
+
+def register(entry: Registered, file: Path) -> bool:
+    """Add the entry, or replace the one of that name; whether there was one. Raises RegistryFileError."""
+    with _changing(file) as raw:
+        replaced = _drop(raw, entry.name)
+        key = "assessors" if entry.role == "assessor" else "tuners"
+        raw[key] = [*(raw.get(key) or ()), entry.plain()]
+    return replaced
+
+
+def unregister(name: str, file: Path) -> bool:
+    """Drop the entry of that name; False if there is none. Raises RegistryFileError."""
+    with _changing(file) as raw:
+        return _drop(raw, name)
+
+
+def _usable(entry: Any) -> bool:
+    """Whether it is an algorithm of a user: NNI 2 listed its own ones in the file, too."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("builtinName"), str)
+        and isinstance(entry.get("className"), str)
+        and entry.get("source") != "nni"
+    )
+
+
+def _entry(entry: Mapping[str, Any], role: str, *, advisor: bool) -> Registered:
+    alias = entry.get("alias") or ()
+    return Registered(
+        role=role,
+        name=entry["builtinName"],
+        class_name=entry["className"],
+        validator=entry.get("classArgsValidator"),
+        class_args=entry.get("classArgs") or {},
+        takes_arguments=entry.get("acceptClassArgs", True) is not False,
+        aliases=(alias,) if isinstance(alias, str) else tuple(map(str, alias)),
+        is_advisor=advisor or bool(entry.get("isAdvisor")),
+        version=str(entry.get("nniVersion") or ""),
+    )
+
+
+def _drop(raw: dict[str, Any], name: str) -> bool:
+    found = False
+    for key in _LISTS:
+        entries = raw.get(key) or []
+        kept = [
+            entry
+            for entry in entries
+            if not (_usable(entry) and _entry(entry, "", advisor=False).named(name))
+        ]
+        found = found or len(kept) < len(entries)
+        if key in raw:
+            raw[key] = kept
+    return found
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise RegistryFileError(f"{file} cannot be read: {error}") from error
+    import yaml
+
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RegistryFileError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict) or not all(isinstance(raw.get(key) or [], list) for key in _LISTS):
+        raise RegistryFileError(f"{file} does not hold lists of tuners and assessors")
+    return raw
+
+
+@contextlib.contextmanager
+def _changing(file: Path) -> Iterator[dict[str, Any]]:
+    """The content, to be changed: it is replaced whole, under a lock."""
+    import yaml
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            raw = _read(file)
+            before = yaml.safe_dump(raw, sort_keys=False)
+            yield raw
+            if (after := yaml.safe_dump(raw, sort_keys=False)) != before:
+                fresh = file.with_suffix(".new")
+                fresh.write_text(after, encoding="utf-8")
+                fresh.replace(file)
+    except OSError as error:
+        raise RegistryFileError(f"{file} cannot be written: {error.strerror}") from error
