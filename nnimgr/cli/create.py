@@ -1,4 +1,4 @@
-"""``nnictl create`` and ``nnictl resume``."""
+"""``nnictl create``, ``nnictl resume`` and ``nnictl view``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.discovery import DEFAULT_PORT, ServerStart, connect
+from nnimgr.cli.stored import named_or_brought
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home, HomeError
-from nnimgr.index import Index, check_experiment_id, new_experiment_id
+from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 
 if TYPE_CHECKING:
     from nnimgr.cli.client import Client
     from nnimgr.config import Loaded
 
-__all__ = ["create", "resume"]
+__all__ = ["create", "resume", "view"]
 
 _RESUME_TIMEOUT_S = 120.0
 
@@ -58,25 +59,45 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
     """Run a stopped or finished experiment again, on any port."""
     _refuse_nni()
     home = Home.find()
+    if args.debug:
+        terminal.warn("--debug has no effect: an experiment goes on with the log level it was created with.")
     try:
-        entry = Index(home).get(args.id)
-        if entry is None:
-            raise CliError(f"Id {args.id} not exist.")
-        port = args.port or entry.port or DEFAULT_PORT
-        _refuse_running(home, args.id, port)
-        with ServerStart(home, port) as start:
-            client = start.client()
+        entry, client = _server_for(home, args)
         around = _surroundings()
         body = {"environ": around["environ"], "python": around["python"]}
-        after = int(client.get("experiments", args.id)["lastNumber"])
-        terminal.stamped(f"Resuming experiment, Experiment ID: {args.id}")
-        client.post("experiments", args.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
+        after = int(client.get("experiments", entry.id)["lastNumber"])
+        terminal.stamped(f"Resuming experiment, Experiment ID: {entry.id}")
+        client.post("experiments", entry.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
     except HomeError as error:
         raise CliError(str(error)) from error
     url = client.post("server", "login-code")["url"]
     if terminal.as_json and not args.foreground:
-        terminal.json({"id": args.id, "url": url, "port": client.port})
-    return _after_start(client, args.id, url=url, foreground=args.foreground, terminal=terminal, after=after)
+        terminal.json({"id": entry.id, "url": url, "port": client.port})
+    return _after_start(client, entry.id, url=url, foreground=args.foreground, terminal=terminal, after=after)
+
+
+def view(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Show a stopped experiment, on any port, until it is stopped again; nothing of it runs or changes."""
+    home = Home.find()
+    try:
+        entry, client = _server_for(home, args)
+        terminal.stamped(f"Viewing experiment, Experiment ID: {entry.id}")
+        client.post("experiments", entry.id, "view")
+    except HomeError as error:
+        raise CliError(str(error)) from error
+    url = client.post("server", "login-code")["url"]
+    if terminal.as_json:
+        terminal.json({"id": entry.id, "url": url, "port": client.port})
+    return _after_start(client, entry.id, url=url, foreground=False, terminal=terminal, after=0)
+
+
+def _server_for(home: Home, args: argparse.Namespace) -> tuple[IndexEntry, Client]:
+    """The experiment that is named or brought along, and the server that is to have it."""
+    entry = named_or_brought(home, args.id, args.experiment_dir)
+    port = args.port or entry.port or DEFAULT_PORT
+    _refuse_running(home, entry.id, port)
+    with ServerStart(home, port) as start:
+        return entry, start.client()
 
 
 def _after_start(

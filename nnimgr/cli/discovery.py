@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nnimgr.cli.client import Client
 
-__all__ = ["DEFAULT_PORT", "ServerStart", "answering", "connect"]
+__all__ = ["DEFAULT_PORT", "ServerStart", "answering", "connect", "has_left"]
 
 DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
@@ -172,6 +172,11 @@ def answering(home: Home, port: int) -> Client | None:
             raise
         return None
     return client
+
+
+def has_left(server: ServerInfo | None) -> bool:
+    """Whether a server that leaves has left its port, for which this waits a while."""
+    return server is None or server.pid is None or _has_ended(server.pid)
 
 
 def _has_ended(pid: int) -> bool:

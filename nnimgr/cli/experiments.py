@@ -1,28 +1,22 @@
-"""``nnictl experiment``: list, show, status, export."""
+"""``nnictl experiment``: list, show, status, delete."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import csv
-import io
-import json
-import math
-import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+import sys
+from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.cli.client import Client
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
 from nnimgr.cli.terminal import CliError, Terminal, shown_time
-from nnimgr.home import Home
+from nnimgr.home import Home, HomeError
+from nnimgr.index import Index, IndexEntry
 
-__all__ = ["export", "list_all", "nni_status", "show", "status"]
+__all__ = ["delete", "list_all", "nni_status", "show", "status"]
 
 _DRAINING = {"budget": "NO_MORE_TRIAL", "tuner": "TUNER_NO_MORE_TRIAL", "user": "STOPPING"}
-_PAGE = 1000
 _RULE = "-" * 88
+_DELETE_TIMEOUT_S = 300.0
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -64,21 +58,21 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json(profile)
         return 0
-    terminal.nni_json(
-        {
-            "id": profile["id"],
-            "params": {**profile["config"], "searchSpace": profile["searchSpace"]},
-            "status": nni_status(profile),
-            "execDuration": int(profile["durationS"]),
-            "logDir": str(entry.directory),
-            "startTime": shown_time(profile["createdAt"]),
-            "endTime": shown_time(profile["endedAt"]),
-            "nextSequenceId": sum(profile["counts"].values()),
-            "revision": profile["lastNumber"],
-            "bestTrial": profile["bestTrial"],
-            "trialCounts": profile["counts"],
-        }
-    )
+    shown = {
+        "id": profile["id"],
+        "params": {**profile["config"], "searchSpace": profile["searchSpace"]},
+        "status": nni_status(profile),
+        "execDuration": int(profile["durationS"]),
+        "logDir": str(entry.directory),
+        "startTime": shown_time(profile["createdAt"]),
+        "nextSequenceId": sum(profile["counts"].values()),
+        "revision": profile["lastNumber"],
+        "bestTrial": profile["bestTrial"],
+        "trialCounts": profile["counts"],
+    }
+    if profile["endedAt"] is not None:
+        shown["endTime"] = shown_time(profile["endedAt"])
+    terminal.nni_json(shown)
     return 0
 
 
@@ -105,83 +99,57 @@ def nni_status(profile: Mapping[str, Any]) -> str:
     return str(profile["status"])
 
 
-def export(args: argparse.Namespace, terminal: Terminal) -> int:
-    """The results in NNI's form, to a file or to standard output."""
+def delete(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Remove stopped experiments with all their files; every one is tried, and 0 only if all are gone."""
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
-    client = client_of(home, entry, port=args.port)
-    query = {"intermediate": "true"} if args.intermediate else {}
-    trials = client.call("GET", "experiments", entry.id, "export", timeout_s=300.0, **query)["trials"]
-    texts = _intermediates(client, entry.id) if args.intermediate else None
-    rows = [_row(trial, texts=texts) for trial in trials]
-    text = json.dumps(rows, indent=4) if args.type == "json" else _csv(rows)
-    if args.filename is None:
-        terminal.out.write(text if text.endswith("\n") else text + "\n")
-        return 0
-    _write(Path(args.filename), text)
-    terminal.info(f"{len(rows)} results were written to {args.filename}")
+    entries = entries_of(home)
+    if args.all == (args.id is not None):
+        raise CliError("Say which experiment: its id, or --all.")
+    if args.id is not None and args.id not in entries:
+        raise CliError("Id not correct.")
+    chosen = list(entries.values()) if args.all else [entries[args.id]]
+    if chosen and not args.yes:
+        _confirm(chosen)
+    code = 0
+    results: list[dict[str, object]] = []
+    for entry in chosen:
+        try:
+            _delete_one(home, entry)
+        except CliError as error:
+            code = 1
+            results.append({"id": entry.id, "error": "\n".join(error.lines)})
+            if not terminal.as_json:
+                terminal.fail(error)
+            continue
+        results.append({"id": entry.id})
+        terminal.info(f"Delete experiment {entry.id} success.")
     if terminal.as_json:
-        terminal.json({"file": os.path.abspath(args.filename), "trials": len(rows)})
-    return 0
+        terminal.json({"deleted": results})
+    return code
 
 
-def _intermediates(client: Client, experiment_id: str) -> dict[str, list[str]]:
-    """All intermediate results by trial, as the trials wrote them, those of earlier attempts first."""
-    found: dict[str, list[str]] = {}
-    after: int | None = 0
-    while after is not None:
-        page = client.get(
-            "experiments", experiment_id, "metrics", type="PERIODICAL", after=after, limit=_PAGE
-        )
-        for metric in page["metrics"]:
-            found.setdefault(metric["trialId"], []).append(metric["text"])
-        after = page["nextAfter"]
-    return found
+def _confirm(chosen: list[IndexEntry]) -> None:
+    """Ask on standard error, since standard output is for results; no answer is a no."""
+    for entry in chosen:
+        print(f"{entry.id}: {entry.directory}", file=sys.stderr)
+    print("Delete all of this for good? [y/N]: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CliError("Nothing was deleted.")
 
 
-def _row(trial: Mapping[str, Any], *, texts: Mapping[str, list[str]] | None) -> dict[str, Any]:
-    row = {"parameter": trial["parameters"], "value": trial["text"], "trialJobId": trial["trialId"]}
-    if texts is not None:
-        count = len(trial["intermediates"] or ())  # of the attempt that has the final result, the last one
-        row["intermediate"] = texts.get(trial["trialId"], [])[-count:] if count else []
-    return row
+def _delete_one(home: Home, entry: IndexEntry) -> None:
+    """By the server that may have it open, if one runs; else here. Raises CliError."""
+    if entry.port is not None and home.server_running(entry.port) is not None:
+        client_of(home, entry).call("DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S)
+        return
+    if entry.status not in ("STOPPED", "VIEWED"):  # who viewed it is gone
+        raise CliError(f"Experiment {entry.id} is {entry.status}: only one that was stopped can be deleted.")
+    from nnimgr.core.folder import delete_experiment
+    from nnimgr.core.requests import RequestRefused
 
-
-def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """One line per trial: its parameters, its id, ``reward`` or the keys of its result."""
-    lines = []
-    for row in rows:
-        line = dict(row["parameter"]) if isinstance(row["parameter"], dict) else {"value": row["parameter"]}
-        line["trialJobId"] = row["trialJobId"]
-        value = json.loads(row["value"])
-        line.update(value if isinstance(value, dict) else {"reward": value})
-        if "intermediate" in row:
-            line["intermediate"] = f"[{','.join(row['intermediate'])}]"
-        lines.append(line)
-    columns = list(dict.fromkeys(key for line in lines for key in line))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        writer.writerow({key: _cell(value) for key, value in line.items()})
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        return json.dumps(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the file whole: a full disk leaves the old one."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
+        delete_experiment(Index(home), entry)
+    except (RequestRefused, HomeError) as error:
+        raise CliError(f"{error}.") from error
     except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise CliError(f"{path} cannot be written: {error.strerror}.") from error
+        raise CliError(f"{error.filename} cannot be deleted: {error.strerror}.") from error

@@ -58,8 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_lifecycle(verbs)
     _add_experiment(verbs)
+    _add_update(verbs)
     _add_trial(verbs)
     _add_log(verbs)
+    _add_algo(verbs)
+    config = _group(verbs, "config", "look at configurations")
+    _add_id(_verb(config, "show", "stored:show_config", "show the configuration of an experiment"))
     webui = _group(verbs, "webui", "open the web page")
     _add_id(_verb(webui, "url", "webui:url", "print an address that signs a browser in, once"))
     hello = _verb(verbs, "hello", "hello:hello", "copy an example experiment into this directory")
@@ -71,8 +75,12 @@ if TYPE_CHECKING:
     _Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-def _verb(verbs: _Verbs, name: str, target: str, summary: str) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+def _verb(
+    verbs: _Verbs, name: str, target: str, summary: str, *, aliases: Sequence[str] = ()
+) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:] + ".", aliases=aliases
+    )
     verb.set_defaults(verb=target)
     verb.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
     return verb
@@ -95,9 +103,10 @@ def _add_lifecycle(verbs: _Verbs) -> None:
     _add_port(create)
     _add_foreground(create)
     resume = _verb(verbs, "resume", "create:resume", "go on with a stopped or finished experiment")
-    resume.add_argument("id", metavar="ID")
-    _add_port(resume)
+    _add_brought(resume)
+    resume.add_argument("-d", "--debug", action="store_true", help=argparse.SUPPRESS)
     _add_foreground(resume)
+    _add_brought(_verb(verbs, "view", "create:view", "show a stopped experiment, without running it"))
     stop = _verb(verbs, "stop", "stop:stop", "stop experiments and their trials")
     stop.add_argument(
         "id", nargs="?", metavar="ID", help="the beginning of an id will do; with a * at its end, of several"
@@ -106,7 +115,8 @@ def _add_lifecycle(verbs: _Verbs) -> None:
     stop.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
     _add_port(stop, help="the experiments of this port")
     top = _verb(verbs, "top", "watch:top", "watch an experiment")
-    top.add_argument("id", nargs="?", metavar="ID")
+    top.add_argument("id", nargs="?", metavar="ID", help="without it all that run")
+    top.add_argument("-t", "--time", type=_seconds, metavar="S", help="seconds between two pictures")
     _add_port(top)
 
 
@@ -116,11 +126,45 @@ def _add_experiment(verbs: _Verbs) -> None:
     listed.add_argument("--all", action="store_true", help="the stopped ones, too")
     for name, summary in (("show", "show an experiment"), ("status", "show an experiment's status")):
         _add_id(_verb(group, name, f"experiments:{name}", summary))
-    export = _verb(group, "export", "experiments:export", "export the results of an experiment's trials")
+    delete = _verb(group, "delete", "experiments:delete", "delete stopped experiments and all their files")
+    delete.add_argument("id", nargs="?", metavar="ID")
+    delete.add_argument("-a", "--all", action="store_true", help="all experiments")
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    load = _verb(group, "import", "results:import_data", "give the tuner results from elsewhere")
+    _add_id(load)
+    load.add_argument("-f", "--filename", required=True, metavar="FILE", help="as export writes them")
+    export = _verb(group, "export", "results:export", "export the results of an experiment's trials")
     _add_id(export)
     export.add_argument("-t", "--type", choices=("json", "csv"), default="json")
     export.add_argument("-f", "--filename", metavar="FILE", help="write there (default: standard output)")
     export.add_argument("-i", "--intermediate", action="store_true", help="with intermediate results")
+
+
+def _add_update(verbs: _Verbs) -> None:
+    group = _group(verbs, "update", "change an experiment while it runs")
+    space = _verb(group, "searchspace", "update:searchspace", "change the search space")
+    _add_id(space)
+    space.add_argument("-f", "--filename", required=True, metavar="FILE", help="the new one, in JSON or YAML")
+    for name, summary in (
+        ("concurrency", "how many trials run at once"),
+        ("duration", "how long it may run in all, such as 30m or 2h"),
+        ("trialnum", "how many trials there may be in all"),
+    ):
+        verb = _verb(group, name, f"update:{name}", summary)
+        _add_id(verb)
+        verb.add_argument("-v", "--value", required=True)
+
+
+def _add_algo(verbs: _Verbs) -> None:
+    group = _group(verbs, "algo", "tuners and assessors of your own, by name")
+    register = _verb(group, "register", "algo:register", "register algorithms", aliases=("reg",))
+    register.add_argument(
+        "-m", "--meta_path", "--meta-path", required=True, metavar="FILE", help="their description"
+    )
+    unregister = _verb(group, "unregister", "algo:unregister", "unregister one", aliases=("unreg",))
+    unregister.add_argument("name", metavar="NAME")
+    _verb(group, "show", "algo:show", "show one").add_argument("name", metavar="NAME")
+    _verb(group, "list", "algo:list_all", "list all algorithms, built in and registered")
 
 
 def _add_trial(verbs: _Verbs) -> None:
@@ -160,6 +204,18 @@ def _add_port(verb: argparse.ArgumentParser, help: str = "the server's port") ->
     verb.add_argument("-p", "--port", type=_port, help=help)
 
 
+def _add_brought(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("id", nargs="?", metavar="ID")
+    verb.add_argument(
+        "-e",
+        "--experiment_dir",
+        "--experiment-dir",
+        metavar="DIR",
+        help="its folder, if it is from elsewhere",
+    )
+    _add_port(verb)
+
+
 def _add_foreground(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "-f", "--foreground", action="store_true", help="watch until the end, then stop; Ctrl-C stops, too"
@@ -171,6 +227,13 @@ def _port(text: str) -> int:
     if not 0 < port < 65_536:
         raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
     return port
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("must be from 0.1 to 3600 seconds")
+    return seconds
 
 
 def _count(text: str) -> int:

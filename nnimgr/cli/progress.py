@@ -17,7 +17,7 @@ from nnimgr.cli.client import Event
 
 __all__ = ["ENDED", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
 
-ENDED = frozenset({"DONE", "STOPPED", "ERROR"})
+ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})  # nothing more happens of itself
 _MOST_RECENT = 8
 _LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?) s\b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from nnimgr.cli.client import Client
 from nnimgr.cli.discovery import DEFAULT_PORT, connect
@@ -10,7 +11,7 @@ from nnimgr.cli.terminal import CliError, shown_time
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 
-__all__ = ["LINE", "client_of", "entries_of", "experiment_line", "select"]
+__all__ = ["LINE", "client_of", "entries_of", "experiment_line", "running_entries", "select"]
 
 LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
 
@@ -37,9 +38,7 @@ def select(home: Home, experiment_id: str | None, *, port: int | None = None) ->
         if port is not None and entry.port not in (None, port):
             raise CliError("Experiment id and port do not match, please check them.")
         return entry
-    running = [entry for entry in entries.values() if entry.status != "STOPPED"]
-    if port is not None:
-        running = [entry for entry in running if entry.port == port]
+    running = _running(entries, port)
     if len(running) == 1:
         return running[0]
     if not running and port is not None:
@@ -48,6 +47,16 @@ def select(home: Home, experiment_id: str | None, *, port: int | None = None) ->
         raise CliError("There is no experiment running.", "Please set correct experiment id.")
     lines = [experiment_line(entry) for entry in running]
     raise CliError("There are multiple experiments, please set the experiment id...", plain="\n".join(lines))
+
+
+def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
+    """The experiments (of this port) that have not been stopped."""
+    return _running(entries_of(home), port)
+
+
+def _running(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
+    running = [entry for entry in entries.values() if entry.status != "STOPPED"]
+    return running if port is None else [entry for entry in running if entry.port == port]
 
 
 def experiment_line(entry: IndexEntry) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from nnimgr.cli.client import Client
+from nnimgr.cli.discovery import has_left
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
-__all__ = ["stop"]
+__all__ = ["stop", "stop_one"]
 
 _STOP_TIMEOUT_S = 120.0  # trials get their grace before they are killed
 
@@ -22,7 +24,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     for entry in _meant(home, args, terminal):
         terminal.info(f"Stopping experiment {entry.id}")
         try:
-            still = _stop_one(home, entry, detach=args.detach)
+            still = stop_one(home, client_of(home, entry), entry.id, terminal=terminal, detach=args.detach)
         except CliError as error:
             code = 1
             results.append({"id": entry.id, "error": "\n".join(error.lines)})
@@ -38,9 +40,16 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     return code
 
 
-def _stop_one(home: Home, entry: IndexEntry, *, detach: bool) -> list[str]:
-    client = client_of(home, entry)
-    answer = client.post("experiments", entry.id, "stop", body={"detach": detach}, timeout_s=_STOP_TIMEOUT_S)
+def stop_one(
+    home: Home, client: Client, experiment_id: str, *, terminal: Terminal, detach: bool = False
+) -> list[str]:
+    """Stop an experiment; the trials that run on. If its server leaves with it, its port is free then."""
+    server = home.server_running(client.port)
+    answer = client.post(
+        "experiments", experiment_id, "stop", body={"detach": detach}, timeout_s=_STOP_TIMEOUT_S
+    )
+    if answer["serverLeaves"] and not has_left(server):
+        terminal.warn(f"The server on port {client.port} takes long to leave.")
     return [str(trial_id) for trial_id in answer["stillRunning"]]
 
 

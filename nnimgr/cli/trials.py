@@ -59,10 +59,10 @@ def all_trials(client: Client, experiment_id: str, **query: Any) -> Iterator[dic
 
 
 def _best(client: Client, experiment_id: str, count: int, *, descending: bool) -> list[dict[str, Any]]:
-    """The ``count`` trials with the largest or smallest results; only those that have one."""
+    """The ``count`` trials with the largest or smallest results; only those that have one that counts."""
     order = "desc" if descending else "asc"
     found = []
-    for trial in all_trials(client, experiment_id, sort="value", order=order):
+    for trial in all_trials(client, experiment_id, sort="value", order=order, status=["SUCCEEDED"]):
         if trial["finalValue"] is not None:
             found.append(trial)
         if len(found) == count:

@@ -18,9 +18,11 @@ from types import FrameType
 from typing import Any, Protocol
 
 from nnimgr.cli.client import ApiError, Client, Event, ServerGone
-from nnimgr.cli.discovery import answering, connect
+from nnimgr.cli.discovery import answering, connect, has_left
+from nnimgr.cli.overview import overview
 from nnimgr.cli.progress import ENDED, Progress, moved, number
-from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.selection import client_of, running_entries, select
+from nnimgr.cli.stop import stop_one
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.cli.trials import all_trials
 from nnimgr.home import Home
@@ -60,6 +62,8 @@ class _Lines:
 def top(args: argparse.Namespace, terminal: Terminal) -> int:
     """Watch an experiment until it ends or Ctrl-C, which only ends the watching."""
     home = Home.find()
+    if args.id is None and len(running_entries(home, port=args.port)) > 1:
+        return overview(args, terminal)
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     profile = client.get("experiments", entry.id)
@@ -67,7 +71,8 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
         running = list(all_trials(client, entry.id, status=["RUNNING", "UNKNOWN"]))
         terminal.json({"experiment": profile, "running": running})
         return 0
-    progress = _follow(client, entry.id, terminal=terminal, after=int(profile["lastNumber"]))
+    after, every = int(profile["lastNumber"]), args.time or _DRAW_S
+    progress = _follow(client, entry.id, terminal=terminal, after=after, draw_s=every)
     _report(progress, terminal)
     return 0
 
@@ -82,11 +87,14 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
         interrupted = True
     try:
         if interrupted:
-            progress = _stop(client, experiment_id, terminal=terminal)
+            server = Home.find().server_running(client.port)
+            progress, leaves = _stop(client, experiment_id, terminal=terminal)
+            if leaves:
+                has_left(server)
         elif progress.status != "STOPPED":
             with contextlib.suppress(ApiError):  # stopped meanwhile
                 client = connect(Home.find(), client.port)
-                client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S)
+                stop_one(Home.find(), client, experiment_id, terminal=terminal)
     except KeyboardInterrupt:
         terminal.stamped(f"The server stops the experiment; nnictl experiment status {experiment_id} tells.")
         return _LEFT
@@ -112,8 +120,11 @@ def _one_interrupt() -> Iterator[None]:
     yield
 
 
-def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> Progress:
-    """Stop the experiment for its user; what is known of it then. Ctrl-C counts once that is sent."""
+def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Progress, bool]:
+    """Stop the experiment for its user; what is known of it then, and whether its server leaves.
+
+    Ctrl-C counts once that is sent.
+    """
     terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
     client = connect(Home.find(), client.port)
     progress = Progress.of(client.get("experiments", experiment_id))
@@ -123,14 +134,16 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> Progress
     def sent() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    leaves = False
     try:
-        client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S, sent=sent)
+        answer = client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S, sent=sent)
+        leaves = bool(answer["serverLeaves"])
     except ApiError as error:
         if not _is_stopped(experiment_id):
             raise error
     with contextlib.suppress(ServerGone, ApiError):
         progress.refresh(client.get("experiments", experiment_id))
-        return progress
+        return progress, leaves
     with contextlib.suppress(ServerGone, ApiError):
         for event in stream.take(_LAST_WORDS_S):
             progress.apply(event)
@@ -139,7 +152,7 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> Progress
     progress.recent.clear()  # none of it was shown
     reason = progress.reason if progress.status == "STOPPED" else "you stopped it"
     progress.settle("STOPPED", reason=reason, cancelled=True)
-    return progress
+    return progress, leaves
 
 
 def _is_stopped(experiment_id: str) -> bool:
@@ -147,7 +160,9 @@ def _is_stopped(experiment_id: str) -> bool:
     return entry is not None and entry.status == "STOPPED"
 
 
-def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> Progress:
+def _follow(
+    client: Client, experiment_id: str, *, terminal: Terminal, after: int, draw_s: float = _DRAW_S
+) -> Progress:
     """Show the experiment until it ends; what was known of it then."""
     progress = Progress.of(client.get("experiments", experiment_id))
     if not after:
@@ -160,7 +175,7 @@ def _follow(client: Client, experiment_id: str, *, terminal: Terminal, after: in
         while not progress.ended(after):
             stream = _Stream(client, experiment_id, after=after)
             try:
-                _show(stream, progress, screen=screen, client=client)
+                _show(stream, progress, screen=screen, client=client, draw_s=draw_s)
             except ServerGone as error:
                 if answering(Home.find(), client.port) is None and _is_stopped(experiment_id):
                     _settle(progress, experiment_id)
@@ -192,11 +207,11 @@ def _settle(progress: Progress, experiment_id: str) -> None:
         )
 
 
-def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client) -> None:
+def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client, draw_s: float) -> None:
     """Take events until the experiment ends. Raises ServerGone."""
     drawn_at, refreshed_at = 0.0, 0.0
     while not progress.ended(stream.cursor):
-        for event in stream.take(_DRAW_S):
+        for event in stream.take(draw_s):
             trial_id = progress.missing(event)
             if trial_id is not None:
                 progress.add_trial(client.get("experiments", stream.experiment_id, "trials", trial_id))
@@ -206,7 +221,7 @@ def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client
             if progress.ended(stream.cursor):
                 break
         now = time.monotonic()
-        if now - drawn_at >= _DRAW_S:
+        if now - drawn_at >= draw_s:
             shown = progress.stale and not isinstance(screen, _Lines)
             if shown or now - refreshed_at >= _REFRESH_S:
                 with contextlib.suppress(ApiError):  # its end comes with the stream

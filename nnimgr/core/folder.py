@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnimgr.core.requests import RequestRefused
+from nnimgr.index import Index, IndexEntry
+from nnimgr.store.reader import stored_live_trials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,18 @@ def make_folder(directory: Path, surroundings: Surroundings) -> None:
         fresh = directory.parent / f"_latest.{directory.name}"
         fresh.symlink_to(directory.name)
         fresh.replace(directory.parent / "_latest")
+
+
+def delete_experiment(index: Index, entry: IndexEntry) -> None:
+    """Remove a stopped experiment, its folder and its entry. Raises RequestRefused, OSError, HomeError.
+
+    The entry goes last: after a crash in the midst it can be asked for again.
+    """
+    live = stored_live_trials(entry.directory)
+    if live:
+        raise RequestRefused(f"{live} trials of experiment {entry.id} run on: stop it first")
+    delete_folder(entry.directory)
+    index.remove(entry.id)
 
 
 def delete_folder(directory: Path) -> None:

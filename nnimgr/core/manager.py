@@ -29,7 +29,7 @@ from nnimgr.core.experiments import (
     NewExperiment,
     UnknownExperiment,
 )
-from nnimgr.core.folder import delete_folder, make_folder
+from nnimgr.core.folder import delete_experiment, make_folder
 from nnimgr.core.index_notes import IndexNotes, nni_status
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
@@ -38,7 +38,7 @@ from nnimgr.dispatcher.registered import registry_file
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 from nnimgr.store.errors import StoreError
-from nnimgr.store.reader import ExperimentReader, stored_live_trials, stored_status
+from nnimgr.store.reader import ExperimentReader, stored_status
 from nnimgr.store.writer import ExperimentWriter, database_path
 
 __all__ = ["ExperimentConflict", "ExperimentSummary", "NNIManager", "NewExperiment", "UnknownExperiment"]
@@ -357,21 +357,14 @@ class NNIManager:
         self._stirred(experiment_id)
 
     async def delete(self, experiment_id: str) -> None:
-        """Remove a stopped experiment, its folder and its entry. Raises UnknownExperiment, RequestRefused.
-
-        The entry goes last: after a crash in the midst it can be asked for again.
-        """
+        """Remove a stopped experiment, its folder and its entry. Raises UnknownExperiment, RequestRefused."""
         async with self._creating:
             entry = await self._at_rest(experiment_id, wish="deleted")
-            live = await asyncio.to_thread(stored_live_trials, entry.directory)
-            if live:
-                raise RequestRefused(f"{live} trials of experiment {experiment_id} run on: stop it first")
             await self._release(experiment_id)
             reader = self._readers.pop(experiment_id, None)
             if reader is not None:
                 reader.close()
-            await asyncio.to_thread(delete_folder, entry.directory)
-            await asyncio.to_thread(self._index.remove, experiment_id)
+            await asyncio.to_thread(delete_experiment, self._index, entry)
             self._entries.pop(experiment_id, None)
             self._stirred(experiment_id)
 

@@ -193,13 +193,21 @@ class FakeServer:
         match (method, rest.split("/")):
             case ("GET", [""]):
                 return experiment.profile
+            case ("PATCH", [""]) | ("POST", ["import"]):
+                return {}
+            case ("DELETE", [""]):
+                Index(self.home).remove(experiment.profile["id"])
+                return {"ok": True}
+            case ("POST", ["view"]):
+                experiment.profile["status"] = "VIEWED"
+                return {"id": experiment.profile["id"]}
             case ("POST", ["stop"]):
                 self.leaving = self.leaves
                 for found in experiment.trials:
                     if found["status"] == "RUNNING":
                         self.emit(experiment, "TrialEnded", trialId=found["id"], **CANCELLED)
                 self.emit(experiment, "ExperimentMoved", status="STOPPED", reason="a user stopped it")
-                return {"stillRunning": experiment.still_running}
+                return {"stillRunning": experiment.still_running, "serverLeaves": False}
             case ("POST", ["resume"]):
                 experiment.profile["status"] = "RUNNING"
                 self.on_resume()
@@ -233,6 +241,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self._serve("POST")
+
+    def do_PATCH(self) -> None:
+        self._serve("PATCH")
+
+    def do_DELETE(self) -> None:
+        self._serve("DELETE")
 
     def _serve(self, method: str) -> None:
         parts = urlsplit(self.path)

@@ -13,7 +13,7 @@ from nnimgr.cli.main import main
 from nnimgr.cli.terminal import shown_time
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
-from tests.cli.fake import CREATED_AT, FakeServer, trial
+from tests.cli.fake import CREATED_AT, FakeServer, Refused, trial
 
 WHEN = shown_time(CREATED_AT)
 
@@ -148,7 +148,10 @@ def test_show(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
         "searchSpace": {"x": {}},
     }
     assert (shown["execDuration"], shown["logDir"], shown["nextSequenceId"]) == (12, "/data/abc", 5)
-    assert (shown["startTime"], shown["endTime"]) == (WHEN, "N/A")
+    assert shown["startTime"] == WHEN and "endTime" not in shown
+    server.experiments["abc"].profile["endedAt"] = CREATED_AT
+    assert main(["experiment", "show"]) == 0
+    assert json.loads(capsys.readouterr().out)["endTime"] == WHEN
     assert main(["experiment", "show", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == server.experiments["abc"].profile
 
@@ -174,10 +177,11 @@ EXPORT = [
 
 
 METRICS = [
-    {"trialId": "tb", "text": "3.5"},  # of an earlier attempt
-    {"trialId": "ta", "text": "0.1"},
-    {"trialId": "tb", "text": '"good"'},
-    {"trialId": "tb", "text": '{"default": 2.0, "loss": 1}'},
+    {"trialId": "tb", "attempt": 1, "text": "3.5"},  # of an earlier attempt
+    {"trialId": "ta", "attempt": 1, "text": "0.1"},
+    {"trialId": "tb", "attempt": 2, "text": '"good"'},
+    {"trialId": "ta", "attempt": 1, "text": "0.5"},
+    {"trialId": "tb", "attempt": 2, "text": '{"default": 0.7, "loss": NaN}'},
 ]
 
 
@@ -186,12 +190,12 @@ def test_export_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) 
     experiment.export, experiment.metrics = EXPORT, METRICS
     assert main(["experiment", "export", "-i"]) == 0
     assert json.loads(capsys.readouterr().out) == [
-        {"parameter": {"x": 1}, "value": "0.5", "trialJobId": "ta", "intermediate": ["0.1"]},
+        {"parameter": {"x": 1}, "value": "0.5", "trialJobId": "ta", "intermediate": ["0.1", "0.5"]},
         {
             "parameter": {"x": 2, "m": {"_name": "a"}},
             "value": '{"default": 0.7, "loss": NaN}',
             "trialJobId": "tb",
-            "intermediate": ['"good"', '{"default": 2.0, "loss": 1}'],
+            "intermediate": ['"good"', '{"default": 0.7, "loss": NaN}'],
         },
     ]
 
@@ -205,8 +209,8 @@ def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -
         rows = list(csv.reader(file))
     assert rows == [
         ["x", "trialJobId", "reward", "intermediate", "m", "default", "loss"],
-        ["1", "ta", "0.5", "[0.1]", "", "", ""],
-        ["2", "tb", "", '["good",{"default": 2.0, "loss": 1}]', '{"_name": "a"}', "0.7", "nan"],
+        ["1", "ta", "0.5", "[0.1,0.5]", "", "", ""],
+        ["2", "tb", "", '["good",{"default": 0.7, "loss": NaN}]', '{"_name": "a"}', "0.7", "nan"],
     ]
     assert [path.name for path in Path().glob("*out.csv*")] == ["out.csv"]
 
@@ -225,7 +229,7 @@ def test_trials(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
         trial("ta", 0, finalValue=0.5, finalText="0.5"),
         trial("tb", 1, status="RUNNING", endedAt=None),
         trial("tc", 2, finalValue=0.9, finalText='{"default": 0.9}'),
-        trial("td", 3, status="FAILED", reason="exited with code 1"),
+        trial("td", 3, status="FAILED", reason="exited with code 1", finalValue=2.0, finalText="2.0"),
         trial("te", 4, status="PAUSED", startedAt=None, endedAt=None),
     ]
     assert main(["trial", "ls"]) == 0
@@ -312,6 +316,26 @@ def test_top_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> 
     answer = json.loads(capsys.readouterr().out)
     assert answer["experiment"]["id"] == "abc"
     assert [item["id"] for item in answer["running"]] == ["tb"]
+
+
+def test_top_of_several(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    running = trial("tb", 1, status="RUNNING", latestValue=0.25)
+    server.add("abc", counts={"RUNNING": 1, "SUCCEEDED": 2}).trials = [trial("ta", 0), running]
+    server.add("def")
+    server.add("old", status="STOPPED")
+    assert main(["top", "--time", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        line(server, "abc"),
+        "    Trials: 1 RUNNING, 2 SUCCEEDED",
+        "    Trial: tb    No.: 1    Status: RUNNING    Latest: 0.25",
+        line(server, "def"),
+        "    Trials: none",
+    ]
+    server.refuse["experiments/def"] = Refused(404, "There is no experiment def.")
+    assert main(["top", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["experiments"]
+    assert [item["id"] for item in first["running"]] == ["tb"]
+    assert second == {"id": "def", "error": "There is no experiment def."}
 
 
 def test_hello_copies_the_example_once(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,167 @@
+"""``nnictl algo``: tuners and assessors of one's own under names, as if they were built in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnimgr import __version__
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.update import read_plain
+from nnimgr.dispatcher import registered, registry
+from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
+
+__all__ = ["list_all", "register", "show", "unregister"]
+
+_ROLES = {"tuner": "tuner", "assessor": "assessor", "advisor": "tuner"}
+_REQUIRED = ("algoType", "builtinName", "className")
+_KNOWN = (*_REQUIRED, "classArgsValidator", "classArgs", "acceptClassArgs", "alias")
+
+
+def register(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Take the algorithms of a description, all or none, once their classes could be imported."""
+    file = Path(args.meta_path)
+    entries = [_described(raw, file=file, terminal=terminal) for raw in _descriptions(file)]
+    for entry in entries:
+        if any(registry.is_builtin(role, entry.name) for role in ("tuner", "assessor")):
+            raise CliError(f"Cannot overwrite the builtin algorithm {entry.name}.")
+        for target in (entry.class_name, entry.validator):
+            if target is not None:
+                _import(target)
+    for entry in entries:
+        try:
+            replaced = registered.register(entry, registry_file())
+        except RegistryFileError as error:
+            raise CliError(f"{error}.") from error
+        if replaced:
+            terminal.info(f"An algorithm {entry.name} was registered before: it is replaced.")
+        if entry.is_advisor:
+            terminal.warn(f"{entry.name} is an advisor, and advisors cannot be run yet.")
+        terminal.info(f"{entry.name} registered successfully!")
+    if terminal.as_json:
+        terminal.json({"registered": [entry.name for entry in entries], "file": str(registry_file())})
+    return 0
+
+
+def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
+    if any(registry.is_builtin(role, args.name) for role in ("tuner", "assessor")):
+        raise CliError(f"{args.name} is built in and cannot be unregistered.")
+    try:
+        found = registered.unregister(args.name, registry_file())
+    except RegistryFileError as error:
+        raise CliError(f"{error}.") from error
+    if not found:
+        raise CliError(f"There is no registered algorithm {args.name}.")
+    terminal.info(f"{args.name} unregistered successfully!")
+    if terminal.as_json:
+        terminal.json({"unregistered": args.name})
+    return 0
+
+
+def show(args: argparse.Namespace, terminal: Terminal) -> int:
+    """One algorithm, built in or registered, as the registry describes it."""
+    found = next((entry for entry in _all() if entry.named(args.name)), None)
+    if found is None:
+        raise CliError(f"There is no algorithm {args.name}.")
+    shown = {"algoType": _type(found), **found.plain(), "source": _source(found)}
+    if terminal.as_json:
+        terminal.json(shown)
+    else:
+        terminal.say(json.dumps(shown, indent=4))
+    return 0
+
+
+def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
+    """All algorithms, the built-in ones first."""
+    rows = [
+        (entry.name, _type(entry), _source(entry), *reversed(entry.class_name.rpartition(".")[::2]))
+        for entry in _all()
+    ]
+    titles = ("Name", "Type", "Source", "Class Name", "Module Name")
+    if terminal.as_json:
+        keys = ("name", "type", "source", "className", "module")
+        terminal.json({"algorithms": [dict(zip(keys, row, strict=True)) for row in rows]})
+        return 0
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
+    lines = [_line(row, widths) for row in (titles, *rows)]
+    terminal.say("\n".join([rule, lines[0], rule, *lines[1:], rule]))
+    return 0
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    cells = (f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True))
+    return "|".join(["", *cells, ""])
+
+
+def _all() -> list[Registered]:
+    builtin = [
+        Registered(
+            role=known.role,
+            name=known.name,
+            class_name=known.target.replace(":", "."),
+            takes_arguments=bool(known.arguments),
+            aliases=known.aliases,
+            version=__version__,
+        )
+        for known in registry.BUILTINS
+    ]
+    try:
+        return [*builtin, *registered.registered(registry_file())]
+    except RegistryFileError as error:
+        raise CliError(f"{error}.") from error
+
+
+def _type(entry: Registered) -> str:
+    return "advisor" if entry.is_advisor else entry.role
+
+
+def _source(entry: Registered) -> str:
+    return "nni" if registry.is_builtin(entry.role, entry.name) else "user"
+
+
+def _descriptions(file: Path) -> list[Any]:
+    """The algorithms that a description lists, or the one that it is."""
+    content = read_plain(file)
+    if isinstance(content, Mapping) and isinstance(content.get("algorithms"), list):
+        return list(content["algorithms"])
+    return [content]
+
+
+def _described(raw: Any, *, file: Path, terminal: Terminal) -> Registered:
+    if not isinstance(raw, Mapping):
+        raise CliError(f"{file}: an algorithm is described by a mapping with {', '.join(_REQUIRED)}.")
+    missing = [key for key in _REQUIRED if not isinstance(raw.get(key), str)]
+    if missing:
+        raise CliError(f"{file}: {', '.join(missing)} must be given, as text.")
+    if raw["algoType"] not in _ROLES:
+        raise CliError(f"{file}: algoType must be one of {', '.join(_ROLES)}, not {raw['algoType']!r}.")
+    for key in raw:
+        if key not in _KNOWN:
+            terminal.warn(f"{file}: {key} is not known and not used.")
+    alias = raw.get("alias") or ()
+    return Registered(
+        role=_ROLES[raw["algoType"]],
+        name=raw["builtinName"],
+        class_name=raw["className"],
+        validator=raw.get("classArgsValidator"),
+        class_args=raw.get("classArgs") or {},
+        takes_arguments=raw.get("acceptClassArgs", True) is not False,
+        aliases=(alias,) if isinstance(alias, str) else tuple(map(str, alias)),
+        is_advisor=raw["algoType"] == "advisor",
+        version=__version__,
+    )
+
+
+def _import(target: str) -> None:
+    try:
+        registry.load(target)
+    except Exception as error:  # whatever the user's module raises
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CliError(
+            f"{target} cannot be imported: {reason}. It must be installed where nnictl is, "
+            "or lie in a directory of PYTHONPATH."
+        ) from error

@@ -1,0 +1,132 @@
+"""``nnictl experiment import`` and ``export``: results to and from elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nnimgr.cli.client import Client
+from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.update import read_plain
+from nnimgr.home import Home
+
+__all__ = ["export", "import_data"]
+
+_PAGE = 1000
+_DEAF = frozenset({"random", "randomtuner"})  # tuners that learn nothing from results
+
+
+def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Tell the tuner of results that were found elsewhere, in the form that ``export`` writes."""
+    file = Path(args.filename)
+    records = read_plain(file)
+    if not isinstance(records, list) or not all(map(_is_record, records)):
+        raise CliError(f"{file} must hold a list of objects with 'parameter' and 'value'.")
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    kept = [{key: record[key] for key in ("parameter", "value")} for record in records]
+    client.post("experiments", entry.id, "import", body={"records": kept})
+    tuner = str(client.get("experiments", entry.id)["config"]["tuner"].get("name") or "")
+    if tuner.lower() in _DEAF:
+        terminal.warn(f"The tuner {tuner} learns nothing from results: they are kept, but change nothing.")
+    terminal.info(f"Import data success! {len(kept)} results were given to the tuner.")
+    if terminal.as_json:
+        terminal.json({"id": entry.id, "records": len(kept)})
+    return 0
+
+
+def export(args: argparse.Namespace, terminal: Terminal) -> int:
+    """The results in NNI's form, to a file or to standard output."""
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    trials = client.call("GET", "experiments", entry.id, "export", timeout_s=300.0)["trials"]
+    texts = _metrics(client, entry.id) if args.intermediate else None
+    rows = [_row(trial, texts=texts) for trial in trials]
+    text = json.dumps(rows, indent=4) if args.type == "json" else _csv(rows)
+    if args.filename is None:
+        terminal.out.write(text if text.endswith("\n") else text + "\n")
+        return 0
+    _write(Path(args.filename), text)
+    terminal.info(f"{len(rows)} results were written to {args.filename}")
+    if terminal.as_json:
+        terminal.json({"file": os.path.abspath(args.filename), "trials": len(rows)})
+    return 0
+
+
+def _is_record(record: Any) -> bool:
+    return isinstance(record, dict) and "parameter" in record and "value" in record
+
+
+def _metrics(client: Client, experiment_id: str) -> dict[str, list[str]]:
+    """What each trial has reported, as it wrote it, the final result among it: of its last attempt."""
+    found: dict[str, list[str]] = {}
+    attempts: dict[str, int] = {}
+    after: int | None = 0
+    while after is not None:
+        page = client.get("experiments", experiment_id, "metrics", after=after, limit=_PAGE)
+        for metric in page["metrics"]:
+            trial_id, attempt = metric["trialId"], metric["attempt"]
+            if attempt > attempts.get(trial_id, 0):
+                attempts[trial_id], found[trial_id] = attempt, []
+            if attempt == attempts[trial_id]:
+                found[trial_id].append(metric["text"])
+        after = page["nextAfter"]
+    return found
+
+
+def _row(trial: Mapping[str, Any], *, texts: Mapping[str, list[str]] | None) -> dict[str, Any]:
+    row = {"parameter": trial["parameters"], "value": trial["text"], "trialJobId": trial["trialId"]}
+    if texts is not None:
+        row["intermediate"] = texts.get(trial["trialId"], [])
+    return row
+
+
+def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """One line per trial: its parameters, its id, ``reward`` or the keys of its result."""
+    lines = []
+    for row in rows:
+        line = dict(row["parameter"]) if isinstance(row["parameter"], dict) else {"value": row["parameter"]}
+        line["trialJobId"] = row["trialJobId"]
+        value = json.loads(row["value"])
+        line.update(value if isinstance(value, dict) else {"reward": value})
+        if "intermediate" in row:
+            line["intermediate"] = f"[{','.join(row['intermediate'])}]"
+        lines.append(line)
+    columns = list(dict.fromkeys(key for line in lines for key in line))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow({key: _cell(value) for key, value in line.items()})
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        return json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file whole: a full disk leaves the old one."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise CliError(f"{path} cannot be written: {error.strerror}.") from error

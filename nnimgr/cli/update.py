@@ -1,0 +1,79 @@
+"""``nnictl update``: change what an experiment searches and how much, while it runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from nnimgr.cli.client import ApiError
+from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.home import Home
+
+__all__ = ["concurrency", "duration", "read_plain", "searchspace", "trialnum"]
+
+_MOST_CONCURRENT = 1000
+_MOST_TRIALS = 999_999_999
+
+
+def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
+    """A new search space; the trials that run go on."""
+    space = read_plain(Path(args.filename))
+    return _update(args, terminal, {"searchSpace": space}, title="search space")
+
+
+def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
+    """How many trials run at once; none is ended for it."""
+    count = _whole(args.value, most=_MOST_CONCURRENT)
+    return _update(args, terminal, {"trialConcurrency": count}, title="concurrency")
+
+
+def duration(args: argparse.Namespace, terminal: Terminal) -> int:
+    """How long the experiment may run in all, like 30s, 10m, 2h or 1d."""
+    from nnimgr.config.units import parse_duration
+
+    text: str = args.value
+    try:
+        seconds = int(parse_duration(int(text) if text.isdecimal() else text).total_seconds())
+    except ValueError as error:
+        raise CliError(f"{error}.") from error
+    return _update(args, terminal, {"maxExperimentDuration": seconds}, title="duration")
+
+
+def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
+    """How many trials there may be in all; an experiment that was done goes on if that is more."""
+    count = _whole(args.value, most=_MOST_TRIALS)
+    return _update(args, terminal, {"maxTrialNumber": count}, title="trialnum")
+
+
+def read_plain(file: Path) -> Any:
+    """What a JSON or YAML file holds. Raises CliError."""
+    from nnimgr.config import ConfigError
+    from nnimgr.config.document import read_document
+
+    try:
+        return read_document(file).value
+    except ConfigError as error:
+        lines = [str(problem) for problem in error.problems]
+        raise CliError(*lines, problems=[problem.plain() for problem in error.problems]) from error
+
+
+def _whole(text: str, *, most: int) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= most:
+        raise CliError(f"The value must be a whole number from 1 to {most}, not {text!r}.")
+    return int(text)
+
+
+def _update(args: argparse.Namespace, terminal: Terminal, changes: dict[str, Any], *, title: str) -> int:
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    try:
+        client.call("PATCH", "experiments", entry.id, body=changes)
+    except ApiError as error:
+        raise CliError(*error.lines, f"Update {title} failed!", problems=error.problems) from error
+    terminal.info(f"Update {title} success!")
+    if terminal.as_json:
+        terminal.json({"id": entry.id, "changes": changes})
+    return 0
