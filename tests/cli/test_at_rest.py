@@ -1,0 +1,205 @@
+"""Experiments that do not run: ``view``, ``experiment delete``, ``config show``, folders from elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.cli.main import main
+from nnimgr.home import Home
+from nnimgr.index import Index
+from nnimgr.store import schema
+from tests.cli.fake import FakeServer
+
+STAMP = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] "
+CONFIG = {"experimentName": "mine", "trialCommand": "true", "trainingService": {"platform": "local"}}
+SPACE = {"x": {"_type": "choice", "_value": [1]}}
+
+Answers = Callable[[str], None]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    """What the user types."""
+    return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def folder(directory: Path, experiment_id: str, *, trial: str = "SUCCEEDED") -> Path:
+    """An experiment's folder as far as its database tells of it."""
+    path = directory / experiment_id / "db" / "nnimgr.sqlite"
+    path.parent.mkdir(parents=True)
+    row: dict[str, Any] = {
+        "experiment_id": experiment_id,
+        "db_id": "",
+        "m_epoch": 1,
+        "config": json.dumps(CONFIG),
+        "search_space": json.dumps(SPACE),
+        "status": "STOPPED",
+        "reason": "",
+        "created_at": 1_700_000_000_000_000,
+        "active_us": 0,
+        "next_sequence": 1,
+        "counts": "{}",
+        "last_number": 3,
+    }
+    with closing(sqlite3.connect(path)) as database:
+        from sqlalchemy.dialects import sqlite
+        from sqlalchemy.schema import CreateTable
+
+        for table in (schema.experiments, schema.trials):
+            database.execute(str(CreateTable(table).compile(dialect=sqlite.dialect())))
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        database.execute(f"INSERT INTO experiments ({names}) VALUES ({marks})", list(row.values()))
+        database.execute(
+            "INSERT INTO trials (experiment_id, trial_id, sequence, status, source, parameters, attempt, "
+            "created_at, intermediates) VALUES (?, 'ta', 0, ?, 'algorithm', '{}', 1, 0, 0)",
+            (experiment_id, trial),
+        )
+        database.commit()
+    return path.parent.parent
+
+
+def test_view(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", status="STOPPED")
+    assert main(["view", "abc"]) == 0
+    lines = [re.sub(f"^{STAMP}", "", line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[:3] == [
+        "Viewing experiment, Experiment ID: abc",
+        f"Web portal URLs: http://127.0.0.1:{server.port}/login#code=CODE",
+        'To stop experiment run "nnictl stop abc" or "nnictl stop --all"',
+    ]
+    assert server.requests[0] == ("POST", "experiments/abc/view", None)
+    assert main(["view", "abc", "-p", str(server.port), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["id"], answer["port"]) == ("abc", server.port)
+    assert main(["top", "abc"]) == 0
+    assert "Experiment VIEWED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["view", "resume"])
+def test_who_cannot_be_taken_up(server: FakeServer, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    assert main([verb, "abc"]) == 1
+    assert capsys.readouterr().err == "ERROR: Id abc not exist.\n"
+    assert main([verb]) == 1
+    assert capsys.readouterr().err == "ERROR: Please set correct experiment id.\n"
+    server.add("abc")
+    assert main([verb, "abc", "--port", "1"]) == 1
+    assert f"is served on port {server.port} already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["view", "resume"])
+def test_a_folder_from_elsewhere_is_noted(
+    server: FakeServer, home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    folder(tmp_path / "usb", "abc")
+    server.add("abc", status="STOPPED")  # the server will find it
+    Index(home).remove("abc")
+    assert main([verb, "-e", "usb/abc", "--port", str(server.port)]) == 0
+    assert server.requests[-2][1] == f"experiments/abc/{verb}"
+    entry = Index(home).entries()["abc"]
+    assert (entry.directory, entry.name, entry.platform) == (tmp_path / "usb" / "abc", "mine", "local")
+    assert (entry.status, entry.port) == ("STOPPED", None)
+    assert main([verb, "abc", "-e", "usb/abc", "--port", str(server.port)]) == 0
+    capsys.readouterr()
+    assert main([verb, "def", "-e", "usb/abc"]) == 1
+    assert "usb/abc holds experiment abc: its folder and the id must be named so." in capsys.readouterr().err
+    Index(home).put(replace(entry, log_dir="/elsewhere"))
+    assert main([verb, "-e", "usb/abc"]) == 1
+    assert capsys.readouterr().err == "ERROR: There is another experiment abc in /elsewhere/abc.\n"
+    assert main([verb, "-e", "usb"]) == 1
+    assert f"There is no experiment in {tmp_path / 'usb'}" in capsys.readouterr().err
+
+
+def test_the_configuration_is_read_without_a_server(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder(tmp_path, "abc")
+    with FakeServer(home).running() as server:
+        server.add("abc", status="STOPPED")
+    Index(home).update("abc", log_dir=tmp_path)
+    assert main(["config", "show", "abc"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith('{\n    "experimentName":"mine",\n')
+    assert json.loads(text) == {**CONFIG, "searchSpace": SPACE}
+    assert main(["config", "show", "abc", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["searchSpace"] == SPACE
+    assert main(["config", "show"]) == 1
+    assert "There is no experiment running." in capsys.readouterr().err
+    (tmp_path / "abc" / "db" / "nnimgr.sqlite").write_text("no database")
+    assert main(["config", "show", "abc"]) == 1
+    assert "file is not a database" in capsys.readouterr().err
+
+
+def test_delete_asks_first(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], answers: Answers
+) -> None:
+    directory = folder(tmp_path, "abc")
+    with FakeServer(home).running() as server:
+        server.add("abc", status="STOPPED")
+    Index(home).update("abc", log_dir=tmp_path)
+    for text in ("", "\n", "n\n", "maybe\n"):
+        answers(text)
+        assert main(["experiment", "delete", "abc"]) == 1
+        asked = f"abc: {directory}\nDelete all of this for good? [y/N]: "
+        assert capsys.readouterr().err == f"{asked}ERROR: Nothing was deleted.\n"
+        assert directory.exists()
+    answers("y\n")
+    assert main(["experiment", "delete", "abc"]) == 0
+    assert capsys.readouterr().out == "INFO: Delete experiment abc success.\n"
+    assert not directory.exists()
+    assert Index(home).entries() == {}
+
+
+def test_delete_all_that_were_stopped(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeServer(home).running() as server:
+        for experiment_id in ("abc", "def", "live"):
+            server.add(experiment_id, status="STOPPED")
+            folder(tmp_path, experiment_id, trial="RUNNING" if experiment_id == "live" else "FAILED")
+            Index(home).update(experiment_id, log_dir=tmp_path)
+        server.add("runs")
+    assert main(["experiment", "delete", "--all", "--yes", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {
+        "deleted": [
+            {"id": "abc"},
+            {"id": "def"},
+            {"id": "live", "error": "1 trials of experiment live run on: stop it first."},
+            {"id": "runs", "error": "Experiment runs is RUNNING: only one that was stopped can be deleted."},
+        ]
+    }
+    assert list(Index(home).entries()) == ["live", "runs"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["home", "live"]
+
+
+def test_delete_leaves_it_to_a_server_that_runs(
+    server: FakeServer, home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc", status="STOPPED")
+    assert main(["experiment", "delete", "abc", "-y"]) == 0
+    assert server.requests[-1] == ("DELETE", "experiments/abc", None)
+    assert Index(home).entries() == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Say which experiment: its id, or --all."),
+        (["abc", "--all"], "Say which experiment: its id, or --all."),
+        (["ab"], "Id not correct."),
+    ],
+)
+def test_what_delete_does_not_take(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    server.add("abc", status="STOPPED")
+    assert main(["experiment", "delete", *words, "-y"]) == 1
+    assert capsys.readouterr().err == f"ERROR: {sentence}\n"

@@ -1,0 +1,58 @@
+"""``nnictl experiment import``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nnimgr.cli.main import main
+from tests.cli.fake import FakeServer, Refused
+
+RECORDS = [{"parameter": {"x": 1}, "value": 0.5}, {"parameter": {"x": 2}, "value": {"default": 0.7}}]
+
+
+def tuned_by(server: FakeServer, name: str) -> None:
+    server.add("abc", config={"tuner": {"name": name}})
+
+
+def test_records_are_sent(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    tuned_by(server, "TPE")
+    more = [{**RECORDS[0], "trialJobId": "ta", "intermediate": []}, RECORDS[1]]  # as export writes them
+    Path("data.json").write_text(json.dumps(more))
+    assert main(["experiment", "import", "-f", "data.json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "INFO: Import data success! 2 results were given to the tuner.\n"
+    assert printed.err == ""
+    assert server.requests[0] == ("POST", "experiments/abc/import", {"records": RECORDS})
+    assert main(["experiment", "import", "abc", "-f", "data.json", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "abc", "records": 2}
+
+
+def test_a_tuner_that_learns_nothing_is_named(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    tuned_by(server, "Random")
+    Path("data.json").write_text(json.dumps(RECORDS))
+    assert main(["experiment", "import", "-f", "data.json"]) == 0
+    assert "WARNING: The tuner Random learns nothing from results" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", '[{"parameter": {}}]'])
+def test_what_is_no_list_of_records(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    tuned_by(server, "TPE")
+    Path("data.json").write_text(text)
+    assert main(["experiment", "import", "-f", "data.json"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: data.json must hold a list of objects with 'parameter' and 'value'.\n"
+    )
+    assert server.requests == []
+
+
+def test_a_refusal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    tuned_by(server, "TPE")
+    Path("data.json").write_text(json.dumps(RECORDS))
+    server.refuse["experiments/abc/import"] = Refused(409, "The experiment is STOPPED: resume it first.")
+    assert main(["experiment", "import", "-f", "data.json"]) == 1
+    assert capsys.readouterr().err == "ERROR: The experiment is STOPPED: resume it first.\n"

@@ -1,0 +1,85 @@
+"""``nnictl update``: what is sent, and what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.cli.main import main
+from tests.cli.fake import FakeServer, Refused
+
+SPACE = {"y": {"_type": "choice", "_value": [1, 2]}}
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "title"),
+    [
+        (["concurrency", "-v", "3"], {"trialConcurrency": 3}, "concurrency"),
+        (["concurrency", "--value", "1000"], {"trialConcurrency": 1000}, "concurrency"),
+        (["trialnum", "abc", "-v", "999999999"], {"maxTrialNumber": 999_999_999}, "trialnum"),
+        (["duration", "-v", "2h"], {"maxExperimentDuration": 7200}, "duration"),
+        (["duration", "-v", "1.5m"], {"maxExperimentDuration": 90}, "duration"),
+        (["duration", "-v", "45"], {"maxExperimentDuration": 45}, "duration"),
+        (["searchspace", "-f", "space.json"], {"searchSpace": SPACE}, "search space"),
+    ],
+)
+def test_what_is_sent(
+    server: FakeServer,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    changes: dict[str, Any],
+    title: str,
+) -> None:
+    server.add("abc")
+    Path("space.json").write_text(json.dumps(SPACE))
+    assert main(["update", *words]) == 0
+    assert capsys.readouterr().out == f"INFO: Update {title} success!\n"
+    assert server.requests[-1] == ("PATCH", "experiments/abc", changes)
+    assert main(["update", *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "abc", "changes": changes}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["concurrency", "-v", "0"], "The value must be a whole number from 1 to 1000, not '0'."),
+        (["concurrency", "-v", "1001"], "The value must be a whole number from 1 to 1000, not '1001'."),
+        (["trialnum", "-v", "1000000000"], "must be a whole number from 1 to 999999999"),
+        (["trialnum", "-v", "ten"], "not 'ten'."),
+        (["duration", "-v", "2 weeks"], "'2 weeks' is not a number with one of the units s, m, h, d"),
+        (["duration", "-v", "0"], "0 is not longer than zero."),
+        (["searchspace", "-f", "none.json"], "none.json: this file does not exist"),
+        (["searchspace", "-f", "bad.json"], "bad.json:1:"),
+    ],
+)
+def test_what_is_not_sent(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    server.add("abc")
+    Path("bad.json").write_text("{x: [}")
+    assert main(["update", *words]) == 1
+    assert sentence in capsys.readouterr().err
+    assert server.requests == []
+
+
+def test_a_refusal_is_shown_with_its_reason(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc")
+    server.refuse["experiments/abc"] = Refused(409, "experiment abc is only viewed: it cannot be changed")
+    assert main(["update", "concurrency", "-v", "2"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: experiment abc is only viewed: it cannot be changed\nERROR: Update concurrency failed!\n"
+    )
+
+
+def test_which_experiment_is_meant(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["update", "concurrency", "-v", "2"]) == 1
+    assert "There is no experiment running." in capsys.readouterr().err
+    server.add("abc")
+    server.add("def")
+    assert main(["update", "concurrency", "-v", "2"]) == 1
+    assert "There are multiple experiments" in capsys.readouterr().err
+    assert main(["update", "concurrency", "def", "-v", "2"]) == 0
+    assert server.requests[-1][1] == "experiments/def"
