@@ -122,7 +122,7 @@ def test_four_experiments_on_one_server(shell: Shell) -> None:
     for experiment_id in ("aaa1", "aaa2", "bbb", "ccc"):
         shell.create(experiment_id, port=port)
     for experiment_id in ("aaa1", "aaa2", "bbb", "ccc"):
-        eventually(lambda key=experiment_id: shell.trials(key)[0]["status"] == "RUNNING", experiment_id)
+        eventually(partial(shell.runs, experiment_id), experiment_id)
     pid = shell.home.server_running(port)
     assert "There are multiple experiments, please set the experiment id..." in shell.refuses("stop")
     assert "ambiguous" in shell.refuses("stop", "aaa")
