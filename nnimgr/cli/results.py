@@ -103,7 +103,7 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
         if "intermediate" in row:
             line["intermediate"] = f"[{','.join(row['intermediate'])}]"
         lines.append(line)
-    columns = list(dict.fromkeys(key for line in lines for key in line))
+    columns = list(dict.fromkeys(key for line in lines for key in line)) or ["trialJobId", "reward"]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()

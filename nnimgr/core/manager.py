@@ -436,10 +436,12 @@ class NNIManager:
             runner = await self._make_runner(directory, created, resumed=resumed)
             self._supervise(experiment_id, directory, runner=runner)
             await runner.opened()
+            self.used = True
         except Exception as error:
             await self._forget(experiment_id)
             if created is None:
                 self._supervise(experiment_id, directory, trouble=str(error))
+                self.used = True
             raise
 
     async def _forget(self, experiment_id: str) -> None:
@@ -491,7 +493,6 @@ class NNIManager:
             self._keep_running(experiment_id, opened), name=f"{experiment_id}:runner"
         )
         self._open[experiment_id] = opened
-        self.used = True
         return opened
 
     async def _keep_running(self, experiment_id: str, opened: _Open) -> None:

@@ -215,6 +215,14 @@ def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -
     assert [path.name for path in Path().glob("*out.csv*")] == ["out.csv"]
 
 
+def test_export_of_nothing(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc")
+    assert main(["experiment", "export", "-t", "csv"]) == 0
+    assert capsys.readouterr().out == "trialJobId,reward\n"
+    assert main(["experiment", "export"]) == 0
+    assert capsys.readouterr().out == "[]\n"
+
+
 def test_export_to_where_nothing_can_be_written(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

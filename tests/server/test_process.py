@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -16,15 +16,15 @@ from nnimgr.server import process
 
 @dataclass(slots=True)
 class FakeManager:
-    """Experiments as a set of running ones, and how many there have ever been."""
+    """Experiments as a set of running ones, and whether there have ever been any."""
 
     running: set[str] = field(default_factory=set)
-    served: int = 0
+    used: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self, name: str) -> None:
         self.running.add(name)
-        self.served += 1
+        self.used = True
         self.changed.set()
 
     def stop(self, name: str) -> None:
@@ -36,12 +36,9 @@ class FakeManager:
         return not self.running
 
     async def wait_idle(self) -> None:
-        while not self.served or not self.idle:
+        while not self.used or not self.idle:
             self.changed.clear()
             await self.changed.wait()
-
-    def summaries(self) -> list[Any]:
-        return [SimpleNamespace(served=True)] * self.served
 
 
 class Lifetime:
