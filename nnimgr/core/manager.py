@@ -79,6 +79,7 @@ class NNIManager:
         self._assembly, self._clock = assembly, clock
         self._open: dict[str, _Open] = {}
         self._viewed: set[str] = set()  # shown, but not open: nothing of them runs or is written
+        self._going: set[str] = set()  # being deleted
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
         self._changed = asyncio.Event()
@@ -227,6 +228,7 @@ class NNIManager:
         if new.id is not None:
             check_experiment_id(new.id)
         async with self._creating:  # the same id may be asked for twice at once
+            self._refuse_going(new.id)
             if new.id is not None and await self._is_same(new.id, canonical, space):
                 return new.id, False
             self._entries = await asyncio.to_thread(self._index.entries)
@@ -279,6 +281,7 @@ class NNIManager:
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
         async with self._creating:
+            self._refuse_going(experiment_id)
             await self._resume(experiment_id, new)
 
     async def _resume(self, experiment_id: str, new: NewExperiment | None) -> None:
@@ -321,6 +324,7 @@ class NNIManager:
         One that no server holds is opened for it: trials may run on that it was detached from.
         """
         async with self._creating:
+            self._refuse_going(experiment_id)
             if experiment_id in self._viewed:
                 await self._close_view(experiment_id)
                 return []
@@ -364,12 +368,21 @@ class NNIManager:
             reader = self._readers.pop(experiment_id, None)
             if reader is not None:
                 reader.close()
+            self._going.add(experiment_id)
+        try:  # without the lock: a large folder takes long
             await asyncio.to_thread(delete_experiment, self._index, entry)
             self._entries.pop(experiment_id, None)
+        finally:
+            self._going.discard(experiment_id)
             self._stirred(experiment_id)
+
+    def _refuse_going(self, experiment_id: str | None) -> None:
+        if experiment_id in self._going:
+            raise RequestRefused(f"experiment {experiment_id} is being deleted")
 
     async def _at_rest(self, experiment_id: str, *, wish: str) -> IndexEntry:
         """The entry of an experiment that was stopped and that no server shows."""
+        self._refuse_going(experiment_id)
         await self._notes.settled()
         entry = await asyncio.to_thread(self._index.get, experiment_id)
         if entry is None:

@@ -7,15 +7,16 @@ import dataclasses
 import fcntl
 import hashlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from nnimgr.core import facts as f
-from nnimgr.core.folder import delete_folder
+from nnimgr.core.folder import delete_experiment, delete_folder
 from nnimgr.core.manager import NNIManager, UnknownExperiment
 from nnimgr.core.requests import RequestRefused
-from nnimgr.index import Index
+from nnimgr.index import Index, IndexEntry
 from nnimgr.store.writer import database_path
 from tests.core.lab import LIMIT_S, until_status
 from tests.core.test_manager import Server
@@ -149,6 +150,38 @@ async def test_one_whose_trials_run_on_is_not_deleted(server: Server) -> None:
             await manager.delete(experiment_id)
         await manager.stop(experiment_id, detach=False)
         await manager.delete(experiment_id)
+
+
+async def test_while_one_is_deleted_others_begin_and_it_does_not(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def slowly(index: Index, entry: IndexEntry) -> None:
+        begun.set()
+        assert go.wait(LIMIT_S)
+        delete_experiment(index, entry)
+
+    monkeypatch.setattr("nnimgr.core.manager.delete_experiment", slowly)
+    async with server.manager() as manager:
+        experiment_id = await stopped(manager, server)
+        async with asyncio.timeout(LIMIT_S):
+            deleting = asyncio.create_task(manager.delete(experiment_id))
+            await asyncio.to_thread(begun.wait, LIMIT_S)
+            for wish in (
+                manager.resume(experiment_id),
+                manager.view(experiment_id),
+                manager.delete(experiment_id),
+                manager.stop(experiment_id, detach=False),
+                manager.create(server.new(experiment_id)),
+            ):
+                with pytest.raises(RequestRefused, match="is being deleted"):
+                    await wish
+            other = await stopped(manager, server)
+            go.set()
+            await deleting
+            await manager.create(server.new(experiment_id))
+        assert set(Index(server.home).entries()) == {experiment_id, other}
 
 
 def test_a_folder_that_another_server_has_open_stays(tmp_path: Path) -> None:
