@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from nnimgr.config import ExperimentConfig, check_config, read_canonical
 from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
+from nnimgr.core.at_rest import AtRest
 from nnimgr.core.changes import Changes
 from nnimgr.core.clock import SteadyClock
 from nnimgr.core.experiments import (
@@ -29,7 +30,7 @@ from nnimgr.core.experiments import (
     NewExperiment,
     UnknownExperiment,
 )
-from nnimgr.core.folder import delete_experiment, make_folder
+from nnimgr.core.folder import make_folder
 from nnimgr.core.index_notes import IndexNotes, nni_status
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
@@ -76,10 +77,9 @@ class NNIManager:
         self.home, self.port = home, port
         self.changes = Changes()
         self._index = Index(home)
+        self._at_rest = AtRest(home=home, index=self._index, port=port)
         self._assembly, self._clock = assembly, clock
         self._open: dict[str, _Open] = {}
-        self._viewed: set[str] = set()  # shown, but not open: nothing of them runs or is written
-        self._going: set[str] = set()  # being deleted
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
         self._changed = asyncio.Event()
@@ -93,8 +93,8 @@ class NNIManager:
         self._entries = await asyncio.to_thread(self._index.entries)
         ours = [entry for entry in self._entries.values() if entry.port == self.port]
         alive = [entry for entry in ours if await asyncio.to_thread(_is_alive, entry)]
-        self._viewed = {entry.id for entry in ours if entry.status == E.VIEWED}
-        self.used = bool(self._viewed)
+        self._at_rest.viewed.update(entry.id for entry in ours if entry.status == E.VIEWED)
+        self.used = bool(self._at_rest.viewed)
         self._assembly.expect(entry.id for entry in alive)
         await asyncio.gather(*(self._reopen(entry) for entry in alive))
         return self
@@ -132,7 +132,7 @@ class NNIManager:
         """The runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
         opened = self._open.get(experiment_id)
         if opened is None:
-            if experiment_id in self._viewed:
+            if self.viewed(experiment_id):
                 raise RequestRefused(f"experiment {experiment_id} is only viewed: it cannot be changed")
             if experiment_id in self._entries:
                 raise RequestRefused(
@@ -150,7 +150,7 @@ class NNIManager:
 
     def viewed(self, experiment_id: str) -> bool:
         """Whether an experiment is only shown here: nothing of it runs, and nothing may change it."""
-        return experiment_id in self._viewed
+        return experiment_id in self._at_rest.viewed
 
     def trouble(self, experiment_id: str) -> str | None:
         """Why an experiment of this server has no runner at present."""
@@ -190,7 +190,7 @@ class NNIManager:
             reason=state.reason if state is not None else self.trouble(experiment_id) or "",
             platform=entry.platform,
             port=entry.port,
-            served=experiment_id in self._open or experiment_id in self._viewed,
+            served=experiment_id in self._open or self.viewed(experiment_id),
             created_at=state.created_at if state is not None else entry.started_at,
             ended_at=state.ended_at if state is not None else entry.ended_at,
             counts=dict(state.counts) if state is not None else {},
@@ -203,7 +203,7 @@ class NNIManager:
     @property
     def idle(self) -> bool:
         """Whether no experiment but stopped ones is left."""
-        return not self._viewed and all(opened.status == E.STOPPED for opened in self._open.values())
+        return not self._at_rest.viewed and all(opened.status == E.STOPPED for opened in self._open.values())
 
     async def wait_idle(self) -> None:
         """Return once something was asked for and no experiment but stopped ones is left."""
@@ -228,7 +228,7 @@ class NNIManager:
         if new.id is not None:
             check_experiment_id(new.id)
         async with self._creating:  # the same id may be asked for twice at once
-            self._refuse_going(new.id)
+            self._at_rest.refuse_deleted(new.id)
             if new.id is not None and await self._is_same(new.id, canonical, space):
                 return new.id, False
             self._entries = await asyncio.to_thread(self._index.entries)
@@ -281,7 +281,7 @@ class NNIManager:
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
         async with self._creating:
-            self._refuse_going(experiment_id)
+            self._at_rest.refuse_deleted(experiment_id)
             await self._resume(experiment_id, new)
 
     async def _resume(self, experiment_id: str, new: NewExperiment | None) -> None:
@@ -289,7 +289,7 @@ class NNIManager:
         directory = self.directory(experiment_id)
         if not database_path(directory).exists():
             raise RequestRefused(f"experiment {experiment_id} has no database in {directory}")
-        if experiment_id in self._viewed:
+        if self.viewed(experiment_id):
             raise RequestRefused(f"experiment {experiment_id} is only viewed: stop it first")
         runner = self.find(experiment_id)
         if runner is not None and runner.state.status in LIVE:
@@ -324,11 +324,12 @@ class NNIManager:
         One that no server holds is opened for it: trials may run on that it was detached from.
         """
         async with self._creating:
-            self._refuse_going(experiment_id)
-            if experiment_id in self._viewed:
-                await self._close_view(experiment_id)
-                return []
+            self._at_rest.refuse_deleted(experiment_id)
             entry = self._entries.get(experiment_id)
+            if self.viewed(experiment_id) and entry is not None:
+                self._entries[experiment_id] = await self._at_rest.hide(entry)
+                self._stirred(experiment_id)
+                return []
             if self.find(experiment_id) is None and entry is not None:
                 await self._start(experiment_id, entry.directory)
         still_running = await self.get(experiment_id).stop(detach=detach)
@@ -341,62 +342,32 @@ class NNIManager:
         Raises UnknownExperiment, RequestRefused.
         """
         async with self._creating:
-            if experiment_id in self._viewed:
-                return
-            entry = await self._at_rest(experiment_id, wish="viewed")
-            if not database_path(entry.directory).exists():
-                raise RequestRefused(f"experiment {experiment_id} has no database in {entry.directory}")
-            await self._release(experiment_id)
-            await asyncio.to_thread(
-                self._index.update, experiment_id, status="VIEWED", port=self.port, pid=os.getpid()
-            )
-            self._entries[experiment_id] = replace(entry, status="VIEWED", port=self.port, pid=os.getpid())
-            self._viewed.add(experiment_id)
-            self._stirred(experiment_id)
-
-    async def _close_view(self, experiment_id: str) -> None:
-        await asyncio.to_thread(self._index.update, experiment_id, status="STOPPED")
-        self._entries[experiment_id] = replace(self._entries[experiment_id], status="STOPPED")
-        self._viewed.discard(experiment_id)
-        self._stirred(experiment_id)
+            if not self.viewed(experiment_id):
+                entry = await self._take(experiment_id, wish="viewed")
+                self._entries[experiment_id] = await self._at_rest.show(entry)
+                self._stirred(experiment_id)
 
     async def delete(self, experiment_id: str) -> None:
         """Remove a stopped experiment, its folder and its entry. Raises UnknownExperiment, RequestRefused."""
         async with self._creating:
-            entry = await self._at_rest(experiment_id, wish="deleted")
-            await self._release(experiment_id)
+            entry = await self._take(experiment_id, wish="deleted")
             reader = self._readers.pop(experiment_id, None)
             if reader is not None:
                 reader.close()
-            self._going.add(experiment_id)
+            self._at_rest.deleting.add(experiment_id)
         try:  # without the lock: a large folder takes long
-            await asyncio.to_thread(delete_experiment, self._index, entry)
+            await self._at_rest.delete(entry)
             self._entries.pop(experiment_id, None)
         finally:
-            self._going.discard(experiment_id)
             self._stirred(experiment_id)
 
-    def _refuse_going(self, experiment_id: str | None) -> None:
-        if experiment_id in self._going:
-            raise RequestRefused(f"experiment {experiment_id} is being deleted")
-
-    async def _at_rest(self, experiment_id: str, *, wish: str) -> IndexEntry:
-        """The entry of an experiment that was stopped and that no server shows."""
-        self._refuse_going(experiment_id)
+    async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
+        """The entry of a stopped experiment, whose database is closed from here on."""
         await self._notes.settled()
-        entry = await asyncio.to_thread(self._index.get, experiment_id)
-        if entry is None:
-            raise UnknownExperiment(experiment_id)
         opened = self._open.get(experiment_id)
-        status = entry.status if opened is None else opened.status
-        if status == E.VIEWED and experiment_id not in self._viewed:
-            shown = entry.port is not None and self.home.server_running(entry.port) is not None
-            status = status if shown else "STOPPED"  # its server was killed
-        if status != E.STOPPED:
-            is_so = f"is {status}" if status else "cannot be opened"
-            raise RequestRefused(
-                f"experiment {experiment_id} {is_so}: only one that was stopped can be {wish}"
-            )
+        held = opened.status if opened is not None else None
+        entry = await self._at_rest.take(experiment_id, held=held, wish=wish)
+        await self._release(experiment_id)
         return entry
 
     async def _release(self, experiment_id: str) -> None:

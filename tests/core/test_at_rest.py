@@ -162,7 +162,7 @@ async def test_while_one_is_deleted_others_begin_and_it_does_not(
         assert go.wait(LIMIT_S)
         delete_experiment(index, entry)
 
-    monkeypatch.setattr("nnimgr.core.manager.delete_experiment", slowly)
+    monkeypatch.setattr("nnimgr.core.at_rest.delete_experiment", slowly)
     async with server.manager() as manager:
         experiment_id = await stopped(manager, server)
         async with asyncio.timeout(LIMIT_S):
