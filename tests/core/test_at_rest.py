@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -195,6 +197,29 @@ def test_a_folder_that_another_server_has_open_stays(tmp_path: Path) -> None:
     delete_folder(tmp_path / "exp")
     delete_folder(tmp_path / "exp")
     assert not (tmp_path / "exp").exists()
+
+
+async def test_a_deletion_that_fails_in_the_midst_can_be_asked_for_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = shutil.rmtree
+
+    def fail_at_the_trials(path: Path) -> None:
+        if path.name == "trials":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        remove(path)
+
+    async with server.manager() as manager:
+        experiment_id = await stopped(manager, server)
+        directory = manager.directory(experiment_id)
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "rmtree", fail_at_the_trials)
+            with pytest.raises(OSError, match="Input/output error"):
+                await manager.delete(experiment_id)
+        assert database_path(directory).exists() and (directory / "trials").exists()
+        assert list(Index(server.home).entries()) == [experiment_id]
+        await manager.delete(experiment_id)
+        assert not directory.exists() and Index(server.home).entries() == {}
 
 
 def test_what_is_no_experiments_folder_stays(tmp_path: Path) -> None:
