@@ -10,14 +10,19 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection
 
 from nnimgr.store.errors import NewerDatabase
-from nnimgr.store.schema import SCHEMA_VERSION, metadata
+from nnimgr.store.schema import SCHEMA_VERSION, fact_imports, metadata, metric_finals
 
 
 def _create(connection: Connection) -> None:
     metadata.create_all(connection)
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create,)
+def _index_finals_and_imports(connection: Connection) -> None:
+    for index in (metric_finals, fact_imports):
+        index.create(connection, checkfirst=True)  # a new database has them from its creation
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _index_finals_and_imports)
 
 
 def migrate(connection: Connection, path: str) -> None:

@@ -9,20 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, create_engine, exc, func, select
-from sqlalchemy.pool import QueuePool
+from sqlalchemy import Select, func, literal_column, select
 
 from nnimgr.core import facts as f
 from nnimgr.store import schema
-from nnimgr.store.errors import StoreError
+from nnimgr.store.counted import BY_TRIAL, CountedMetrics
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.writer import database_path, read_page
 
@@ -138,62 +135,10 @@ _CONVERT: Mapping[str, Any] = {
 }
 
 
-class ExperimentReader:
+class ExperimentReader(CountedMetrics):
     """Queries of one experiment's database. Thread-safe. They raise FileNotFoundError if there is none, and
     StoreError if it cannot be read.
     """
-
-    def __init__(self, directory: Path) -> None:
-        self.path = database_path(directory)
-        self._engine = create_engine(
-            f"sqlite:///file:{self.path}?mode=ro&uri=true",
-            poolclass=QueuePool,
-            pool_size=2,
-            max_overflow=8,
-            connect_args={"check_same_thread": False, "timeout": 10},
-        )
-        self._closed = threading.Event()
-        self._experiment_id: str | None = None
-
-    def close(self) -> None:
-        self._closed.set()
-        self._engine.dispose()
-
-    def release(self) -> None:
-        """Close the connections that are not in use; the others when they are given back.
-
-        SQLite opens a database's shared memory once for all connections of a process: one from a time when
-        the disk took no writing would keep the writer from writing for as long as it is open.
-        """
-        self._engine.dispose()
-
-    @contextmanager
-    def _connect(self) -> Iterator[Connection]:
-        if not self.path.exists():
-            raise FileNotFoundError(f"there is no database {self.path}")
-        pool = self._engine.pool
-        try:
-            with self._engine.connect() as connection:
-                yield connection
-        except exc.DatabaseError as error:
-            raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
-        finally:
-            if pool is not self._engine.pool or self._closed.is_set():  # it was released meanwhile
-                pool.dispose()
-
-    @property
-    def _id(self) -> str:
-        """The experiment's id: every key of every table begins with it."""
-        if self._experiment_id is None:
-            with self._connect() as connection:
-                query = select(schema.experiments.c.experiment_id)
-                try:
-                    self._experiment_id = connection.execute(query).scalar_one()
-                except (exc.NoResultFound, exc.OperationalError) as error:
-                    if isinstance(error, exc.OperationalError) and "no such table" not in str(error.orig):
-                        raise
-                    raise FileNotFoundError(f"no experiment was created in {self.path}") from error
-        return self._experiment_id
 
     def experiment(self) -> ExperimentRow:
         with self._connect() as connection:
@@ -256,7 +201,7 @@ class ExperimentReader:
         table = schema.metrics
         query = self._of(table).where(table.c.number > after).order_by(table.c.number).limit(limit)
         if trial_id is not None:
-            query = query.where(table.c.trial_id == trial_id)
+            query = self._by(BY_TRIAL, query.where(table.c.trial_id == trial_id), table)
         if attempt is not None:
             query = query.where(table.c.attempt == attempt)
         if kind is not None:
@@ -271,15 +216,16 @@ class ExperimentReader:
     def failures(self, *, limit: int = 50) -> list[Failure]:
         """The latest failures of tuner and assessor, newest first."""
         table = schema.facts
-        query = (
+        query: Select[Any] = (
             select(table.c.at, table.c.kind, table.c.payload)
-            .where(table.c.experiment_id == self._id, table.c.kind == f.AlgorithmFailed.__name__)
+            .where(table.c.experiment_id == self._id, table.c.kind == literal_column("'AlgorithmFailed'"))
             .order_by(table.c.number.desc())
             .limit(limit)
         )
+        query = self._by(schema.fact_failures.name, query, table)
         failures = []
         with self._connect() as connection:
-            for at, kind, payload in connection.execute(query):
+            for at, kind, payload in connection.execute(query).all():
                 instant, fact = from_us(at), read_fact(kind, payload)
                 assert instant is not None and isinstance(fact, f.AlgorithmFailed)
                 failures.append(Failure(at=instant, fact=fact))
@@ -291,12 +237,43 @@ class ExperimentReader:
         query = self._of(table).where(table.c.final_text.is_not(None)).order_by(table.c.sequence)
         return self._rows(query, _trial)
 
-    def _of(self, table: Table) -> Select[Any]:
-        return select(table).where(table.c.experiment_id == self._id)
-
-    def _rows(self, query: Select[Any], make: Any) -> list[Any]:
+    def imports(self) -> list[str]:
+        """The records of each import, as JSON text, in their order."""
+        table = schema.facts
+        query = (
+            select(table.c.kind, table.c.payload)
+            .where(table.c.experiment_id == self._id, table.c.kind == literal_column("'DataImported'"))
+            .order_by(table.c.number)
+        )
+        records = []
         with self._connect() as connection:
-            return [make(row._mapping) for row in connection.execute(query)]
+            for kind, payload in connection.execute(self._by(schema.fact_imports.name, query, table)):
+                fact = read_fact(kind, payload)
+                assert isinstance(fact, f.DataImported)
+                records.append(fact.records)
+        return records
+
+    def trials_from(
+        self, sequence: int = 0, *, statuses: Sequence[f.TrialStatus] = (), limit: int = 1000
+    ) -> list[TrialRow]:
+        """A page of the trials by sequence, from this one on."""
+        table = schema.trials
+        query = self._of(table).where(table.c.sequence >= sequence).order_by(table.c.sequence).limit(limit)
+        if statuses:
+            query = query.where(table.c.status.in_([str(status) for status in statuses]))
+            query = self._by("trial_by_status", query, table)
+        return self._rows(query, _trial)
+
+    def first_sequences(self, statuses: Sequence[str]) -> dict[str, int]:
+        """The lowest sequence among the trials of each status that has any."""
+        table = schema.trials
+        query = select(func.min(table.c.sequence)).where(table.c.experiment_id == self._id)
+        with self._connect() as connection:
+            found = {
+                status: connection.execute(query.where(table.c.status == status)).scalar_one()
+                for status in statuses
+            }
+        return {status: sequence for status, sequence in found.items() if sequence is not None}
 
 
 def stored_status(directory: Path) -> str | None:

@@ -22,7 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -48,14 +48,15 @@ facts = _table(
     PrimaryKeyConstraint("experiment_id", "number"),
 )
 
-# Failures are few and often asked for; an index of them alone costs other facts nothing.
-Index(
-    "fact_failures",
-    facts.c.experiment_id,
-    facts.c.number,
-    sqlite_where=facts.c.kind == "AlgorithmFailed",
-    postgresql_where=facts.c.kind == "AlgorithmFailed",
-)
+
+def _few(name: str, kind: str) -> Index:
+    """An index of the facts of a kind that is rare and often asked for: it costs other facts nothing."""
+    of_kind = facts.c.kind == kind
+    return Index(name, facts.c.experiment_id, facts.c.number, sqlite_where=of_kind, postgresql_where=of_kind)
+
+
+fact_failures = _few("fact_failures", "AlgorithmFailed")
+fact_imports = _few("fact_imports", "DataImported")
 
 metrics = _table(
     "metrics",
@@ -71,6 +72,16 @@ metrics = _table(
     Column("text", Text, nullable=False),  # JSON text of the value, as the trial wrote it
     PrimaryKeyConstraint("experiment_id", "number"),
     UniqueConstraint("experiment_id", "trial_id", "attempt", "position", name="metric_recorded_once"),
+)
+
+metric_finals = Index(
+    "metric_finals",
+    metrics.c.experiment_id,
+    metrics.c.trial_id,
+    metrics.c.attempt,
+    metrics.c.position,
+    sqlite_where=metrics.c.type == "FINAL",
+    postgresql_where=metrics.c.type == "FINAL",
 )
 
 experiments = Table(

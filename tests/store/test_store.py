@@ -167,7 +167,7 @@ async def test_a_newer_database_is_refused_untouched(tmp_path: Path, writer: Exp
         connection.execute("PRAGMA user_version = 99")
     before = path.read_bytes()
     newer = ExperimentWriter(tmp_path)
-    with pytest.raises(NewerDatabase, match=r"has schema version 99, but this nnimgr knows versions up to 1"):
+    with pytest.raises(NewerDatabase, match=r"has schema version 99, but this nnimgr knows versions up to 2"):
         await newer.open()
     await newer.close()
     assert path.read_bytes() == before

@@ -1,0 +1,146 @@
+"""Metrics as NNI knows them, which has no attempts: only those of the attempt that counts. Made for many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, and_, literal_column, select
+
+from nnimgr.store import schema
+from nnimgr.store.reading import DatabaseReader
+
+
+class MetricLine(NamedTuple):
+    """A metric in a form that is quick to read in large numbers. ``at_us``: microseconds since 1970."""
+
+    number: int
+    trial_id: str
+    attempt: int
+    parameter_id: str | None
+    type: str
+    sequence: int
+    at_us: int
+    text: str
+
+
+BY_TRIAL = "sqlite_autoindex_metrics_2"  # of metric_recorded_once
+_FINALS = schema.metric_finals.name
+_FEW_TRIALS = 64  # up to so many, reading them one by one beats reading all metrics
+
+_LINE = tuple(schema.metrics.c[{"at_us": "at"}.get(name, name)] for name in MetricLine._fields)
+_IS_FINAL = schema.metrics.c.type == literal_column("'FINAL'")  # no parameter: partial indexes need it so
+
+
+class CountedMetrics(DatabaseReader):
+    """Queries that leave out what attempts have reported that do not count (any more)."""
+
+    def lines(
+        self,
+        *,
+        trials: tuple[float, float] | None = None,
+        kind: str | None = None,
+        page: int = 10_000,
+    ) -> Iterator[list[MetricLine]]:
+        """Pages of metrics in the order in which they were recorded; no connection is held between them.
+
+        ``trials``: only those of the trials between these sequences, both included.
+        """
+        attempts = self._attempts(trials)
+        few = trials is not None and len(attempts) <= _FEW_TRIALS
+        table = schema.metrics
+        query = select(*_LINE).where(table.c.experiment_id == self._id).order_by(table.c.number).limit(page)
+        if few:
+            query = self._by(BY_TRIAL, query.where(table.c.trial_id.in_(list(attempts))), table)
+        if kind == "FINAL":
+            query = query.where(_IS_FINAL)
+            query = query if few else self._by(_FINALS, query, table)
+        elif kind is not None:
+            query = query.where(table.c.type == kind)
+        others = 1 if trials is None else 0
+        after, rows = 0, page
+        while rows == page:
+            with self._connect() as connection:
+                found = connection.execute(query.where(table.c.number > after)).all()
+            rows = len(found)
+            after = found[-1][0] if found else after
+            yield [MetricLine._make(row) for row in found if attempts.get(row[1], others) == row[2]]
+
+    def _attempts(self, trials: tuple[float, float] | None) -> dict[str, int]:
+        """The attempt that counts, by trial: of those between two sequences, or where it is not the first."""
+        table = schema.trials
+        query = select(table.c.trial_id, table.c.attempt).where(table.c.experiment_id == self._id)
+        if trials is None:
+            query = query.where(table.c.attempt > 1)
+        else:
+            query = query.where(table.c.sequence >= trials[0], table.c.sequence <= trials[1])
+        with self._connect() as connection:
+            return {trial_id: attempt for trial_id, attempt in connection.execute(query)}
+
+    def trial_lines(self, trial_id: str, *, kind: str | None = None) -> list[MetricLine]:
+        """The metrics of one trial; none if there is no such trial."""
+        table, trials = schema.metrics, schema.trials
+        counts = (
+            select(trials.c.attempt)
+            .where(trials.c.experiment_id == self._id, trials.c.trial_id == trial_id)
+            .scalar_subquery()
+        )
+        query = select(*_LINE).where(
+            table.c.experiment_id == self._id, table.c.trial_id == trial_id, table.c.attempt == counts
+        )
+        if kind is not None:
+            query = query.where(table.c.type == kind)
+        return self._lines(self._by(BY_TRIAL, query, table).order_by(table.c.number))
+
+    def finals(self, trial_ids: Sequence[str]) -> dict[tuple[str, int], MetricLine]:
+        """The first FINAL metric of each attempt of these trials, by trial and attempt."""
+        table = schema.metrics
+        query = select(*_LINE).where(
+            table.c.experiment_id == self._id, table.c.trial_id.in_(trial_ids), _IS_FINAL
+        )
+        query = self._by(_FINALS, query, table).order_by(table.c.number.desc())
+        return {(line.trial_id, line.attempt): line for line in self._lines(query)}
+
+    def latest_lines(self) -> list[MetricLine]:
+        """Per trial the PERIODICAL metric with the highest sequence, in the order of their first ones.
+
+        It is taken to be the last one if its sequence is what their number says; else all are looked at.
+        """
+        m, t = schema.metrics, schema.trials
+        inner = m.alias("inner_metric")
+        own = and_(
+            inner.c.experiment_id == t.c.experiment_id,
+            inner.c.trial_id == t.c.trial_id,
+            inner.c.attempt == t.c.attempt,
+            inner.c.type == "PERIODICAL",
+        )
+
+        def end(column: Any, *order: Any) -> Any:
+            return select(column).where(own).order_by(*order).limit(1).correlate(t).scalar_subquery()
+
+        joined = and_(
+            m.c.experiment_id == t.c.experiment_id,
+            m.c.trial_id == t.c.trial_id,
+            m.c.attempt == t.c.attempt,
+            m.c.position == end(inner.c.position, inner.c.position.desc()),
+        )
+        query: Select[Any] = (
+            select(end(inner.c.number, inner.c.position), t.c.intermediates, *_LINE)
+            .select_from(t.join(m, joined))
+            .where(t.c.experiment_id == self._id, t.c.intermediates > 0)
+        )
+        query = self._by(BY_TRIAL, query, m)
+        with self._connect() as connection:
+            found = sorted(connection.execute(query).all(), key=lambda row: row[0])
+        lines = []
+        for _, count, *values in found:
+            line = MetricLine._make(values)
+            if line.sequence != count - 1:
+                reported = self.trial_lines(line.trial_id, kind="PERIODICAL")
+                line = max(reported, key=lambda metric: (metric.sequence, metric.number))
+            lines.append(line)
+        return lines
+
+    def _lines(self, query: Select[Any]) -> list[MetricLine]:
+        with self._connect() as connection:
+            return [MetricLine._make(row) for row in connection.execute(query)]

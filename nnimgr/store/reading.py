@@ -1,0 +1,101 @@
+"""Read-only connections to an experiment's database, and how its queries are built."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, create_engine, exc, select
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+from sqlalchemy.pool import QueuePool
+
+from nnimgr.store import schema
+from nnimgr.store.errors import StoreError
+from nnimgr.store.writer import database_path
+
+
+class _Compiler(SQLiteCompiler):
+    """SQLAlchemy has hints on tables, but does not write them for SQLite."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text
+
+
+class DatabaseReader:
+    """Connections to one experiment's database. Thread-safe."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = database_path(directory)
+        self._engine = create_engine(
+            f"sqlite:///file:{self.path}?mode=ro&uri=true",
+            poolclass=QueuePool,
+            pool_size=2,
+            max_overflow=8,
+            connect_args={"check_same_thread": False, "timeout": 10},
+        )
+        self._engine.dialect.statement_compiler = _Compiler
+        self._closed = threading.Event()
+        self._experiment_id: str | None = None
+        self._indexes: frozenset[str] = frozenset()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._engine.dispose()
+
+    def release(self) -> None:
+        """Close the connections that are not in use; the others when they are given back.
+
+        SQLite opens a database's shared memory once for all connections of a process: one from a time when
+        the disk took no writing would keep the writer from writing for as long as it is open.
+        """
+        self._engine.dispose()
+
+    @contextmanager
+    def _connect(self) -> Iterator[Connection]:
+        if not self.path.exists():
+            raise FileNotFoundError(f"there is no database {self.path}")
+        pool = self._engine.pool
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except exc.DatabaseError as error:
+            raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
+        finally:
+            if pool is not self._engine.pool or self._closed.is_set():  # it was released meanwhile
+                pool.dispose()
+
+    @property
+    def _id(self) -> str:
+        """The experiment's id: every key of every table begins with it."""
+        if self._experiment_id is None:
+            with self._connect() as connection:
+                query = select(schema.experiments.c.experiment_id)
+                try:
+                    self._experiment_id = connection.execute(query).scalar_one()
+                except (exc.NoResultFound, exc.OperationalError) as error:
+                    if isinstance(error, exc.OperationalError) and "no such table" not in str(error.orig):
+                        raise
+                    raise FileNotFoundError(f"no experiment was created in {self.path}") from error
+        return self._experiment_id
+
+    def _of(self, table: Table) -> Select[Any]:
+        return select(table).where(table.c.experiment_id == self._id)
+
+    def _rows(self, query: Select[Any], make: Any) -> list[Any]:
+        with self._connect() as connection:
+            return [make(row._mapping) for row in connection.execute(query)]
+
+    def _by(self, index: str | None, query: Select[Any], table: Table) -> Select[Any]:
+        """``query`` with ``table`` read by this index, unless the database is older than it.
+
+        SQLite has no statistics of our tables and takes the primary key, which reads all of a table, where an
+        index would serve.
+        """
+        if not self._indexes:
+            with self._connect() as connection:
+                names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'index'")
+                self._indexes = frozenset(names.scalars())
+        return query.with_hint(table, f"INDEXED BY {index}", "sqlite") if index in self._indexes else query
