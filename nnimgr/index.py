@@ -67,6 +67,10 @@ class Index:
         """All experiments, in the order in which they were added. Raises IndexDamaged."""
         return {key: _entry(key, raw) for key, raw in self._read().items() if isinstance(raw, dict)}
 
+    def raw(self) -> list[dict[str, Any]]:
+        """All entries as they stand in the file. Raises IndexDamaged."""
+        return [raw for raw in self._read().values() if isinstance(raw, dict)]
+
     def get(self, experiment_id: str) -> IndexEntry | None:
         return self.entries().get(experiment_id)
 

@@ -7,19 +7,19 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["LOG_NAMES", "LogFile"]
+__all__ = ["LOG_NAMES", "LogFile", "PlainFile"]
 
 LOG_NAMES = ("stdout", "stderr", "trial.log")
 _CHUNK = 1 << 16
 
 
-class LogFile:
+class PlainFile:
     """An open file, read from its beginning. No link is followed below ``root``; only plain files count."""
 
     def __init__(self, root: Path, parts: Sequence[str], name: str) -> None:
-        """Raises ValueError (not a log's name), FileNotFoundError (also for a link or a pipe)."""
-        if name not in LOG_NAMES:
-            raise ValueError(f"{name!r} is not one of {', '.join(LOG_NAMES)}")
+        """Raises ValueError (not the name of a file), FileNotFoundError (also for a link or a pipe)."""
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise ValueError(f"{name!r} is not the name of a file")
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for part in parts:
@@ -39,6 +39,16 @@ class LogFile:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+class LogFile(PlainFile):
+    """One of a trial's logs."""
+
+    def __init__(self, root: Path, parts: Sequence[str], name: str) -> None:
+        """Raises ValueError (not a log's name), FileNotFoundError (also for a link or a pipe)."""
+        if name not in LOG_NAMES:
+            raise ValueError(f"{name!r} is not one of {', '.join(LOG_NAMES)}")
+        super().__init__(root, parts, name)
 
 
 def _open_at(directory: int, name: str, flags: int) -> int:

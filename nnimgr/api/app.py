@@ -19,6 +19,7 @@ from nnimgr.api.auth import AllowedHosts, Authentication, FailureThrottle
 from nnimgr.api.dependencies import ApiParts, NotFound
 from nnimgr.api.limits import BodyLimit
 from nnimgr.api.models import ErrorAnswer, ErrorBody
+from nnimgr.api.nni import face as nni
 from nnimgr.api.pages import Page
 from nnimgr.api.routes import events, experiments, server, trials
 from nnimgr.config import ConfigError
@@ -56,7 +57,7 @@ _ABOUT = (
 def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) -> ASGIApp:
     """The whole application. ``keeper_door`` gets every request below ``/keepers/v1/`` as it is."""
     guarded = Authentication(
-        BodyLimit(api(parts)),
+        nni.beside(BodyLimit(api(parts)), parts),
         credentials=parts.credentials,
         hosts=hosts,
         throttle=FailureThrottle(),

@@ -83,6 +83,7 @@ class NNIManager:
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
         self._changed = asyncio.Event()
+        self._latest: str | None = None
         self._closing = False
         self._creating = asyncio.Lock()  # one experiment at a time begins, is viewed or goes
         self.used = False  # something was asked of it already, so that it may leave when it is idle
@@ -97,6 +98,7 @@ class NNIManager:
         self.used = bool(self._at_rest.viewed)
         self._assembly.expect(entry.id for entry in alive)
         await asyncio.gather(*(self._reopen(entry) for entry in alive))
+        self._latest = next((entry.id for entry in reversed(alive or ours)), None)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -201,6 +203,24 @@ class NNIManager:
         )
 
     @property
+    def latest(self) -> str | None:
+        """The experiment that was created or resumed last on this server; after a start the youngest one.
+
+        It is the one that a client means which knows of one experiment a server.
+        """
+        return self._latest if self._latest in self._entries else None
+
+    def served(self) -> dict[str, str]:
+        """The experiments that this server has open, with their status under NNI's name."""
+        return {
+            experiment_id: nni_status(opened.runner.state.status, opened.runner.state.drain)
+            if opened.runner is not None
+            else opened.status or self._entries[experiment_id].status
+            for experiment_id, opened in self._open.items()
+            if experiment_id in self._entries
+        }
+
+    @property
     def idle(self) -> bool:
         """Whether no experiment but stopped ones is left."""
         return not self._at_rest.viewed and all(opened.status == E.STOPPED for opened in self._open.values())
@@ -264,6 +284,7 @@ class NNIManager:
             await asyncio.to_thread(self._index.put, entry)
             self._entries[experiment_id] = entry
             await self._start(experiment_id, directory, created)
+            self._latest = experiment_id
         except Exception:
             if fresh:
                 await asyncio.to_thread(shutil.rmtree, directory, True)
@@ -306,12 +327,14 @@ class NNIManager:
         )
         if runner is not None:
             await runner.request(lambda state: (f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True),))
+            self._latest = experiment_id
             return
         held = experiment_id in self._open
         try:
             if new is not None and new.environ is not None:
                 await asyncio.to_thread(new.surroundings().write, directory)
             await self._start(experiment_id, directory, resumed=True)
+            self._latest = experiment_id
         except Exception:
             if not held:  # what was asked for in vain must not come about later
                 await self._forget(experiment_id)

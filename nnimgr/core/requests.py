@@ -23,6 +23,10 @@ class UnknownTrial(RequestRefused):
     """There is no live trial with this id."""
 
 
+class BudgetSpent(RequestRefused):
+    """As many trials as maxTrialNumber allows exist already."""
+
+
 def add_trial(parameters: Any, *, outstanding: int) -> Builder:
     """A customised trial. ``outstanding``: suggestions on their way, which have their claim on the budget."""
     text = json.dumps(parameters, ensure_ascii=False, allow_nan=False)
@@ -30,7 +34,7 @@ def add_trial(parameters: Any, *, outstanding: int) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
         if state.budget is not None and state.budget <= outstanding:
-            raise RequestRefused(
+            raise BudgetSpent(
                 f"maxTrialNumber ({state.limits.max_trial_number}) is reached: raise it to add a trial"
             )
         return (

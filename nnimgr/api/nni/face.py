@@ -1,0 +1,101 @@
+"""NNI's routes as one application, with its form of errors: ``{"error": message}``."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+
+from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send
+from nnimgr.api.dependencies import ApiParts, NotFound
+from nnimgr.api.limits import BodyLimit
+from nnimgr.api.nni import experiment_routes, trial_routes
+from nnimgr.api.nni.asking import ReadOnly, answer
+from nnimgr.api.nni.javascript import stringify
+from nnimgr.config import ConfigError
+from nnimgr.core.manager import UnknownExperiment
+from nnimgr.core.requests import BudgetSpent, RequestRefused, UnknownTrial
+from nnimgr.home import HomeError
+from nnimgr.store.errors import StoreError
+
+__all__ = ["beside"]
+
+_OURS = re.compile(r"(/e/[^/]+)?/api/v1/nni(/|$)")
+_MOST_BODY = 50 << 20  # NNI's
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+
+_STATUS: dict[type[Exception], int] = {
+    NotFound: 404,
+    UnknownExperiment: 404,
+    UnknownTrial: 404,
+    ConfigError: 400,
+    ValueError: 400,
+    ReadOnly: 500,
+    RequestRefused: 500,
+    StoreError: 500,
+    HomeError: 500,
+    OSError: 500,
+}
+
+
+def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
+    """``app``, and NNI's routes in front of it."""
+    face = BodyLimit(_application(parts), most=_MOST_BODY)
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _OURS.match(scope["path"]):
+            scope = {**scope, "path": scope["path"].rstrip("/")}  # NNI does not mind a last slash
+            await face(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return application
+
+
+def _application(parts: ApiParts) -> Starlette:
+    routes = [*experiment_routes.ROUTES, *trial_routes.ROUTES]
+    app = Starlette(
+        routes=[Mount("/api/v1/nni", routes=routes), Mount("/e/{experiment}/api/v1/nni", routes=routes)]
+    )
+    app.router.redirect_slashes = False
+    app.state.parts = parts
+    for kind in _STATUS:
+        app.add_exception_handler(kind, _failed)
+    app.add_exception_handler(BudgetSpent, _spent)
+    app.add_exception_handler(HTTPException, _http_failed)
+    app.add_exception_handler(Exception, _crashed)
+    return app
+
+
+async def _failed(request: Request, failure: Exception) -> Response:
+    status = next(code for kind, code in _STATUS.items() if isinstance(failure, kind))
+    if isinstance(failure, ConfigError):
+        return _error(status, "; ".join(str(problem) for problem in failure.problems))
+    return _error(status, str(failure))
+
+
+async def _spent(request: Request, failure: Exception) -> Response:
+    return _error(500, "reach maxTrialNum")  # NNI's words, by which clients tell it from a failure
+
+
+async def _http_failed(request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, HTTPException)
+    if failure.status_code not in (404, 405):
+        return _error(failure.status_code, failure.detail)
+    if request.method in _SAFE_METHODS:
+        return _error(404, f"There is no {request.url.path} here.")
+    return answer("Not Found", status=404, media_type="text/plain; charset=utf-8")
+
+
+async def _crashed(request: Request, failure: Exception) -> Response:
+    """Starlette raises the failure again after this, and uvicorn logs its traceback."""
+    return _error(500, f"The server failed with {type(failure).__name__}; its log says more.")
+
+
+def _error(status: int, sentence: str) -> Response:
+    return answer(stringify({"error": sentence or HTTPStatus(status).phrase}), status=status)

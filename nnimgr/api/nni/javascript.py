@@ -1,0 +1,95 @@
+"""JSON as JavaScript reads and writes it, on which the texts depend that NNI stores inside of others.
+
+What differs from Python: numbers are doubles and are written in their own way, keys that look like indexes
+come first, and nothing but finite numbers can be written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from decimal import Decimal
+from typing import Any
+
+__all__ = ["parse", "quote", "stringify"]
+
+_EXACT = 2**53
+_MOST_INDEX = 2**32 - 2
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def parse(text: str | bytes, *, strict: bool = True) -> Any:
+    """The value of a JSON text. Raises ValueError.
+
+    Too large a number becomes None, as it would be written again. ``strict`` False takes Python's NaN and
+    Infinity for None, too.
+    """
+    return json.loads(text, parse_constant=_refuse if strict else lambda _: None, parse_float=_finite)
+
+
+def stringify(value: Any) -> str:
+    """The JSON text of a plain value, as ``JSON.stringify`` writes it."""
+    if isinstance(value, str):
+        return quote(value)
+    if value is None or value is True or value is False:
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return _number(value)
+    if isinstance(value, dict):
+        keys = list(value)
+        if any(map(_is_index, keys)):
+            keys.sort(key=lambda key: (0, int(key)) if _is_index(key) else (1, 0))
+        return "{" + ",".join(f"{quote(key)}:{stringify(value[key])}" for key in keys) + "}"
+    return "[" + ",".join(map(stringify, value)) + "]"
+
+
+def quote(text: str) -> str:
+    """A string as JSON."""
+    quoted = _encode(text)
+    if quoted.isascii():
+        return quoted
+    return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+
+
+def _number(value: int | float) -> str:
+    if isinstance(value, int):
+        if abs(value) <= _EXACT:
+            return str(value)
+        try:
+            value = float(value)
+        except OverflowError:
+            return "null"
+    if not math.isfinite(value):
+        return "null"
+    shortest = repr(value)
+    if "e" not in shortest:
+        return shortest.removesuffix(".0") if value else "0"
+    sign, tuple_of_digits, exponent = Decimal(shortest).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    digits = "".join(map(str, tuple_of_digits))
+    point = len(digits) + exponent  # how many digits stand before it
+    minus = "-" if sign else ""
+    if len(digits) <= point <= 21:
+        return minus + digits + "0" * (point - len(digits))
+    if 0 < point <= 21:
+        return f"{minus}{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"{minus}0.{'0' * -point}{digits}"
+    rest = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{minus}{digits[0]}{rest}e{point - 1:+d}"
+
+
+def _is_index(key: str) -> bool:
+    """Whether JavaScript takes the key for an index, which comes before other keys."""
+    return key.isascii() and key.isdigit() and (key == "0" or key[0] != "0") and int(key) <= _MOST_INDEX
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,195 @@
+"""NNI's routes about trials, their metrics and their files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from nnimgr.api.dependencies import NotFound
+from nnimgr.api.logs import LogName
+from nnimgr.api.nni.asking import Target, answer, body_of, listing, sober, target
+from nnimgr.api.nni.javascript import stringify
+from nnimgr.api.nni.metrics import metric_text
+from nnimgr.api.nni.trials import ShownTrials, stored_statuses
+from nnimgr.core.facts import TrialStatus
+from nnimgr.core.requests import UnknownTrial
+from nnimgr.store.counted import MetricLine
+from nnimgr.store.reader import ExperimentReader, TrialRow
+from training_services.logs import PlainFile
+
+__all__ = ["ROUTES"]
+
+_PAGE = 1000
+
+
+async def list_trials(request: Request) -> Response:
+    """All trials, or those of one status."""
+    about = target(request)
+    return await listing(_trials(about.reader, about.trials(), request.query_params.get("status")))
+
+
+async def show_trial(request: Request) -> Response:
+    """One trial."""
+    about, trial_id = target(request), request.path_params["trial"]
+    shown = about.trials()
+
+    def text() -> str:
+        row = _trial(about.reader, trial_id)
+        return shown.text(row, about.reader.finals([trial_id]).get((trial_id, row.attempt)))
+
+    return answer(await asyncio.to_thread(text))
+
+
+async def add_trial(request: Request) -> Response:
+    """Try this parameter set."""
+    runner = target(request).changeable("add customized trial job")
+    suggested = await runner.add_trial(sober(await body_of(request)))
+    return answer(stringify({"sequenceId": suggested.sequence}))
+
+
+async def cancel_trial(request: Request) -> Response:
+    """Stop a trial; nothing is to be done about one that has ended."""
+    about, trial_id = target(request), request.path_params["trial"]
+    runner = about.changeable("cancel trial job")
+    try:
+        await runner.stop_trial(trial_id)
+    except UnknownTrial:
+        await asyncio.to_thread(_trial, about.reader, trial_id)
+    return answer()
+
+
+async def metrics(request: Request) -> Response:
+    """All metrics, in the order in which they have come."""
+    kind = request.query_params.get("type")
+    return await listing(_texts(target(request).reader.lines(kind=kind)))
+
+
+async def trial_metrics(request: Request) -> Response:
+    """The metrics of one trial."""
+    reader, trial_id = target(request).reader, request.path_params["trial"]
+    kind = request.query_params.get("type")
+
+    def pages() -> Iterator[list[MetricLine]]:
+        yield reader.trial_lines(trial_id, kind=kind)
+
+    return await listing(_texts(pages()))
+
+
+async def metrics_of_range(request: Request) -> Response:
+    """The metrics of the trials between two sequence ids, both included."""
+    first, last = _number(request.path_params["first"]), _number(request.path_params["last"])
+    reader = target(request).reader
+    if first is None or last is None:
+        return answer("[]")
+    return await listing(_texts(reader.lines(trials=(first, last))))
+
+
+async def latest_metrics(request: Request) -> Response:
+    """All final metrics, then each trial's latest intermediate one."""
+    reader = target(request).reader
+
+    def pages() -> Iterator[list[MetricLine]]:
+        yield from reader.lines(kind="FINAL")
+        yield reader.latest_lines()
+
+    return await listing(_texts(pages()))
+
+
+async def trial_file(request: Request) -> Response:
+    """A file that the trial has written: one of its logs, or any other by its name."""
+    about, trial_id = target(request), request.path_params["trial"]
+    name = request.path_params["name"]
+    shown = about.trials()
+    is_log = name in (log.value for log in LogName)
+    row = await asyncio.to_thread(_trial, about.reader, trial_id)
+    folder = shown.folder(trial_id, row.attempt)
+    try:
+        chunks = await _log(about, row, name) if is_log else _file(shown.directory, folder, name)
+        first = await anext(chunks, b"")
+    except (FileNotFoundError, ValueError):
+        path = shown.directory.joinpath(*folder, name)
+        raise FileNotFoundError(f"ENOENT: no such file or directory, open '{path}'") from None
+    if is_log and not first:
+        return answer(f"{name} is empty.", media_type="text/plain; charset=utf-8")
+    head = answer(
+        media_type="text/plain; charset=utf-8" if is_log else "application/octet-stream", content=""
+    )
+    kept = {key: value for key, value in head.headers.items() if key != "content-length"}
+    return StreamingResponse(_all(first, chunks), headers=kept)
+
+
+async def _log(about: Target, row: TrialRow, name: str) -> AsyncIterator[bytes]:
+    jobs = [job for job in await asyncio.to_thread(about.reader.jobs, row.trial_id)]
+    if not jobs:
+        raise FileNotFoundError(name)
+    return about.parts.read_log(jobs[-1], name, experiment_id=about.id, follow=False)
+
+
+async def _file(directory: Path, folder: tuple[str, ...], name: str) -> AsyncIterator[bytes]:
+    file = PlainFile(directory, folder, name)
+    try:
+        while chunk := await asyncio.to_thread(file.read):
+            yield chunk
+    finally:
+        file.close()
+
+
+async def _all(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in chunks:
+        yield chunk
+
+
+def _trials(reader: ExperimentReader, shown: ShownTrials, status: str | None) -> Iterator[list[str]]:
+    statuses = () if status is None else stored_statuses(status, condemned=shown.condemned)
+    if status is not None and not statuses:
+        return
+    sequence, more = 0, True
+    while more:
+        rows = reader.trials_from(sequence, statuses=statuses, limit=_PAGE)
+        finals = reader.finals([row.trial_id for row in rows if row.status is TrialStatus.SUCCEEDED])
+        yield [
+            shown.text(row, finals.get((row.trial_id, row.attempt)))
+            for row in rows
+            if status is None or shown.status(row) == status
+        ]
+        more = len(rows) == _PAGE
+        sequence = rows[-1].sequence + 1 if rows else sequence
+
+
+def _texts(pages: Iterator[list[MetricLine]]) -> Iterator[Iterator[str]]:
+    return (map(metric_text, page) for page in pages)
+
+
+def _trial(reader: ExperimentReader, trial_id: str) -> TrialRow:
+    row = reader.trial(trial_id)
+    if row is None:
+        raise NotFound("Trial job not found")
+    return row
+
+
+def _number(text: str) -> float | None:
+    """A bound; None if it is no number, between which and any other nothing lies."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if number == number else None
+
+
+ROUTES = (
+    Route("/trial-jobs", list_trials, methods=["GET"]),
+    Route("/trial-jobs", add_trial, methods=["POST"]),
+    Route("/trial-jobs/{trial}", show_trial, methods=["GET"]),
+    Route("/trial-jobs/{trial}", cancel_trial, methods=["DELETE"]),
+    Route("/metric-data", metrics),
+    Route("/metric-data/{trial}", trial_metrics),
+    Route("/metric-data-range/{first}/{last}", metrics_of_range),
+    Route("/metric-data-latest", latest_metrics),
+    Route("/trial-file/{trial}/{name}", trial_file),
+)
