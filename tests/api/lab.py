@@ -31,6 +31,7 @@ from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import RunnerClosed
 from nnimgr.core.search import Builder, Notice
 from nnimgr.core.state import Touched
+from nnimgr.home import Home
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
 from tests.core.driver import Life
@@ -118,6 +119,7 @@ class FakeRunner:
 
     def __init__(self, life: StoredLife, writer: ExperimentWriter) -> None:
         self.life = life
+        self.state = life.state
         self.service: FakeService | None = FakeService()
         self.notices: dict[str, Notice] = {}
         self.last_number = 0
@@ -147,25 +149,25 @@ class FakeRunner:
         self._tick.set_exception(RunnerClosed())
         self._tick.exception()
 
-    async def _request(self, build: Builder) -> Sequence[f.Fact]:
+    async def request(self, build: Builder) -> Sequence[f.Fact]:
         facts = build(self.life.state)
         self.life.take(*facts)
         await self.commit()
         return facts
 
     async def add_trial(self, parameters: Any) -> f.Suggested:
-        (suggested,) = await self._request(requests.add_trial(parameters, outstanding=0))
+        (suggested,) = await self.request(requests.add_trial(parameters, outstanding=0))
         assert isinstance(suggested, f.Suggested)
         return suggested
 
     async def stop_trial(self, trial_id: str) -> None:
-        await self._request(requests.stop_trial(trial_id))
+        await self.request(requests.stop_trial(trial_id))
 
     async def change_config(self, changes: Mapping[str, Any]) -> None:
-        await self._request(requests.change_config(changes))
+        await self.request(requests.change_config(changes))
 
     async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
-        await self._request(requests.import_data(records))
+        await self.request(requests.import_data(records))
 
 
 class FakeManager:
@@ -174,6 +176,9 @@ class FakeManager:
     def __init__(self, runner: FakeRunner, directory: Path) -> None:
         self.runner: FakeRunner | None = runner
         self.folder = directory
+        self.home = Home(directory / "home")
+        self.latest: str | None = "exp"
+        self.viewed = False
         self.reading = ExperimentReader(directory)
         self.changes = Changes()
         self.created: list[NewExperiment] = []
@@ -197,7 +202,7 @@ class FakeManager:
         return self.runner
 
     def find(self, experiment_id: str) -> FakeRunner | None:
-        return self.runner
+        return self.runner if experiment_id == "exp" else None
 
     def viewed(self, experiment_id: str) -> bool:
         return self.views
@@ -217,6 +222,9 @@ class FakeManager:
         self._check(experiment_id)
         return self.folder
 
+    def served(self) -> dict[str, str]:
+        return {} if self.runner is None else {"exp": "RUNNING"}
+
     def summaries(self) -> list[ExperimentSummary]:
         return [self.summary("exp")]
 
@@ -225,7 +233,7 @@ class FakeManager:
         return ExperimentSummary(
             id="exp",
             name="lab",
-            status="NO_MORE_TRIAL",
+            status="VIEWED" if self.viewed else "NO_MORE_TRIAL",
             drain=None,
             reason="",
             platform="local",

@@ -68,7 +68,7 @@ async def test_unknown_paths_tell_a_stranger_nothing(lab: Lab, path: str) -> Non
     assert (await lab.stranger.get(path)).status_code == 401
 
 
-@pytest.mark.parametrize("path", ["/api/v1/nothing", "/nothing", "/api/v1/nni/nothing"])
+@pytest.mark.parametrize("path", ["/api/v1/nothing", "/nothing", "/api/v1/experiments/exp/nothing"])
 async def test_unknown_paths_are_404(lab: Lab, path: str) -> None:
     answer = await lab.client.get(path)
     assert answer.status_code == 404
