@@ -1,8 +1,9 @@
 """Who may use the server: a pure ASGI layer in front of every route but the keepers' own door.
 
 A request passes with the token (as bearer, or as the password of HTTP basic authentication) or with a session
-cookie. Before that its Host and Origin are checked, which stops other web pages and rebound names, whatever
-credential the browser would add for them. It also puts the security headers on every response.
+cookie; or without, if the server was told so. Before that its Host and Origin are checked, which stops other
+web pages and rebound names, whatever credential the browser would add for them. It also puts the security
+headers on every response.
 """
 
 from __future__ import annotations
@@ -50,18 +51,27 @@ class Identity(Enum):
     TOKEN = auto()
     BASIC = auto()
     SESSION = auto()
+    ANYBODY = auto()  # none was needed
 
 
 class Credentials:
-    """What a request may show: the token (kept as a sum only) or a session of ``sessions``."""
+    """What a request may show: the token (kept as a sum only) or a session of ``sessions``.
 
-    def __init__(self, token: str, *, sessions: Sessions, port: int, secure: bool = False) -> None:
+    If nothing is ``needed``, every request may that does not come from another site.
+    """
+
+    def __init__(
+        self, token: str, *, sessions: Sessions, port: int, secure: bool = False, needed: bool = True
+    ) -> None:
+        self.needed = needed
         self._token = _sum(token)
         self.sessions = sessions
         self.cookie_name = f"nnimgr-{port}"  # cookies know no ports: two servers of a host must not clash
         self._secure = secure
 
     def identify(self, scope: Scope) -> Identity | None:
+        if not self.needed:
+            return Identity.ANYBODY
         given = header(scope, b"authorization")
         if given is not None:
             scheme, _, value = given.partition(" ")

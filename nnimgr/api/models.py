@@ -307,10 +307,12 @@ class ServerProfile(_Model):
     pid: int
     port: int
     started_at: datetime
+    needs_token: bool = Field(description="false: everybody on its machine may do everything")
 
 
 class LoginAddress(_Model):
-    url: str = Field(description="signs a browser in, once")
+    url: str = Field(description="signs a browser in, once; or the server's own, if it needs no token")
+    needs_token: bool
 
 
 ImportData.model_rebuild()

@@ -36,7 +36,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         experiment_id = _experiment_id(home, args.experiment_id)
         # The server starts while the configuration is read, which takes about as long.
-        with ServerStart(home, args.port or DEFAULT_PORT) as start:
+        with ServerStart(home, args.port or DEFAULT_PORT, no_token=args.no_token) as start:
             canonical = _load(args, terminal).config.canonical()
             terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
             terminal.stamped("Starting web server...")
@@ -44,10 +44,10 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.stamped("Setting up...")
         space = canonical.pop("searchSpace")
         body = {"config": canonical, "searchSpace": space, "id": experiment_id, **_surroundings()}
-        client = _post_experiment(home, client, body)
+        client = _post_experiment(home, client, body, no_token=args.no_token)
     except HomeError as error:
         raise CliError(str(error)) from error
-    url = client.post("server", "login-code")["url"]
+    url = _address(client, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": experiment_id, "url": url, "port": client.port})
     return _after_start(
@@ -70,7 +70,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
         client.post("experiments", entry.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
     except HomeError as error:
         raise CliError(str(error)) from error
-    url = client.post("server", "login-code")["url"]
+    url = _address(client, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": entry.id, "url": url, "port": client.port})
     return _after_start(client, entry.id, url=url, foreground=args.foreground, terminal=terminal, after=after)
@@ -85,7 +85,7 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
         client.post("experiments", entry.id, "view")
     except HomeError as error:
         raise CliError(str(error)) from error
-    url = client.post("server", "login-code")["url"]
+    url = _address(client, terminal)
     if terminal.as_json:
         terminal.json({"id": entry.id, "url": url, "port": client.port})
     return _after_start(client, entry.id, url=url, foreground=False, terminal=terminal, after=0)
@@ -96,7 +96,7 @@ def _server_for(home: Home, args: argparse.Namespace) -> tuple[IndexEntry, Clien
     entry = named_or_brought(home, args.id, args.experiment_dir)
     port = args.port or entry.port or DEFAULT_PORT
     _refuse_running(home, entry.id, port)
-    with ServerStart(home, port) as start:
+    with ServerStart(home, port, no_token=args.no_token) as start:
         return entry, start.client()
 
 
@@ -115,6 +115,17 @@ def _after_start(
     return watch(client, experiment_id, terminal=terminal, after=after)
 
 
+def _address(client: Client, terminal: Terminal) -> str:
+    """Where a browser finds the server; warns if everybody may steer it."""
+    address = client.post("server", "login-code")
+    if not address.get("needsToken", True):
+        terminal.warn(
+            f"The server on port {client.port} needs no token: anyone on this machine can steer its "
+            "experiments and run commands as this user."
+        )
+    return str(address["url"])
+
+
 def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
     from nnimgr.config import ConfigError, LogLevel, load_config
 
@@ -131,14 +142,14 @@ def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
     return loaded
 
 
-def _post_experiment(home: Home, client: Client, body: Mapping[str, Any]) -> Client:
+def _post_experiment(home: Home, client: Client, body: Mapping[str, Any], *, no_token: bool) -> Client:
     """Hand it over; if the server dies over it, to the next one: by its id it stays one experiment."""
     from nnimgr.cli.client import ServerGone
 
     try:
         created, _ = client.put_new("experiments", body=body)
     except ServerGone:
-        client = connect(home, client.port)
+        client = connect(home, client.port, no_token=no_token)
         client.post("experiments", body=body)  # had it already, perhaps: from the first time
         return client
     if not created:

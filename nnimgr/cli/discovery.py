@@ -43,8 +43,11 @@ class ServerStart:
     left by an exception.
     """
 
-    def __init__(self, home: Home, port: int, *, program: Sequence[str] = SERVER) -> None:
+    def __init__(
+        self, home: Home, port: int, *, no_token: bool = False, program: Sequence[str] = SERVER
+    ) -> None:
         self._home = home
+        self._no_token = no_token
         self._port = port
         self._program = program
         self._stack = contextlib.ExitStack()
@@ -87,6 +90,11 @@ class ServerStart:
                     return _client(self._home, server)
             client = answering(self._home, self._port)
             if client is not None:
+                if self._no_token and client.get("server").get("needsToken", True):
+                    raise CliError(
+                        f"The server on port {self._port} runs already, and it needs its token: "
+                        "stop it first, or choose another port with --port."
+                    )
                 return client
             self._start()
         raise CliError(f"The server on port {self._port} ends as soon as it runs.", plain=self._log_tail())
@@ -104,6 +112,7 @@ class ServerStart:
         try:
             self._log_from = os.fstat(log).st_size
             options = ["serve", "--port", str(self._port), "--until-idle", "--ready-fd", str(told)]
+            options += ["--no-token"] if self._no_token else []
             self._process = subprocess.Popen(
                 [*self._program, *options],
                 stdin=subprocess.DEVNULL,
@@ -139,13 +148,13 @@ class ServerStart:
         return "\n".join([*lines[-_LOG_LINES:], f"(from {path})"])
 
 
-def connect(home: Home, port: int) -> Client:
+def connect(home: Home, port: int, *, no_token: bool = False) -> Client:
     """Calls to the server of a port, which is started if need be. Raises CliError."""
     try:
         client = answering(home, port)
         if client is not None:
             return client
-        with ServerStart(home, port) as start:
+        with ServerStart(home, port, no_token=no_token) as start:
             return start.client()
     except HomeError as error:
         raise CliError(str(error)) from error

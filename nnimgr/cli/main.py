@@ -102,11 +102,15 @@ def _add_lifecycle(verbs: _Verbs) -> None:
     create.add_argument("-u", "--url_prefix", "--url-prefix", help=argparse.SUPPRESS)
     _add_port(create)
     _add_foreground(create)
+    _add_no_token(create)
     resume = _verb(verbs, "resume", "create:resume", "go on with a stopped or finished experiment")
     _add_brought(resume)
     resume.add_argument("-d", "--debug", action="store_true", help=argparse.SUPPRESS)
     _add_foreground(resume)
-    _add_brought(_verb(verbs, "view", "create:view", "show a stopped experiment, without running it"))
+    _add_no_token(resume)
+    view = _verb(verbs, "view", "create:view", "show a stopped experiment, without running it")
+    _add_brought(view)
+    _add_no_token(view)
     stop = _verb(verbs, "stop", "stop:stop", "stop experiments and their trials")
     stop.add_argument(
         "id", nargs="?", metavar="ID", help="the beginning of an id will do; with a * at its end, of several"
@@ -219,6 +223,14 @@ def _add_brought(verb: argparse.ArgumentParser) -> None:
 def _add_foreground(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "-f", "--foreground", action="store_true", help="watch until the end, then stop; Ctrl-C stops, too"
+    )
+
+
+def _add_no_token(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--no-token",
+        action="store_true",
+        help="start a server that needs no token, for clients of NNI: anyone on this machine can steer it",
     )
 
 

@@ -59,6 +59,11 @@ def _parser() -> argparse.ArgumentParser:
         "--allowed-host", action="append", default=[], metavar="NAME", help="a further name of this server"
     )
     serve.add_argument(
+        "--no-token",
+        action="store_true",
+        help="let everybody on this machine do everything, for clients that know no token",
+    )
+    serve.add_argument(
         "--until-idle", action="store_true", help="leave when no experiment but stopped ones are left"
     )
     serve.add_argument("--ready-fd", type=int, metavar="N", help="write a byte there once ready")
@@ -83,7 +88,13 @@ def _serve(parsed: argparse.Namespace) -> None:
         until_idle=parsed.until_idle,
         ready_fd=parsed.ready_fd,
         allowed_hosts=tuple(parsed.allowed_host),
+        no_token=parsed.no_token,
     )
+    if options.no_token and options.host not in _LOOPBACK:
+        raise CannotServe(
+            f"--no-token goes with --host {' or '.join(_LOOPBACK)} only: others could run commands here "
+            f"by way of {options.host}."
+        )
     if options.ready_fd is not None:
         _own(options.ready_fd)
     home = Home.find()
@@ -92,6 +103,11 @@ def _serve(parsed: argparse.Namespace) -> None:
         _allow_open_files()
         if options.host not in _LOOPBACK:
             logger.warning("%s can be reached by others, and what it says is not encrypted", options.url)
+        if options.no_token:
+            logger.warning(
+                "it was started with --no-token: anyone on this machine can steer its experiments and run "
+                "commands as this user"
+            )
         gc.disable()  # a sixth of the time that the import of so many modules takes
         from nnimgr.server.process import run  # heavy: only once the port is ours
 

@@ -64,7 +64,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
     sessions = Sessions(home.private_path / f"sessions-{options.port}.json", token=token)
     parts = ApiParts(
         manager=NNIManager(home=home, port=options.port, assembly=assembly),
-        credentials=Credentials(token, sessions=sessions, port=options.port),
+        credentials=Credentials(token, sessions=sessions, port=options.port, needed=not options.no_token),
         url=options.url,
         port=options.port,
         version=__version__,

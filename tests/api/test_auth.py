@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from nnimgr.api.app import api
 from nnimgr.api.auth import AllowedHosts, FailureThrottle
+from nnimgr.api.nni import experiment_routes, trial_routes
 from tests.api.lab import BASE, BEARER, EXPERIMENT, TOKEN, Lab
 
 OPEN = {("GET", "/login"), ("POST", "/api/v1/login")}
@@ -269,3 +270,56 @@ async def test_no_body_goes_in_before_the_token(lab: Lab) -> None:
         "/api/v1/experiments", content=b"[" * 1000, headers={"Content-Type": "application/json"}
     )
     assert answer.status_code == 401
+
+
+# ---- no token
+
+
+@pytest.fixture
+def open_to_all(lab: Lab) -> httpx.AsyncClient:
+    """A stranger before a server that needs no token."""
+    lab.parts.credentials.needed = False
+    return lab.stranger
+
+
+async def test_a_server_that_needs_no_token(lab: Lab, open_to_all: httpx.AsyncClient) -> None:
+    assert (await open_to_all.get("/api/v1/nni/check-status")).json()["status"] == "RUNNING"
+    assert (await open_to_all.delete("/api/v1/nni/experiment")).status_code == 200
+    assert (await open_to_all.post("/api/v1/experiments/exp/stop")).status_code == 200
+    assert (await open_to_all.get("/api/v1/server")).json()["needsToken"] is False
+    address = await open_to_all.post("/api/v1/server/login-code")
+    assert address.json() == {"url": BASE, "needsToken": False}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:8080"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:9999"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/api/v1/nni/experiment", "/e/exp/api/v1/nni/experiment"])
+async def test_other_sites_are_refused_even_without_a_token(
+    lab: Lab, open_to_all: httpx.AsyncClient, headers: dict[str, str], path: str
+) -> None:
+    for method in ("GET", "DELETE"):
+        answer = await open_to_all.request(method, path, headers=headers)
+        assert answer.status_code == 403
+    assert not lab.life.state.stop_requested
+
+
+async def test_nnis_routes_need_the_token_too(lab: Lab) -> None:
+    walked = [
+        (method, base + route.path.format(trial="abcde", first=0, last=1, name="stdout"))
+        for base in ("/api/v1/nni", "/e/exp/api/v1/nni")
+        for route in (*experiment_routes.ROUTES, *trial_routes.ROUTES)
+        for method in route.methods or ()
+    ]
+    assert len(walked) > 50
+    for method, path in walked:
+        assert (await lab.stranger.request(method, path)).status_code == 401, (method, path)
+    assert not lab.life.state.stop_requested

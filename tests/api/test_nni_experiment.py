@@ -217,7 +217,7 @@ async def test_statistics(lab: Lab) -> None:
 @pytest.fixture
 def registry(lab: Lab) -> dict[str, Any]:
     """This experiment, one of a process that is gone, one that has been stopped."""
-    entry = {
+    entry: dict[str, Any] = {
         "id": "exp",
         "port": 1,
         "startTime": 1,

@@ -116,6 +116,7 @@ class FakeServer:
         self.closing = False
         self.leaves = False  # with the first experiment that is stopped, as the server does after its last
         self.leaving = False
+        self.needs_token = True
 
     @contextmanager
     def running(self) -> Iterator[FakeServer]:
@@ -164,7 +165,7 @@ class FakeServer:
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
         """Status and JSON body of a call."""
         if (method, path) == ("GET", "server"):  # whether we are there
-            return 200, {"port": self.port}
+            return 200, {"port": self.port, "needsToken": self.needs_token}
         self.requests.append((method, path, body))
         if self.leaving:
             raise Refused(503, "The server is leaving.")
@@ -173,7 +174,10 @@ class FakeServer:
         if (method, path) == ("POST", "experiments"):
             return self._create(body)
         if (method, path) == ("POST", "server/login-code"):
-            return 200, {"url": f"http://127.0.0.1:{self.port}/login#code=CODE"}
+            url = f"http://127.0.0.1:{self.port}"
+            if self.needs_token:
+                url += "/login#code=CODE"
+            return 200, {"url": url, "needsToken": self.needs_token}
         match = re.fullmatch(r"experiments/([^/]+)(?:/(.+))?", path)
         experiment = self.experiments.get(match[1]) if match else None
         if match is None or experiment is None:

@@ -88,6 +88,18 @@ def test_create_as_json_with_an_id_of_the_users(
     assert (sent["debug"], sent["logLevel"]) == (True, "debug")
 
 
+def test_create_without_a_token(server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert create(server, "--no-token") == 1
+    assert "runs already, and it needs its token" in capsys.readouterr().err
+    assert not server.experiments
+    server.needs_token = False
+    for arguments in ([], ["--no-token"]):
+        assert create(server, *arguments) == 0
+        printed = capsys.readouterr()
+        assert f"Web portal URLs: http://127.0.0.1:{server.port}\n" in printed.out
+        assert "anyone on this machine can steer its experiments" in printed.err
+
+
 @pytest.mark.parametrize("wanted", ["a b", "../x", "x" * 33])
 def test_a_bad_id_is_refused(
     server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str], wanted: str

@@ -92,6 +92,15 @@ def test_a_server_is_started_once_and_outlives_the_command(home: Home, program: 
     assert home.server_running(port) is not None
 
 
+@pytest.mark.parametrize("no_token", [True, False])
+def test_a_server_without_a_token_is_started_as_such(
+    home: Home, program: Program, port: int, no_token: bool
+) -> None:
+    command = program(f"assert ('--no-token' in words) is {no_token}\n" + GOOD)
+    with ServerStart(home, port, no_token=no_token, program=command) as start:
+        assert start.client().port == port
+
+
 def test_a_server_that_does_not_start_shows_its_last_words(home: Home, program: Program, port: int) -> None:
     home.prepare()
     home.server_log_path(port).write_text("of an earlier day\n")

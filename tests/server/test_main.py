@@ -158,3 +158,20 @@ def test_a_ready_fd_that_is_not_open(capsys: pytest.CaptureFixture[str]) -> None
 )
 def test_addresses(host: str, local: str) -> None:
     assert ServeOptions(port=80, host=host).local_url == local
+
+
+def test_a_server_that_needs_no_token_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-token") as server:
+        assert server.call("GET", "/api/v1/nni/check-status", headers={}).body == {
+            "status": "INITIALIZED",
+            "errors": [],
+        }
+        assert server.call("GET", "/api/v1/server", headers={"Host": "evil.example"}).status == 403
+        assert server.call("GET", "/api/v1/server", headers={}).body["needsToken"] is False
+        assert "anyone on this machine can steer its experiments" in server.said
+
+
+def test_a_server_without_a_token_stays_on_this_machine(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-token", "--host", "0.0.0.0") as server:
+        assert not server.ready and server.wait() == 1
+        assert "--no-token goes with --host 127.0.0.1" in server.said

@@ -21,15 +21,21 @@ class LoginRefused(Exception):
 async def show_server(parts: Parts) -> models.ServerProfile:
     """Which server this is."""
     return models.ServerProfile(
-        version=parts.version, pid=os.getpid(), port=parts.port, started_at=parts.started_at
+        version=parts.version,
+        pid=os.getpid(),
+        port=parts.port,
+        started_at=parts.started_at,
+        needs_token=parts.credentials.needed,
     )
 
 
 @router.post("/api/v1/server/login-code")
 async def make_login_code(parts: Parts) -> models.LoginAddress:
     """An address that signs a browser in, once, within twelve hours."""
+    if not parts.credentials.needed:
+        return models.LoginAddress(url=parts.url, needs_token=False)
     code = parts.credentials.sessions.new_code()
-    return models.LoginAddress(url=f"{parts.url}{LOGIN_PAGE}#code={code}")
+    return models.LoginAddress(url=f"{parts.url}{LOGIN_PAGE}#code={code}", needs_token=True)
 
 
 @router.post(LOGIN_ROUTE, responses=refusals(401, 422))
