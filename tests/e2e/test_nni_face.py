@@ -1,0 +1,152 @@
+"""A client of NNI's before a real server: it knows a port and no token."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.scene import eventually
+from tests.server.harness import Server, nothing_left, serving
+
+BASE = "/api/v1/nni"
+
+TRIAL = """\
+import sys, time
+import nni
+
+parameters = nni.get_next_parameter()
+nni.report_intermediate_result(0.5)
+nni.report_intermediate_result({"default": 0.25, "other": 1e-07})
+print("hello from", nni.get_sequence_id())
+if nni.get_sequence_id() == 1:
+    time.sleep(600)
+nni.report_final_result({"default": parameters["x"], "what": "é"})
+"""
+
+
+def call(server: Server, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+    with closing(server.connection()) as connection:
+        text = None if body is None else json.dumps(body)
+        connection.request(method, path, body=text, headers={"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def get(server: Server, path: str, base: str = BASE) -> Any:
+    status, body = call(server, "GET", base + path)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def config(directory: Path) -> dict[str, Any]:
+    program = directory / "trial.py"
+    program.write_text(TRIAL)
+    return {
+        "experimentName": "of NNI's",
+        "experimentType": "hpo",
+        "searchSpace": {"x": {"_type": "choice", "_value": [0.00001, 1.0, 2, 3, 4, 5, 6]}},
+        "trialCommand": f"{sys.executable} {program}",
+        "trialCodeDirectory": str(directory),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 3,
+        "useAnnotation": False,
+        "debug": False,
+        "logLevel": "info",
+        "experimentWorkingDirectory": str(directory / "work"),
+        "tuner": {"name": "Random"},
+        "trainingService": {
+            "platform": "local",
+            "trialCommand": f"{sys.executable} {program}",
+            "trialCodeDirectory": str(directory),
+            "debug": False,
+            "maxTrialNumberPerGpu": 1,
+            "reuseMode": False,
+        },
+    }
+
+
+def test_the_life_of_an_experiment(tmp_path: Path) -> None:
+    with nothing_left(tmp_path), serving(tmp_path, "--no-token", "--until-idle") as server:
+        assert get(server, "/check-status") == {"status": "INITIALIZED", "errors": []}
+        status, body = call(server, "POST", f"{BASE}/experiment", config(tmp_path))
+        assert status == 200, body
+        experiment_id = json.loads(body)["experiment_id"]
+        own = f"/e/{experiment_id}{BASE}"
+
+        eventually(lambda: len(get(server, "/export-data")) == 2, "two trials that succeed")
+        profile = get(server, "/experiment")
+        assert profile["params"] == config(tmp_path) and profile["id"] == experiment_id
+        assert profile["logDir"] == str(tmp_path / "work" / experiment_id)
+        assert get(server, "/check-status")["status"] == "NO_MORE_TRIAL"
+
+        (running,) = get(server, "/trial-jobs?status=RUNNING", own)
+        assert running["sequenceId"] == 1
+        reported = eventually(
+            lambda: (found := get(server, f"/metric-data/{running['trialJobId']}"))[1:] and found, "metrics"
+        )
+        assert [json.loads(json.loads(metric["data"])) for metric in reported] == [
+            0.5,
+            {"default": 0.25, "other": 1e-07},
+        ]
+        assert call(server, "DELETE", f"{BASE}/trial-jobs/{running['trialJobId']}") == (200, b"")
+        assert get(server, f"/trial-jobs/{running['trialJobId']}")["status"] == "USER_CANCELED"
+        eventually(lambda: get(server, "/check-status")["status"] == "DONE", "the end")
+
+        profile["params"]["maxTrialNumber"] = 4
+        assert call(server, "PUT", f"{BASE}/experiment?update_type=MAX_TRIAL_NUM", profile) == (200, b"")
+        eventually(lambda: len(get(server, "/export-data")) == 3, "one trial more")
+        spent = call(server, "POST", f"{BASE}/trial-jobs", {"x": 7})
+        assert spent == (500, b'{"error":"reach maxTrialNum"}')
+        eventually(lambda: get(server, "/check-status")["status"] == "DONE", "the end")
+        assert "endTime" in get(server, "/experiment")
+
+        trials = get(server, "/trial-jobs", own)
+        assert [trial["status"] for trial in trials] == [
+            "SUCCEEDED",
+            "USER_CANCELED",
+            "SUCCEEDED",
+            "SUCCEEDED",
+        ]
+        record = json.loads(trials[3]["hyperParameters"][0])
+        assert record["parameter_id"] == 3 and record["parameters"]["x"] in (0.00001, 1, 2, 3, 4, 5, 6)
+        metrics = get(server, "/metric-data")
+        assert [metric["type"] for metric in metrics].count("FINAL") == 3
+        assert trials[3]["finalMetricData"] == [metrics[-1]]
+        assert get(server, "/metric-data-range/3/3") == metrics[-3:]
+        assert sorted(get(server, "/metric-data-latest"), key=str) == sorted(
+            [m for m in metrics if m["type"] == "FINAL" or m["sequence"] == 1], key=str
+        )
+        first = trials[0]["trialJobId"]
+        assert call(server, "GET", f"{BASE}/trial-file/{first}/stdout") == (200, b"hello from 0\n")
+        assert call(server, "GET", f"{BASE}/trial-file/{first}/stderr") == (200, b"stderr is empty.")
+        status, record = call(server, "GET", f"{BASE}/trial-file/{first}/parameter.cfg")
+        assert status == 200 and json.loads(record) == json.loads(trials[0]["hyperParameters"][0])
+        (entry,) = get(server, "/experiments-info")
+        assert entry == get(server, "/experiment-metadata")
+        assert (entry["id"], entry["port"], entry["pid"]) == (
+            experiment_id,
+            server.port,
+            server.process.pid,
+        )
+        assert call(server, "DELETE", f"{BASE}/experiment") == (200, b"")
+        assert server.wait() == 0
+
+
+def test_several_experiments_of_one_server(tmp_path: Path) -> None:
+    with nothing_left(tmp_path), serving(tmp_path, "--no-token", "--until-idle") as server:
+        for name in ("first", "second"):
+            status, body = call(server, "POST", f"/e/{name}{BASE}/experiment", config(tmp_path))
+            assert (status, json.loads(body)) == (200, {"experiment_id": name})
+        assert get(server, "/experiment")["id"] == "second"
+        assert get(server, "/experiment", f"/e/first{BASE}")["id"] == "first"
+        assert call(server, "DELETE", f"/e/first{BASE}/experiment") == (200, b"")
+        eventually(lambda: get(server, "/check-status", f"/e/first{BASE}")["status"] == "STOPPED", "a stop")
+        assert get(server, "/experiment")["id"] == "second"
+        assert call(server, "POST", f"/e/first{BASE}/experiment") == (200, b"")
+        assert get(server, "/experiment")["id"] == "first"
+        for name in ("first", "second"):
+            assert call(server, "DELETE", f"/e/{name}{BASE}/experiment") == (200, b"")
+        assert server.wait() == 0
