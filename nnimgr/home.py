@@ -12,13 +12,15 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Home", "HomeError", "ServerAlreadyRunning", "ServerClaim", "ServerInfo"]
+__all__ = ["Home", "HomeError", "ServerAlreadyRunning", "ServerClaim", "ServerInfo", "check_prefix"]
 
 HOME_VARIABLE = "NNIMGR_HOME"
+_PREFIX = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 
 
 class HomeError(Exception):
@@ -27,6 +29,16 @@ class HomeError(Exception):
 
 class ServerAlreadyRunning(HomeError):
     """Another server of this home holds the lock of this port."""
+
+
+def check_prefix(text: str) -> str:
+    """``text`` if it can stand before the paths of a server. Raises ValueError with a sentence."""
+    if not _PREFIX.fullmatch(text):
+        raise ValueError(
+            f"{text!r} cannot be a URL prefix: it takes letters, digits, '_', '-' and '.', "
+            "with slashes between them."
+        )
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

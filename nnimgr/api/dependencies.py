@@ -51,6 +51,7 @@ class ApiParts:
     port: int
     version: str
     started_at: datetime
+    url_prefix: str = ""  # of NNI's routes
     life: ServerLife = field(default_factory=ServerLife)
 
     def read_log(self, job: JobRow, name: str, *, experiment_id: str, follow: bool) -> AsyncIterator[bytes]:

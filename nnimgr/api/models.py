@@ -307,6 +307,7 @@ class ServerProfile(_Model):
     pid: int
     port: int
     started_at: datetime
+    url_prefix: str = Field(description="what stands before NNI's routes; empty: nothing")
     needs_token: bool = Field(description="false: everybody on its machine may do everything")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.cli.discovery import DEFAULT_PORT, ServerStart, connect
 from nnimgr.cli.stored import named_or_brought
 from nnimgr.cli.terminal import CliError, Terminal
-from nnimgr.home import Home, HomeError
+from nnimgr.home import Home, HomeError, check_prefix
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _RESUME_TIMEOUT_S = 120.0
 
 def create(args: argparse.Namespace, terminal: Terminal) -> int:
     """Check the configuration, start the server if none runs, and hand the experiment over."""
-    if args.url_prefix is not None:
-        raise CliError("--url_prefix is not supported: put a reverse proxy in front, or use another port.")
+    prefix = _prefix(args)
     if args.dry_run:
         return _dry_run(_load(args, terminal), terminal)
     _refuse_nni()
@@ -36,7 +35,8 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         experiment_id = _experiment_id(home, args.experiment_id)
         # The server starts while the configuration is read, which takes about as long.
-        with ServerStart(home, args.port or DEFAULT_PORT, no_token=args.no_token) as start:
+        port = args.port or DEFAULT_PORT
+        with ServerStart(home, port, no_token=args.no_token, url_prefix=prefix) as start:
             canonical = _load(args, terminal).config.canonical()
             terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
             terminal.stamped("Starting web server...")
@@ -44,7 +44,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.stamped("Setting up...")
         space = canonical.pop("searchSpace")
         body = {"config": canonical, "searchSpace": space, "id": experiment_id, **_surroundings()}
-        client = _post_experiment(home, client, body, no_token=args.no_token)
+        client = _post_experiment(home, client, body, no_token=args.no_token, url_prefix=prefix)
     except HomeError as error:
         raise CliError(str(error)) from error
     url = _address(client, terminal)
@@ -115,6 +115,15 @@ def _after_start(
     return watch(client, experiment_id, terminal=terminal, after=after)
 
 
+def _prefix(args: argparse.Namespace) -> str | None:
+    """What is to stand before NNI's routes; slashes around it are dropped, as NNI does."""
+    prefix = (args.url_prefix or "").strip("/")
+    try:
+        return check_prefix(prefix) if prefix else None
+    except ValueError as error:
+        raise CliError(str(error)) from error
+
+
 def _address(client: Client, terminal: Terminal) -> str:
     """Where a browser finds the server; warns if everybody may steer it."""
     address = client.post("server", "login-code")
@@ -142,14 +151,16 @@ def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
     return loaded
 
 
-def _post_experiment(home: Home, client: Client, body: Mapping[str, Any], *, no_token: bool) -> Client:
+def _post_experiment(
+    home: Home, client: Client, body: Mapping[str, Any], *, no_token: bool, url_prefix: str | None
+) -> Client:
     """Hand it over; if the server dies over it, to the next one: by its id it stays one experiment."""
     from nnimgr.cli.client import ServerGone
 
     try:
         created, _ = client.put_new("experiments", body=body)
     except ServerGone:
-        client = connect(home, client.port, no_token=no_token)
+        client = connect(home, client.port, no_token=no_token, url_prefix=url_prefix)
         client.post("experiments", body=body)  # had it already, perhaps: from the first time
         return client
     if not created:

@@ -44,10 +44,16 @@ class ServerStart:
     """
 
     def __init__(
-        self, home: Home, port: int, *, no_token: bool = False, program: Sequence[str] = SERVER
+        self,
+        home: Home,
+        port: int,
+        *,
+        no_token: bool = False,
+        url_prefix: str | None = None,
+        program: Sequence[str] = SERVER,
     ) -> None:
         self._home = home
-        self._no_token = no_token
+        self._no_token, self._url_prefix = no_token, url_prefix
         self._port = port
         self._program = program
         self._stack = contextlib.ExitStack()
@@ -90,14 +96,26 @@ class ServerStart:
                     return _client(self._home, server)
             client = answering(self._home, self._port)
             if client is not None:
-                if self._no_token and client.get("server").get("needsToken", True):
-                    raise CliError(
-                        f"The server on port {self._port} runs already, and it needs its token: "
-                        "stop it first, or choose another port with --port."
-                    )
+                self._check(client)
                 return client
             self._start()
         raise CliError(f"The server on port {self._port} ends as soon as it runs.", plain=self._log_tail())
+
+    def _check(self, client: Client) -> None:
+        """Refuse a server that runs already and is not as it was asked for."""
+        if not self._no_token and self._url_prefix is None:
+            return
+        server = client.get("server")
+        trouble = None
+        if self._no_token and server.get("needsToken", True):
+            trouble = "needs its token"
+        elif self._url_prefix is not None and server.get("urlPrefix") != self._url_prefix:
+            trouble = f"has {server.get('urlPrefix') or 'no'} URL prefix"
+        if trouble is not None:
+            raise CliError(
+                f"The server on port {self._port} runs already, and it {trouble}: "
+                "stop it first, or choose another port with --port."
+            )
 
     def _start(self) -> None:
         import subprocess
@@ -113,6 +131,7 @@ class ServerStart:
             self._log_from = os.fstat(log).st_size
             options = ["serve", "--port", str(self._port), "--until-idle", "--ready-fd", str(told)]
             options += ["--no-token"] if self._no_token else []
+            options += ["--url-prefix", self._url_prefix] if self._url_prefix is not None else []
             self._process = subprocess.Popen(
                 [*self._program, *options],
                 stdin=subprocess.DEVNULL,
@@ -148,13 +167,13 @@ class ServerStart:
         return "\n".join([*lines[-_LOG_LINES:], f"(from {path})"])
 
 
-def connect(home: Home, port: int, *, no_token: bool = False) -> Client:
+def connect(home: Home, port: int, *, no_token: bool = False, url_prefix: str | None = None) -> Client:
     """Calls to the server of a port, which is started if need be. Raises CliError."""
     try:
         client = answering(home, port)
         if client is not None:
             return client
-        with ServerStart(home, port, no_token=no_token) as start:
+        with ServerStart(home, port, no_token=no_token, url_prefix=url_prefix) as start:
             return start.client()
     except HomeError as error:
         raise CliError(str(error)) from error

@@ -99,7 +99,13 @@ def _add_lifecycle(verbs: _Verbs) -> None:
     create.add_argument("--id", dest="experiment_id", help="an id of your own for the experiment")
     create.add_argument("--dry-run", action="store_true", help="show what would start, and start nothing")
     create.add_argument("-d", "--debug", action="store_true", help="set the experiment's log level to debug")
-    create.add_argument("-u", "--url_prefix", "--url-prefix", help=argparse.SUPPRESS)
+    create.add_argument(
+        "-u",
+        "--url_prefix",
+        "--url-prefix",
+        metavar="PREFIX",
+        help="what stands before NNI's routes, such as a/b",
+    )
     _add_port(create)
     _add_foreground(create)
     _add_no_token(create)

@@ -64,7 +64,7 @@ class _Open:
 
 
 class NNIManager:
-    """Owns the runners. ``assembly`` makes what they need; ``port`` is this server's."""
+    """Owns the runners. ``assembly`` makes what they need; ``port`` and ``url_prefix`` are this server's."""
 
     def __init__(
         self,
@@ -72,9 +72,10 @@ class NNIManager:
         home: Home,
         port: int,
         assembly: Assembly,
+        url_prefix: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.home, self.port = home, port
+        self.home, self.port, self._url_prefix = home, port, url_prefix
         self.changes = Changes()
         self._index = Index(home)
         self._at_rest = AtRest(home=home, index=self._index, port=port)
@@ -275,6 +276,7 @@ class NNIManager:
             name=config.experiment_name or "",
             log_dir=str(config.experiment_working_directory),
             pid=os.getpid(),
+            prefix_url=self._url_prefix,
         )
         fresh = not directory.exists()
         try:
@@ -324,6 +326,7 @@ class NNIManager:
             port=self.port,
             pid=os.getpid(),
             ended_at=None,
+            prefix_url=self._url_prefix,
         )
         if runner is not None:
             await runner.request(lambda state: (f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True),))

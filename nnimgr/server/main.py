@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnimgr import __version__
-from nnimgr.home import Home, HomeError
+from nnimgr.home import Home, HomeError, check_prefix
 from nnimgr.server.options import ServeOptions
 
 __all__ = ["main"]
@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--allowed-host", action="append", default=[], metavar="NAME", help="a further name of this server"
     )
+    serve.add_argument("--url-prefix", type=_prefix, help="what stands before NNI's routes, such as a/b")
     serve.add_argument(
         "--no-token",
         action="store_true",
@@ -79,6 +80,13 @@ def _port(text: str) -> int:
     return port
 
 
+def _prefix(text: str) -> str:
+    try:
+        return check_prefix(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _serve(parsed: argparse.Namespace) -> None:
     if not sys.platform.startswith("linux"):
         raise CannotServe(f"nnimgr runs on Linux only, not on {sys.platform}.")
@@ -88,6 +96,7 @@ def _serve(parsed: argparse.Namespace) -> None:
         until_idle=parsed.until_idle,
         ready_fd=parsed.ready_fd,
         allowed_hosts=tuple(parsed.allowed_host),
+        url_prefix=parsed.url_prefix or "",
         no_token=parsed.no_token,
     )
     if options.no_token and options.host not in _LOOPBACK:

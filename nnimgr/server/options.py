@@ -19,6 +19,7 @@ class ServeOptions:
     until_idle: bool = False
     ready_fd: int | None = None
     allowed_hosts: tuple[str, ...] = field(default=())
+    url_prefix: str = ""  # of NNI's routes, without slashes around it
     no_token: bool = False  # whoever can connect may do everything
 
     @property

@@ -63,10 +63,13 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
     assembly = Assembly(ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.local_url,)))
     sessions = Sessions(home.private_path / f"sessions-{options.port}.json", token=token)
     parts = ApiParts(
-        manager=NNIManager(home=home, port=options.port, assembly=assembly),
+        manager=NNIManager(
+            home=home, port=options.port, assembly=assembly, url_prefix=options.url_prefix or None
+        ),
         credentials=Credentials(token, sessions=sessions, port=options.port, needed=not options.no_token),
         url=options.url,
         port=options.port,
+        url_prefix=options.url_prefix,
         version=__version__,
         started_at=datetime.now(UTC),
         life=ServerLife(until_idle=options.until_idle),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
+from nnimgr.api.app import create_app
+from nnimgr.api.auth import AllowedHosts
 from nnimgr.core import facts as f
-from tests.api.lab import PORT, SPACE, Lab, full_config
+from tests.api.lab import BASE, BEARER, PORT, SPACE, Lab, door, full_config
 from tests.core.driver import T0
 
 NNI = "/api/v1/nni"
@@ -294,6 +297,20 @@ async def test_a_failure_of_ours(lab: Lab) -> None:
 
 async def test_the_token_is_needed(lab: Lab) -> None:
     assert (await lab.stranger.get(f"{NNI}/check-status")).status_code == 401
+
+
+async def test_a_prefix(lab: Lab) -> None:
+    app = create_app(
+        dataclasses.replace(lab.parts, url_prefix="a/b"), hosts=AllowedHosts("127.0.0.1"), keeper_door=door
+    )
+    transport = httpx.ASGITransport(app=cast(Any, app))
+    async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=BEARER) as client:
+        for base in (NNI, "/e/exp/api/v1/nni"):
+            assert (await client.get(f"/a/b{base}/check-status")).json()["status"] == "RUNNING"
+            answer = await client.get(f"{base}/check-status")
+            assert (answer.status_code, answer.text) == (404, 'Outside prefix "/a/b"')
+        assert (await client.get(f"/a{NNI}/check-status")).status_code == 404
+        assert (await client.get("/api/v1/server")).json()["urlPrefix"] == "a/b"
 
 
 async def test_large_bodies(lab: Lab) -> None:

@@ -117,6 +117,7 @@ class FakeServer:
         self.leaves = False  # with the first experiment that is stopped, as the server does after its last
         self.leaving = False
         self.needs_token = True
+        self.url_prefix = ""
 
     @contextmanager
     def running(self) -> Iterator[FakeServer]:
@@ -165,7 +166,7 @@ class FakeServer:
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
         """Status and JSON body of a call."""
         if (method, path) == ("GET", "server"):  # whether we are there
-            return 200, {"port": self.port, "needsToken": self.needs_token}
+            return 200, {"port": self.port, "needsToken": self.needs_token, "urlPrefix": self.url_prefix}
         self.requests.append((method, path, body))
         if self.leaving:
             raise Refused(503, "The server is leaving.")

@@ -159,9 +159,15 @@ def test_a_dry_run_as_json(home: Home, config: Path, capsys: pytest.CaptureFixtu
     assert answer["wouldStart"]["parameterSets"] is None
 
 
-def test_a_url_prefix_is_refused(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["create", "--config", "exp.yml", "-u", "x"]) == 1
-    assert "--url_prefix is not supported" in capsys.readouterr().err
+def test_a_url_prefix(server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert create(server, "--url_prefix", "a b") == 1
+    assert "'a b' cannot be a URL prefix" in capsys.readouterr().err
+    assert create(server, "--url_prefix", "a/b") == 1
+    assert "runs already, and it has no URL prefix" in capsys.readouterr().err
+    assert not server.experiments
+    server.url_prefix = "a/b"
+    assert create(server, "--url_prefix", "/a/b/") == 0
+    assert create(server) == 0
 
 
 def test_nni_itself_in_the_environment_is_refused(

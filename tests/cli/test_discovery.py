@@ -93,11 +93,13 @@ def test_a_server_is_started_once_and_outlives_the_command(home: Home, program: 
 
 
 @pytest.mark.parametrize("no_token", [True, False])
-def test_a_server_without_a_token_is_started_as_such(
-    home: Home, program: Program, port: int, no_token: bool
-) -> None:
-    command = program(f"assert ('--no-token' in words) is {no_token}\n" + GOOD)
-    with ServerStart(home, port, no_token=no_token, program=command) as start:
+def test_a_server_is_started_as_it_is_wanted(home: Home, program: Program, port: int, no_token: bool) -> None:
+    command = program(
+        f"assert ('--no-token' in words) is {no_token}\n"
+        f"assert ('--url-prefix' in words) is {no_token}\n" + GOOD
+    )
+    prefix = "a/b" if no_token else None
+    with ServerStart(home, port, no_token=no_token, url_prefix=prefix, program=command) as start:
         assert start.client().port == port
 
 

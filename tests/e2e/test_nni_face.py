@@ -150,3 +150,15 @@ def test_several_experiments_of_one_server(tmp_path: Path) -> None:
         for name in ("first", "second"):
             assert call(server, "DELETE", f"/e/{name}{BASE}/experiment") == (200, b"")
         assert server.wait() == 0
+
+
+def test_a_prefix(tmp_path: Path) -> None:
+    options = ("--no-token", "--until-idle", "--url-prefix", "a/b")
+    with nothing_left(tmp_path), serving(tmp_path, *options) as server:
+        base = f"/a/b{BASE}"
+        status, body = call(server, "POST", f"{base}/experiment", config(tmp_path))
+        assert status == 200, body
+        assert call(server, "GET", f"{BASE}/check-status") == (404, b'Outside prefix "/a/b"')
+        assert get(server, "/experiment-metadata", base)["prefixUrl"] == "a/b"
+        assert call(server, "DELETE", f"{base}/experiment") == (200, b"")
+        assert server.wait() == 0

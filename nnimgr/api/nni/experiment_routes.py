@@ -156,10 +156,11 @@ async def experiments(request: Request) -> Response:
 
 async def _registry(parts: ApiParts) -> list[dict[str, Any]]:
     served = parts.manager.served()
-    return await asyncio.to_thread(_entries, parts.manager.home, served, port=parts.port)
+    ours = {"port": parts.port, "pid": os.getpid(), "prefixUrl": parts.url_prefix or None}
+    return await asyncio.to_thread(_entries, parts.manager.home, served, ours)
 
 
-def _entries(home: Home, served: Mapping[str, str], *, port: int) -> list[dict[str, Any]]:
+def _entries(home: Home, served: Mapping[str, str], ours: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The entries as they are now. What nobody runs is shown as STOPPED and without its port, as NNI does;
     the file keeps what it says, for the server that takes up again what a dead one has left.
     """
@@ -168,7 +169,7 @@ def _entries(home: Home, served: Mapping[str, str], *, port: int) -> list[dict[s
     for entry in entries:
         status = served.get(entry.get("id", ""))
         if status is not None:
-            entry.update(status=status, port=port, pid=os.getpid())
+            entry.update(ours, status=status)
         elif entry.get("status") != "STOPPED" and not _is_alive(home, entry, running):
             entry["status"] = "STOPPED"
             entry.pop("port", None)

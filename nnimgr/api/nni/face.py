@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send
+from nnimgr.api.asgi import answer as plain
 from nnimgr.api.dependencies import ApiParts, NotFound
 from nnimgr.api.limits import BodyLimit
 from nnimgr.api.nni import experiment_routes, trial_routes
@@ -25,7 +26,7 @@ from nnimgr.store.errors import StoreError
 
 __all__ = ["beside"]
 
-_OURS = re.compile(r"(/e/[^/]+)?/api/v1/nni(/|$)")
+_NNIS = re.compile(r"(/e/[^/]+)?/api/v1/nni(/|$)")
 _MOST_BODY = 50 << 20  # NNI's
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
@@ -44,13 +45,18 @@ _STATUS: dict[type[Exception], int] = {
 
 
 def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
-    """``app``, and NNI's routes in front of it."""
+    """``app``, and NNI's routes in front of it: they alone are found below the prefix, and nowhere else."""
     face = BodyLimit(_application(parts), most=_MOST_BODY)
+    prefix = f"/{parts.url_prefix}" if parts.url_prefix else ""
+    outside = f'Outside prefix "{prefix}"'.encode()
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and _OURS.match(scope["path"]):
-            scope = {**scope, "path": scope["path"].rstrip("/")}  # NNI does not mind a last slash
-            await face(scope, receive, send)
+        path = scope["path"] if scope["type"] == "http" else ""
+        if path.startswith(prefix) and _NNIS.match(path, len(prefix)):
+            path = path.removeprefix(prefix).rstrip("/")  # NNI does not mind a last slash
+            await face({**scope, "path": path}, receive, send)
+        elif prefix and _NNIS.match(path):
+            await plain(send, 404, body=outside, content_type=b"text/html; charset=utf-8")
         else:
             await app(scope, receive, send)
 

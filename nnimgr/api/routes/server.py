@@ -25,6 +25,7 @@ async def show_server(parts: Parts) -> models.ServerProfile:
         pid=os.getpid(),
         port=parts.port,
         started_at=parts.started_at,
+        url_prefix=parts.url_prefix,
         needs_token=parts.credentials.needed,
     )
 
