@@ -26,6 +26,7 @@ from nnimgr.core.manager import (
     NewExperiment,
     NNIManager,
     UnknownExperiment,
+    nni_status,
 )
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import RunnerClosed
@@ -223,7 +224,9 @@ class FakeManager:
         return self.folder
 
     def served(self) -> dict[str, str]:
-        return {} if self.runner is None else {"exp": "RUNNING"}
+        if self.runner is None:
+            return {}
+        return {"exp": nni_status(self.runner.state.status, self.runner.state.drain)}
 
     def summaries(self) -> list[ExperimentSummary]:
         return [self.summary("exp")]

@@ -52,9 +52,14 @@ class Target:
         """Its runner, if this server has it open."""
         return self.parts.manager.find(self.id)
 
+    @property
+    def viewed(self) -> bool:
+        """Whether it is only shown, and may not be changed."""
+        return self.parts.manager.summary(self.id).status == ExperimentStatus.VIEWED
+
     def changeable(self, what: str) -> ExperimentRunner:
         """Its runner, to ``what``, as NNI names it. Raises ReadOnly, RequestRefused, UnknownExperiment."""
-        if self.parts.manager.summary(self.id).status == ExperimentStatus.VIEWED:
+        if self.viewed:
             raise ReadOnly(f"Error: can not {what} in readonly mode!")
         return self.parts.manager.get(self.id)
 

@@ -48,13 +48,14 @@ async def check_status(request: Request) -> Response:
     if "experiment" not in request.path_params and parts.manager.latest is None:
         return answer(stringify({"status": "INITIALIZED", "errors": []}))
     about = target(request)
+    served = parts.manager.served().get(about.id)
     trouble = parts.manager.trouble(about.id)
     if about.runner is None and trouble is not None:
-        status = parts.manager.served().get(about.id, "ERROR")
-        return answer(stringify({"status": status, "errors": [trouble]}))
+        return answer(stringify({"status": served or "ERROR", "errors": [trouble]}))
     row = await asyncio.to_thread(about.reader.experiment)
-    errors = [row.reason] if row.status is ExperimentStatus.ERROR else []
-    return answer(stringify({"status": nni_status(row.status, row.drain), "errors": errors}))
+    status = served or ("VIEWED" if about.viewed else nni_status(row.status, row.drain))
+    errors = [row.reason] if status == ExperimentStatus.ERROR else []
+    return answer(stringify({"status": status, "errors": errors}))
 
 
 async def show(request: Request) -> Response:
