@@ -294,3 +294,28 @@ async def test_a_resume_is_in_the_index_before_it_is_answered(server: Server) ->
         await eventually(lambda: manager.find("mine") is not None)
         assert Index(server.home).entries()["mine"].status != "STOPPED"
         await resuming
+
+
+async def test_the_experiment_that_a_client_means_who_knows_of_one(server: Server) -> None:
+    async with server.manager() as manager:
+        assert (manager.latest, manager.served()) == (None, {})
+        for name in ("first", "second"):
+            await manager.create(server.new(name))
+            assert manager.latest == name
+            await until_status(manager.get(name), E.DONE)
+        await manager.stop("first", detach=False)
+        assert manager.latest == "second"
+        assert manager.served() == {"first": "STOPPED", "second": "DONE"}
+        await manager.resume("first")
+        assert manager.latest == "first"
+        with pytest.raises(ExperimentConflict):
+            await manager.create(server.new("second", experimentName="another"))
+        assert manager.latest == "first"
+        await until_status(manager.get("first"), E.DONE)
+        await manager.stop("second", detach=False)
+    async with server.manager() as manager:
+        assert (manager.latest, manager.served()) == ("second", {})  # of those that ran here, none is left
+        await manager.resume("second")
+        assert (manager.latest, list(manager.served())) == ("second", ["second"])
+    async with server.manager(9090) as other:
+        assert other.latest is None
