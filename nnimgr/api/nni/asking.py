@@ -21,10 +21,21 @@ from nnimgr.core.facts import ExperimentStatus, TrialStatus
 from nnimgr.core.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader
 
-__all__ = ["JSON", "ReadOnly", "Target", "answer", "body_of", "built", "listing", "sober", "target"]
+__all__ = [
+    "HEADERS",
+    "JSON",
+    "ReadOnly",
+    "Target",
+    "answer",
+    "body_of",
+    "built",
+    "listing",
+    "sober",
+    "target",
+]
 
 JSON = "application/json; charset=utf-8"
-_HEADERS = {
+HEADERS = {
     "access-control-allow-headers": "Origin, X-Requested-With, Content-Type, Accept",
     "access-control-allow-methods": "PUT,POST,GET,DELETE,OPTIONS",
 }
@@ -104,8 +115,8 @@ def sober(value: Any) -> Any:
 def answer(content: str | bytes | None = None, *, status: int = 200, media_type: str = JSON) -> Response:
     """An answer with NNI's headers; without content it is empty, and still said to be JSON."""
     if content is None:
-        return Response(status_code=status, headers={**_HEADERS, "content-type": "application/json"})
-    return Response(content, status_code=status, headers={**_HEADERS, "content-type": media_type})
+        return Response(status_code=status, headers={**HEADERS, "content-type": "application/json"})
+    return Response(content, status_code=status, headers={**HEADERS, "content-type": media_type})
 
 
 async def built(build: Callable[[], Any]) -> Response:
@@ -120,7 +131,7 @@ async def listing(pages: Iterator[Iterable[str]]) -> Response:
     if second is None:
         return answer(first)
     rest = chain((first, second), chunks)
-    return StreamingResponse(rest, headers={**_HEADERS, "content-type": JSON})
+    return StreamingResponse(rest, headers={**HEADERS, "content-type": JSON})
 
 
 def _chunks(pages: Iterator[Iterable[str]]) -> Iterator[bytes]:

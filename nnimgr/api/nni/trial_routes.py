@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 from starlette.requests import Request
@@ -11,8 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nnimgr.api.dependencies import NotFound
-from nnimgr.api.logs import LogName
-from nnimgr.api.nni.asking import Target, answer, body_of, listing, sober, target
+from nnimgr.api.logs import LogName, log_stream
+from nnimgr.api.nni.asking import HEADERS, Target, answer, body_of, listing, sober, target
 from nnimgr.api.nni.javascript import stringify
 from nnimgr.api.nni.metrics import metric_text
 from nnimgr.api.nni.trials import ShownTrials, stored_statuses
@@ -116,21 +117,22 @@ async def trial_file(request: Request) -> Response:
         raise FileNotFoundError(f"ENOENT: no such file or directory, open '{path}'") from None
     if is_log and not first:
         return answer(f"{name} is empty.", media_type="text/plain; charset=utf-8")
-    head = answer(
-        media_type="text/plain; charset=utf-8" if is_log else "application/octet-stream", content=""
-    )
-    kept = {key: value for key, value in head.headers.items() if key != "content-length"}
-    return StreamingResponse(_all(first, chunks), headers=kept)
+    media_type = "text/plain; charset=utf-8" if is_log else "application/octet-stream"
+    return StreamingResponse(_all(first, chunks), headers={**HEADERS, "content-type": media_type})
 
 
-async def _log(about: Target, row: TrialRow, name: str) -> AsyncIterator[bytes]:
-    jobs = [job for job in await asyncio.to_thread(about.reader.jobs, row.trial_id)]
+async def _log(about: Target, row: TrialRow, name: str) -> AsyncGenerator[bytes, None]:
+    jobs = await asyncio.to_thread(about.reader.jobs, row.trial_id)
     if not jobs:
         raise FileNotFoundError(name)
-    return about.parts.read_log(jobs[-1], name, experiment_id=about.id, follow=False)
+
+    def read(follow: bool) -> AsyncIterator[bytes]:
+        return about.parts.read_log(jobs[-1], name, experiment_id=about.id, follow=follow)
+
+    return await log_stream(read, follow=False, tail=None)
 
 
-async def _file(directory: Path, folder: tuple[str, ...], name: str) -> AsyncIterator[bytes]:
+async def _file(directory: Path, folder: tuple[str, ...], name: str) -> AsyncGenerator[bytes, None]:
     file = PlainFile(directory, folder, name)
     try:
         while chunk := await asyncio.to_thread(file.read):
@@ -139,10 +141,11 @@ async def _file(directory: Path, folder: tuple[str, ...], name: str) -> AsyncIte
         file.close()
 
 
-async def _all(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in chunks:
-        yield chunk
+async def _all(first: bytes, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(chunks):
+        yield first
+        async for chunk in chunks:
+            yield chunk
 
 
 def _trials(reader: ExperimentReader, shown: ShownTrials, status: str | None) -> Iterator[list[str]]:
