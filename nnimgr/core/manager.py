@@ -205,15 +205,15 @@ class NNIManager:
 
     @property
     def latest(self) -> str | None:
-        """The experiment that was created or resumed last on this server; after a start the youngest one.
+        """The experiment that was created, resumed or viewed last here; after a start the youngest one.
 
         It is the one that a client means which knows of one experiment a server.
         """
         return self._latest if self._latest in self._entries else None
 
     def served(self) -> dict[str, str]:
-        """The experiments that this server has open, with their status under NNI's name."""
-        return {
+        """The experiments that this server has open or shows, with their status under NNI's name."""
+        return dict.fromkeys(self._at_rest.viewed, str(E.VIEWED)) | {
             experiment_id: nni_status(opened.runner.state.status, opened.runner.state.drain)
             if opened.runner is not None
             else opened.status or self._entries[experiment_id].status
@@ -371,6 +371,7 @@ class NNIManager:
             if not self.viewed(experiment_id):
                 entry = await self._take(experiment_id, wish="viewed")
                 self._entries[experiment_id] = await self._at_rest.show(entry)
+                self._latest = experiment_id
                 self._stirred(experiment_id)
 
     async def delete(self, experiment_id: str) -> None:

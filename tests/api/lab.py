@@ -20,13 +20,13 @@ from nnimgr.api.sessions import Sessions
 from nnimgr.core import facts as f
 from nnimgr.core import requests
 from nnimgr.core.changes import Changes
+from nnimgr.core.index_notes import nni_status
 from nnimgr.core.manager import (
     ExperimentConflict,
     ExperimentSummary,
     NewExperiment,
     NNIManager,
     UnknownExperiment,
-    nni_status,
 )
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import RunnerClosed
@@ -179,7 +179,6 @@ class FakeManager:
         self.folder = directory
         self.home = Home(directory / "home")
         self.latest: str | None = "exp"
-        self.viewed = False
         self.reading = ExperimentReader(directory)
         self.changes = Changes()
         self.created: list[NewExperiment] = []
@@ -225,7 +224,7 @@ class FakeManager:
 
     def served(self) -> dict[str, str]:
         if self.runner is None:
-            return {}
+            return {"exp": "VIEWED"} if self.views else {}
         return {"exp": nni_status(self.runner.state.status, self.runner.state.drain)}
 
     def summaries(self) -> list[ExperimentSummary]:
@@ -236,7 +235,7 @@ class FakeManager:
         return ExperimentSummary(
             id="exp",
             name="lab",
-            status="VIEWED" if self.viewed else "NO_MORE_TRIAL",
+            status="VIEWED" if self.views else "NO_MORE_TRIAL",
             drain=None,
             reason="",
             platform="local",

@@ -275,7 +275,7 @@ async def test_metadata_that_is_not_there(lab: Lab) -> None:
     ],
 )
 async def test_an_experiment_that_is_viewed(lab: Lab, method: str, path: str, what: str) -> None:
-    lab.manager.viewed = True
+    lab.manager.views = True
     lab.manager.runner = None
     assert (await lab.client.get(f"{NNI}/check-status")).text == '{"status":"VIEWED","errors":[]}'
     answer = await lab.client.request(method, f"{NNI}{path}", json=[])

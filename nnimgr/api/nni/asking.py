@@ -17,7 +17,7 @@ from nnimgr.api.dependencies import ApiParts, NotFound
 from nnimgr.api.models import JsonValue
 from nnimgr.api.nni.javascript import parse, stringify
 from nnimgr.api.nni.trials import ShownTrials, condemned
-from nnimgr.core.facts import ExperimentStatus, TrialStatus
+from nnimgr.core.facts import TrialStatus
 from nnimgr.core.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader
 
@@ -63,14 +63,9 @@ class Target:
         """Its runner, if this server has it open."""
         return self.parts.manager.find(self.id)
 
-    @property
-    def viewed(self) -> bool:
-        """Whether it is only shown, and may not be changed."""
-        return self.parts.manager.summary(self.id).status == ExperimentStatus.VIEWED
-
     def changeable(self, what: str) -> ExperimentRunner:
         """Its runner, to ``what``, as NNI names it. Raises ReadOnly, RequestRefused, UnknownExperiment."""
-        if self.viewed:
+        if self.parts.manager.viewed(self.id):
             raise ReadOnly(f"Error: can not {what} in readonly mode!")
         return self.parts.manager.get(self.id)
 

@@ -18,7 +18,8 @@ from nnimgr.api.nni.javascript import parse, quote, stringify
 from nnimgr.api.nni.profile import profile
 from nnimgr.core import requests
 from nnimgr.core.facts import ExperimentStatus, TrialStatus
-from nnimgr.core.manager import NewExperiment, UnknownExperiment, nni_status
+from nnimgr.core.index_notes import nni_status
+from nnimgr.core.manager import NewExperiment, UnknownExperiment
 from nnimgr.core.runner import LIVE
 from nnimgr.home import Home
 from nnimgr.index import Index
@@ -53,7 +54,7 @@ async def check_status(request: Request) -> Response:
     if about.runner is None and trouble is not None:
         return answer(stringify({"status": served or "ERROR", "errors": [trouble]}))
     row = await asyncio.to_thread(about.reader.experiment)
-    status = served or ("VIEWED" if about.viewed else nni_status(row.status, row.drain))
+    status = served or nni_status(row.status, row.drain)
     errors = [row.reason] if status == ExperimentStatus.ERROR else []
     return answer(stringify({"status": status, "errors": errors}))
 
