@@ -62,6 +62,15 @@ class _Open:
     number: int = 0  # of its last fact
     task: asyncio.Task[None] = field(init=False)
 
+    @property
+    def nni_status(self) -> str:
+        """The status under NNI's name, by which nothing of a STOPPED one runs any more; empty: not known."""
+        if self.runner is None:
+            return self.status
+        state = self.runner.state
+        stops = state.status is E.STOPPED and self.status != E.STOPPED
+        return "STOPPING" if stops else nni_status(state.status, state.drain)
+
 
 class NNIManager:
     """Owns the runners. ``assembly`` makes what they need; ``port`` and ``url_prefix`` are this server's."""
@@ -214,9 +223,7 @@ class NNIManager:
     def served(self) -> dict[str, str]:
         """The experiments that this server has open or shows, with their status under NNI's name."""
         return dict.fromkeys(self._at_rest.viewed, str(E.VIEWED)) | {
-            experiment_id: nni_status(opened.runner.state.status, opened.runner.state.drain)
-            if opened.runner is not None
-            else opened.status or self._entries[experiment_id].status
+            experiment_id: opened.nni_status or self._entries[experiment_id].status
             for experiment_id, opened in self._open.items()
             if experiment_id in self._entries
         }

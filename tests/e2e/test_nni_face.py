@@ -162,3 +162,23 @@ def test_a_prefix(tmp_path: Path) -> None:
         assert get(server, "/experiment-metadata", base)["prefixUrl"] == "a/b"
         assert call(server, "DELETE", f"{base}/experiment") == (200, b"")
         assert server.wait() == 0
+
+
+def test_an_experiment_that_is_viewed(tmp_path: Path) -> None:
+    with nothing_left(tmp_path), serving(tmp_path, "--no-token") as server:
+        status, body = call(server, "POST", f"{BASE}/experiment", config(tmp_path))
+        assert status == 200, body
+        eventually(lambda: len(get(server, "/export-data")) == 2, "two trials that succeed")
+        assert call(server, "DELETE", f"{BASE}/experiment") == (200, b"")
+        eventually(lambda: get(server, "/check-status")["status"] == "STOPPED", "the stop")
+        metrics = get(server, "/metric-data")
+        experiment_id = get(server, "/experiment")["id"]
+        assert call(server, "POST", f"/api/v1/experiments/{experiment_id}/view")[0] == 200
+        assert get(server, "/check-status") == {"status": "VIEWED", "errors": []}
+        assert get(server, "/metric-data") == metrics and len(get(server, "/trial-jobs")) == 3
+        assert get(server, "/experiment-metadata")["status"] == "VIEWED"
+        status, body = call(server, "POST", f"{BASE}/trial-jobs", {"x": 1})
+        assert status == 500
+        assert json.loads(body) == {"error": "Error: can not add customized trial job in readonly mode!"}
+        assert call(server, "DELETE", f"{BASE}/experiment") == (200, b"")
+        assert get(server, "/check-status")["status"] == "STOPPED"
