@@ -2,10 +2,11 @@
 
 ``nni.tuner``, ``nni.assessor`` and ``nni.utils`` re-export these names. Every algorithm lives in a process of
 its own, which calls it from one thread, one call at a time: the result of a trial before its end, always.
+Only where a tuner waits in ``generate_parameters`` for results to come, another thread brings them.
 When that process has died, a new one is brought up to date in the best way the class allows:
 
 - ``recall``: the answers are a function of the arguments, the seed and what the object was told, and nothing
-  has to be repeated. All built-in algorithms have it.
+  has to be repeated. All built-in algorithms have it. ``needs`` says what of the past it wants to hear of.
 - ``dump_state`` / ``load_state``: ``dump_state() -> value`` (anything JSON can hold) is recorded with every
   parameter set; ``load_state(value)`` gets the last one, and then the calls made after it.
 - ``replayable = True``: the same calls are made again in the same order, parameter sets asked for one by one,
@@ -21,7 +22,7 @@ from __future__ import annotations
 import abc
 import os
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
+from enum import Enum, Flag, auto
 from typing import Any, ClassVar
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "ClassArgsValidator",
     "NoMoreTrialError",
     "OptimizeMode",
+    "Past",
     "Recoverable",
     "Tuner",
     "extract_scalar_history",
@@ -53,6 +55,17 @@ class AssessResult(Enum):
     Bad = False
 
 
+class Past(Flag):
+    """What of the past a tuner with ``recall`` must hear of to be what it was, beside changes of space."""
+
+    NOTHING = 0
+    OPEN = auto()  # suggestions whose trials have not ended
+    SUGGESTIONS = auto()  # all of them
+    RESULTS = auto()  # the ends of trials
+    IMPORTS = auto()
+    ALL = OPEN | SUGGESTIONS | RESULTS | IMPORTS
+
+
 class Recoverable:
     """What may be kept in files of the algorithm's own."""
 
@@ -73,7 +86,9 @@ class Tuner(Recoverable):
     ``receive_trial_result``.
 
     A tuner with ``recall(parameter_id, parameters)`` is told so of every set that an earlier process
-    suggested, mixed with the results in the order in which all this happened.
+    suggested, mixed with the results in the order in which all this happened. With ``needs(search_spaces)``
+    it may say beforehand, knowing the spaces that the experiment has had, that a part of it (a ``Past``) will
+    do: what it does not need is not even read.
     """
 
     learns: ClassVar[bool] = True  # False: what it suggests does not depend on results, so it is asked ahead
@@ -91,7 +106,8 @@ class Tuner(Recoverable):
     def generate_multiple_parameters(self, parameter_id_list: list[int], **kwargs: Any) -> list[Any]:
         """Parameter sets for the first ids of the list.
 
-        The ids left over may be served later through ``kwargs["st_callback"](parameter_id, parameters)``.
+        The ids left over may be served later through ``kwargs["st_callback"](parameter_id, parameters)``. A
+        call that waits for something, results of other trials for instance, gets those from another thread.
         """
         found = []
         for parameter_id in parameter_id_list:

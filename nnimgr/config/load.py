@@ -70,7 +70,8 @@ def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loade
     config = _build(reading, fields, service)
     _check_directories(reading, fields, {} if service is None else service[1])
     _check_algorithms(reading, fields)
-    space.check(reading, custom=_is_custom(_algorithm(fields, "tuner")))
+    tuner = _algorithm(fields, "tuner")
+    space.check(reading, custom=_is_custom(tuner), tuner=tuner.get("name"))
     if reading.problems or config is None:
         raise ConfigError(
             sorted(reading.problems, key=lambda problem: (str(problem.file), problem.line or 0))
@@ -106,7 +107,8 @@ def check_config(config: ExperimentConfig, *, registry_file: Path | None = None)
     _check_directories(reading, fields, config.training_service_overrides)
     _check_algorithms(reading, fields, registry_file=registry_file)
     space = _SearchSpace(value=config.search_space)
-    space.check(reading, custom=_is_custom(fields["tuner"], registry_file=registry_file))
+    custom = _is_custom(fields["tuner"], registry_file=registry_file)
+    space.check(reading, custom=custom, tuner=config.tuner.name)
     if reading.problems:
         raise ConfigError(reading.problems)
     return tuple(reading.warnings)
@@ -327,18 +329,29 @@ class _SearchSpace:
         reading.warnings.extend(inner.warnings)
         return cls(value=fields.get("searchSpace"), document=document)
 
-    def check(self, reading: Reading, *, custom: bool) -> None:
-        """Note what is wrong with it. A user's own tuner may read a space in its own way: only a warning."""
+    def check(self, reading: Reading, *, custom: bool, tuner: object) -> None:
+        """Note what is wrong with it. A user's own tuner may read a space in its own way: only a warning.
+
+        ``tuner``: the name of the built-in one, if it is one.
+        """
+        from nnimgr.dispatcher import registry
         from nnimgr.search_space import SearchSpaceError
         from nnimgr.search_space import validate as validate_space
 
         if not isinstance(self.value, Mapping):
             return
+        path: KeyPath
         try:
             validate_space(self.value)
-        except SearchSpaceError as error:
-            if self.document is not None:
-                problem = self.document.problem(error.path, str(error))
-            else:
-                problem = reading.problem(("searchSpace", *error.path), str(error))
-            (reading.warnings if custom else reading.problems).append(problem)
+            if isinstance(tuner, str):
+                registry.check_space("tuner", tuner, self.value)
+            return
+        except (SearchSpaceError, registry.AlgorithmError) as error:
+            path, sentence = error.path, str(error)
+            if path == ("name",):
+                return  # there is no such tuner, which is noted elsewhere
+        if self.document is not None:
+            problem = self.document.problem(path, sentence)
+        else:
+            problem = reading.problem(("searchSpace", *path), sentence)
+        (reading.warnings if custom else reading.problems).append(problem)

@@ -47,7 +47,7 @@ def apply_update(
 
 
 def _checked_space(config: ExperimentConfig, value: Any) -> dict[str, Any]:
-    from nnimgr.dispatcher.registry import is_builtin
+    from nnimgr.dispatcher import registry
     from nnimgr.search_space import SearchSpaceError
     from nnimgr.search_space import validate as validate_space
 
@@ -57,11 +57,12 @@ def _checked_space(config: ExperimentConfig, value: Any) -> dict[str, Any]:
     space: dict[str, Any] = plain(reading, value, ("searchSpace",))
     if reading.problems:
         raise ConfigError(reading.problems)
-    if config.tuner.name is not None and is_builtin("tuner", config.tuner.name):
+    if config.tuner.name is not None and registry.is_builtin("tuner", config.tuner.name):
         # A user's own tuner may read a space in its own way.
         try:
             validate_space(space)
-        except SearchSpaceError as error:
+            registry.check_space("tuner", config.tuner.name, space)
+        except (SearchSpaceError, registry.AlgorithmError) as error:
             raise _refuse(dotted(("searchSpace", *error.path)), str(error)) from error
     return space
 

@@ -7,6 +7,7 @@ Checking imports no algorithm, so that a configuration is read fast; classes are
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,9 +17,20 @@ from typing import Any
 from nnimgr.dispatcher import registered
 from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
 
-__all__ = ["AlgorithmError", "Builtin", "check", "find", "is_builtin", "load", "names", "resolve"]
+__all__ = [
+    "AlgorithmError",
+    "Builtin",
+    "check",
+    "check_space",
+    "find",
+    "is_builtin",
+    "load",
+    "names",
+    "resolve",
+]
 
 Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."; None if nothing
+Arguments = Mapping[str, "Fault | Arguments"]  # arguments within an argument: a mapping of them
 
 
 class AlgorithmError(ValueError):
@@ -32,9 +44,11 @@ class AlgorithmError(ValueError):
         self.path = path
 
 
-def _one_of(*valid: str) -> Fault:
+def _one_of(*valid: str | None) -> Fault:
+    shown = ", ".join("null" if each is None else each for each in valid)
+
     def fault(value: Any) -> str | None:
-        return None if value in valid else f"must be one of {', '.join(valid)}"
+        return None if value in valid else f"must be one of {shown}"
 
     return fault
 
@@ -52,18 +66,45 @@ def _integer(*, at_least: int | None = None, or_null: bool = False) -> Fault:
     return fault
 
 
+def _number(*, above: float | None = None, at_least: float | None = None) -> Fault:
+    wanted = "must be a finite number"
+    wanted += f" above {above:g}" if above is not None else ""
+    wanted += f" of at least {at_least:g}" if at_least is not None else ""
+
+    def fault(value: Any) -> str | None:
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+        fits = fits and (above is None or value > above) and (at_least is None or value >= at_least)
+        return None if fits else wanted
+
+    return fault
+
+
 _optimize_mode = _one_of("minimize", "maximize")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's."""
+    """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's.
+
+    ``space``: what is wrong with a search space that is valid as such; None if nothing.
+    """
 
     role: str
     name: str
     target: str
-    arguments: Mapping[str, Fault]
+    arguments: Arguments
     aliases: tuple[str, ...] = ()
+    space: Callable[[Mapping[str, Any]], str | None] | None = None
+
+
+def _fault_of_batch(space: Mapping[str, Any]) -> str | None:
+    from nnimgr.tuners.batch import fault_of_space
+
+    return fault_of_space(space)
+
+
+def _fault_of_grid(space: Mapping[str, Any]) -> str | None:
+    return None if space else "GridSearch needs at least one parameter"
 
 
 BUILTINS = (
@@ -73,6 +114,40 @@ BUILTINS = (
         target="nnimgr.tuners.random:RandomTuner",
         arguments={"optimize_mode": _optimize_mode, "seed": _integer(or_null=True)},
         aliases=("RandomTuner",),
+    ),
+    Builtin(
+        role="tuner",
+        name="TPE",
+        target="nnimgr.tuners.tpe:TpeTuner",
+        arguments={
+            "optimize_mode": _optimize_mode,
+            "seed": _integer(or_null=True),
+            "tpe_args": {
+                "constant_liar_type": _one_of("best", "worst", "mean", None),
+                "n_startup_jobs": _integer(at_least=0),
+                "n_ei_candidates": _integer(at_least=1),
+                "linear_forgetting": _integer(at_least=1),
+                "prior_weight": _number(at_least=0),
+                "gamma": _number(above=0),
+            },
+        },
+        aliases=("TpeTuner",),
+    ),
+    Builtin(
+        role="tuner",
+        name="GridSearch",
+        target="nnimgr.tuners.gridsearch:GridSearchTuner",
+        arguments={"optimize_mode": _optimize_mode},
+        aliases=("GridSearchTuner",),
+        space=_fault_of_grid,
+    ),
+    Builtin(
+        role="tuner",
+        name="Batch",
+        target="nnimgr.tuners.batch:BatchTuner",
+        arguments={},
+        aliases=("BatchTuner",),
+        space=_fault_of_batch,
     ),
     Builtin(
         role="assessor",
@@ -133,20 +208,40 @@ def check(role: str, name: str, class_args: Mapping[str, Any], *, file: Path | N
         if class_args and not builtin.takes_arguments:
             raise AlgorithmError(f"{builtin.name} takes no arguments", path=("classArgs",))
         return
-    for key, value in class_args.items():
-        fault = builtin.arguments.get(key)
+    _check_arguments(builtin.name, builtin.arguments, class_args, path=("classArgs",))
+
+
+def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
+    """Raise AlgorithmError if this valid search space is none for the built-in; ``path`` is empty."""
+    builtin = find(role, name)
+    fault = None if builtin.space is None else builtin.space(space)
+    if fault is not None:
+        raise AlgorithmError(fault)
+
+
+def _check_arguments(
+    subject: str, arguments: Arguments, given: Mapping[str, Any], *, path: tuple[str, ...]
+) -> None:
+    for key, value in given.items():
+        fault = arguments.get(key)
+        at = (*path, key)
         if fault is None:
-            valid = sorted(builtin.arguments)
+            valid = sorted(arguments)
+            offer = f"valid arguments are {', '.join(valid)}" if valid else "it takes none at all"
             raise AlgorithmError(
-                f"{builtin.name} takes no argument {key!r}; valid arguments are {', '.join(valid)}"
-                f"{_nearest(key, valid)}",
-                path=("classArgs", key),
+                f"{subject} takes no argument {key!r}; {offer}{_nearest(str(key), valid)}", path=at
             )
+        if isinstance(fault, Mapping):
+            if isinstance(value, Mapping):
+                _check_arguments(f"{key} of {subject}", fault, value, path=at)
+            elif value is not None:
+                raise AlgorithmError(
+                    f"the argument {key} of {subject} must be a mapping, not {value!r}", path=at
+                )
+            continue
         problem = fault(value)
         if problem is not None:
-            raise AlgorithmError(
-                f"the argument {key} of {builtin.name} {problem}, not {value!r}", path=("classArgs", key)
-            )
+            raise AlgorithmError(f"the argument {key} of {subject} {problem}, not {value!r}", path=at)
 
 
 def load(target: str, *, code_directory: str | None = None) -> type:

@@ -1,7 +1,8 @@
 """A search space as a numbered grid, without ever holding it in memory.
 
-Discrete parameters count all their values at once. A continuous one has 1, 3, 7, ... values at level 0, 1,
-2, ...: its quantiles in halves, quarters, eighths. A level holds every point of the levels below.
+Options and integers count all at once. Any other parameter has 1, 3, 7, ... values at level 0, 1, 2, ...: its
+quantiles in halves, quarters, eighths. A quantised one has all its values as soon as they are no more than
+that; before, quantiles may fall on the same value. A level holds every point of the levels below.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ def _count(spec: Spec, level: int) -> int:
         case Numeric(type=ParameterType.RANDINT, a=a, b=b):
             return int(b) - int(a)
         case Numeric(q=None):
-            return (2 << level) - 1
+            return _quantiles(level)
         case Numeric():
             first, last = _multiples(spec)
-            return last - first + 1
+            return min(last - first + 1, _quantiles(level))
 
 
 def _value(spec: Spec, level: int, index: int) -> Any:
@@ -58,11 +59,15 @@ def _value(spec: Spec, level: int, index: int) -> Any:
             raise IndexError(index)
         case Numeric(type=ParameterType.RANDINT, a=a):
             return int(a) + index
-        case Numeric(q=None):
-            return _quantile(spec, (index + 1) / (2 << level))
-        case Numeric(q=q):
-            assert q is not None
-            return spec.quantise((_multiples(spec)[0] + index) * q)
+        case Numeric(q=float() | int() as q):
+            first, last = _multiples(spec)
+            if last - first + 1 <= _quantiles(level):
+                return spec.quantise((first + index) * q)
+    return spec.quantise(_quantile(spec, (index + 1) / (2 << level)))
+
+
+def _quantiles(level: int) -> int:
+    return (2 << level) - 1
 
 
 def _multiples(spec: Numeric) -> tuple[int, int]:

@@ -24,13 +24,24 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
 @pytest.mark.parametrize(
     ("role", "name", "arguments", "told"),
     [
-        ("tuner", "Rnadom", {}, "no built-in tuner 'Rnadom'; valid names are Random; did you mean Random?"),
+        (
+            "tuner",
+            "Rnadom",
+            {},
+            "no built-in tuner 'Rnadom'; valid names are Random, TPE, GridSearch, Batch; did",
+        ),
         ("assessor", "Random", {}, "there is no built-in assessor 'Random'; valid names are Medianstop"),
         ("tuner", "random", {"sede": 1}, "takes no argument 'sede'; valid arguments are optimize_mode, seed"),
         ("tuner", "random", {"seed": "1"}, "seed of Random must be an integer or null, not '1'"),
         ("tuner", "random", {"seed": True}, "must be an integer or null, not True"),
         ("assessor", "Medianstop", {"optimize_mode": "max"}, "must be one of minimize, maximize, not 'max'"),
         ("assessor", "Medianstop", {"start_step": -1}, "must be an integer of at least 0, not -1"),
+        ("tuner", "Batch", {"seed": 1}, "Batch takes no argument 'seed'; it takes none at all"),
+        ("tuner", "tpe", {"tpe_args": 3}, "the argument tpe_args of TPE must be a mapping, not 3"),
+        ("tuner", "tpe", {"tpe_args": {"gama": 1}}, "tpe_args of TPE takes no argument 'gama'; valid"),
+        ("tuner", "tpe", {"tpe_args": {"gamma": 0}}, "must be a finite number above 0, not 0"),
+        ("tuner", "tpe", {"tpe_args": {"prior_weight": -1}}, "must be a finite number of at least 0"),
+        ("tuner", "tpe", {"tpe_args": {"constant_liar_type": "min"}}, "best, worst, mean, null, not 'min'"),
     ],
 )
 def test_what_is_wrong_is_said_before_the_start(
@@ -41,8 +52,30 @@ def test_what_is_wrong_is_said_before_the_start(
     assert told in str(caught.value)
 
 
+def test_what_is_wrong_within_an_argument_is_pointed_at() -> None:
+    with pytest.raises(registry.AlgorithmError) as caught:
+        registry.check("tuner", "TPE", {"tpe_args": {"n_startup_jobs": -1}})
+    assert caught.value.path == ("classArgs", "tpe_args", "n_startup_jobs")
+
+
+def test_a_space_that_is_none_for_the_tuner() -> None:
+    space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    with pytest.raises(registry.AlgorithmError, match="exactly one parameter, combine_params") as caught:
+        registry.check_space("tuner", "BATCH", space)
+    assert caught.value.path == ()
+    with pytest.raises(registry.AlgorithmError, match="GridSearch needs at least one parameter"):
+        registry.check_space("tuner", "gridsearch", {})
+    registry.check_space("tuner", "Random", {})
+    registry.check_space("tuner", "batch", {"p": {"_type": "choice", "_value": [{"x": 1}]}})
+
+
 def test_what_is_right_passes() -> None:
     registry.check("tuner", "RANDOM", {"optimize_mode": "maximize", "seed": None})
+    registry.check("tuner", "Tpe", {"tpe_args": None})
+    arguments = {"constant_liar_type": None, "n_startup_jobs": 0, "n_ei_candidates": 1}
+    arguments |= {"linear_forgetting": 1, "prior_weight": 0, "gamma": 0.5}
+    registry.check("tuner", "tpe", {"seed": 3, "tpe_args": arguments})
+    registry.check("tuner", "gridsearch", {"optimize_mode": "minimize"})
     registry.check("assessor", "medianstop", {"start_step": 5})
 
 

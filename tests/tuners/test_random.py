@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnimgr import search_space
-from nnimgr.algorithm import NoMoreTrialError
+from nnimgr.algorithm import NoMoreTrialError, Past
 from nnimgr.tuners import grid
 from nnimgr.tuners.random import RandomTuner
 from tests.test_search_space import CALM, raw_spaces
@@ -56,7 +56,9 @@ def test_nothing_is_remembered_where_nothing_repeats(space: Any) -> None:
     tuner = random_tuner(space)
     for n in range(50):
         tuner.generate_parameters(n)
-    assert not tuner._given
+    assert not tuner._given._keys
+    assert tuner.needs([space]) is Past.NOTHING
+    assert tuner.needs([space, SMALL]) is Past.SUGGESTIONS
 
 
 @CALM
@@ -122,5 +124,11 @@ def test_quantiles_of_a_grid() -> None:
             "q": {"_type": "qnormal", "_value": [0, 1, 6]},
         }
     )
-    assert grid.size(space, 0) == 3
-    assert grid.item(space, 0, 1) == pytest.approx({"n": 5, "l": 1, "g": 10, "q": 0})
+    assert grid.size(space, 0) == 1
+    assert grid.item(space, 0, 0) == pytest.approx({"n": 5, "l": 1, "g": 10, "q": 0})
+
+
+def test_a_quantised_parameter_has_all_its_values_when_they_are_few_enough() -> None:
+    space = search_space.parse({"q": {"_type": "quniform", "_value": [0, 5, 1]}})
+    values = [[grid.item(space, level, n)["q"] for n in range(grid.size(space, level))] for level in range(4)]
+    assert values == [[2], [1, 2, 4], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]

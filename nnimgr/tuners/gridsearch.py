@@ -1,0 +1,47 @@
+"""Grid search: every point of a grid, then those of a finer one, as long as there is something to refine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nnimgr import search_space as spaces
+from nnimgr.algorithm import Past, Tuner
+from nnimgr.tuners.given import Given
+
+__all__ = ["GridSearchTuner"]
+
+
+class GridSearchTuner(Tuner):
+    """Gives the points of ``nnimgr.tuners.grid`` in their order, none twice and none that was imported.
+
+    It ends, with NoMoreTrialError, only where no parameter is continuous. ``optimize_mode`` is accepted and
+    not used.
+    """
+
+    learns: ClassVar[bool] = False
+
+    def __init__(self, optimize_mode: str | None = None) -> None:
+        self._given = Given()
+
+    def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
+        return Past.SUGGESTIONS | Past.IMPORTS
+
+    def update_search_space(self, search_space: dict[str, Any]) -> None:
+        space = spaces.parse(search_space)
+        if not space.parameters:
+            raise ValueError("GridSearch needs a search space with at least one parameter, and it is empty")
+        self._given.change(space)
+
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> dict[str, Any]:
+        return self._given.next_of_grid()
+
+    def recall(self, parameter_id: int, parameters: Any) -> None:
+        """An earlier process suggested this point."""
+        self._given.add(parameters)
+
+    def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
+        pass
+
+    def import_data(self, data: list[dict[str, Any]]) -> None:
+        for record in data:
+            self._given.add(record["parameter"])
