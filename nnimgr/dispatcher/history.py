@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from nnimgr.algorithm import Past
 from nnimgr.dispatcher.messages import Imported, SpaceChanged, TrialFinished
 
 __all__ = ["Event", "History", "PastSuggestion"]
@@ -39,9 +40,20 @@ Event = PastSuggestion | TrialFinished | Imported | SpaceChanged
 _EVENTS = """
 SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
 FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
-WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ?
-AND f.kind IN ('Suggested', 'TrialEnded', 'DataImported', 'ConfigChanged')
+WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ? AND f.kind IN (SELECT value FROM json_each(?))
 ORDER BY f.number
+"""
+_OPEN = """
+SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
+FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
+WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ? AND f.kind = 'Suggested'
+AND f.trial_id NOT IN
+(SELECT trial_id FROM facts WHERE experiment_id = ? AND kind = 'TrialEnded' AND number <= ?)
+ORDER BY f.number
+"""
+_LAST_TOLD = """
+SELECT coalesce(max(number), 0) FROM facts
+WHERE experiment_id = ? AND number <= ? AND kind IN ('TrialEnded', 'DataImported', 'ConfigChanged')
 """
 _SPACE = (
     "SELECT payload FROM facts WHERE experiment_id = ? AND kind = 'ExperimentCreated' ORDER BY number LIMIT 1"
@@ -62,6 +74,13 @@ _LIVE = (
 )
 
 
+_KINDS = {
+    Past.SUGGESTIONS: "Suggested",
+    Past.RESULTS: "TrialEnded",
+    Past.IMPORTS: "DataImported",
+}
+
+
 class History:
     """One connection to the database. Raises sqlite3.Error."""
 
@@ -77,13 +96,28 @@ class History:
         row = self._connection.execute(_SPACE, (self._id,)).fetchone()
         return None if row is None else json.loads(row[0])["search_space"]
 
-    def events(self, *, after: int, up_to: int) -> list[Event]:
-        """What a tuner was told and asked, in the order of the calls.
+    def spaces(self, *, up_to: int) -> list[dict[str, Any]]:
+        """All search spaces that the experiment has had, in order."""
+        first = self.first_space()
+        events = self.events(after=0, up_to=up_to, past=Past.NOTHING)
+        changed = [dict(event.search_space) for event in events if isinstance(event, SpaceChanged)]
+        return [*([] if first is None else [first]), *changed]
+
+    def last_told(self, *, up_to: int) -> int:
+        """The number of the last fact that a tuner is told of."""
+        return int(self._connection.execute(_LAST_TOLD, (self._id, up_to)).fetchone()[0])
+
+    def events(self, *, after: int, up_to: int, past: Past = Past.ALL) -> list[Event]:
+        """What a tuner was told and asked, in the order of the calls; only the part ``past`` of it is read.
 
         A suggestion stands where it was asked for, behind the facts that the tuner had been fed by then.
         """
+        kinds = ["ConfigChanged", *(kind for part, kind in _KINDS.items() if part in past)]
+        rows = self._connection.execute(_EVENTS, (self._id, after, up_to, json.dumps(kinds))).fetchall()
+        if Past.OPEN in past and Past.SUGGESTIONS not in past:
+            rows += self._connection.execute(_OPEN, (self._id, after, up_to, self._id, up_to))
         keyed: list[tuple[tuple[int, int, int], Event]] = []
-        for row in self._connection.execute(_EVENTS, (self._id, after, up_to)):
+        for row in rows:
             event = _event(*row)
             if isinstance(event, PastSuggestion):
                 keyed.append(((event.fed_to, 1, event.parameter_id), event))

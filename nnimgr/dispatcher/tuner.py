@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import closing
 from enum import Enum, auto
 from typing import Any
 
-from nnimgr.algorithm import NoMoreTrialError, Tuner
+from nnimgr.algorithm import NoMoreTrialError, Past, Tuner
 from nnimgr.dispatcher.calls import Calls, Doomed
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.history import Event, History, PastSuggestion
@@ -87,31 +88,38 @@ class TunerHost:
     # ---- rebuilding ---------------------------------------------------------------------------------------
 
     def _events(self, *, up_to: int) -> list[Event]:
+        """What has happened since the last fact that the tuner was told of."""
         if up_to <= self._fed_to:
             return []
-        history = History(self._start.database, self._start.experiment_id)
-        try:
+        with closing(History(self._start.database, self._start.experiment_id)) as history:
             return history.events(after=self._fed_to, up_to=up_to)
-        finally:
-            history.close()
-
-    def _first_space(self) -> dict[str, Any]:
-        if not self._start.rebuild_to:
-            return dict(self._start.search_space)
-        history = History(self._start.database, self._start.experiment_id)
-        try:
-            space = history.first_space()
-        finally:
-            history.close()
-        return dict(self._start.search_space) if space is None else space
 
     def _rebuild(self) -> str | None:
         """Go through the past; one sentence if the tuner cannot be exactly what it was."""
-        events = self._events(up_to=self._start.rebuild_to)
+        up_to = self._start.rebuild_to
+        space = dict(self._start.search_space)
+        if not up_to:
+            self._update_space(space)
+            return None
+        with closing(History(self._start.database, self._start.experiment_id)) as history:
+            spaces = history.spaces(up_to=up_to) or [space]
+            events = history.events(after=0, up_to=up_to, past=self._needs(spaces))
+            last_told = history.last_told(up_to=up_to)
         if self._way is _Way.IMPORT:
-            return self._import_past(events)
+            note = self._import_past(events)
+        else:
+            note = self._go_through(events, spaces[0])
+        self._fed_to = last_told
+        return note
+
+    def _needs(self, spaces: list[dict[str, Any]]) -> Past:
+        needs = getattr(self._tuner, "needs", None)
+        if self._way is not _Way.RECALL or needs is None:
+            return Past.ALL
+        return self._calls.must("needs", lambda: Past(needs(spaces)))
+
+    def _go_through(self, events: list[Event], space: dict[str, Any]) -> str | None:
         first = 0
-        space = self._first_space()
         state: str | None = None
         if self._way is _Way.STATE:
             first, state, changed = _last_state(events)
@@ -127,14 +135,9 @@ class TunerHost:
             else:
                 self._feed(event)
         failures, self._quiet = self._quiet, None
-        self._fed_to = max(
-            (event.number for event in events if not isinstance(event, PastSuggestion)), default=0
-        )
-        return (
-            f"{len(failures)} calls raised again while the tuner was rebuilt: {failures[0]}"
-            if failures
-            else None
-        )
+        if not failures:
+            return None
+        return f"{len(failures)} calls raised again while the tuner was rebuilt: {failures[0]}"
 
     def _pass_again(self, past: PastSuggestion) -> None:
         """A suggestion of an earlier process, in its place among the results."""
@@ -162,9 +165,6 @@ class TunerHost:
             elif isinstance(event, TrialFinished):
                 records += self._as_record(event)
                 suggested.discard(-1 if event.parameter_id is None else event.parameter_id)
-        self._fed_to = max(
-            (event.number for event in events if not isinstance(event, PastSuggestion)), default=0
-        )
         if records:
             self._try("import_data", lambda: self._tuner.import_data(records))
         if not records and not suggested:

@@ -72,7 +72,7 @@ def test_a_space_that_is_none_for_the_tuner() -> None:
 def test_what_is_right_passes() -> None:
     registry.check("tuner", "RANDOM", {"optimize_mode": "maximize", "seed": None})
     registry.check("tuner", "Tpe", {"tpe_args": None})
-    arguments = {"constant_liar_type": None, "n_startup_jobs": 0, "n_ei_candidates": 1}
+    arguments: dict[str, Any] = {"constant_liar_type": None, "n_startup_jobs": 0, "n_ei_candidates": 1}
     arguments |= {"linear_forgetting": 1, "prior_weight": 0, "gamma": 0.5}
     registry.check("tuner", "tpe", {"seed": 3, "tpe_args": arguments})
     registry.check("tuner", "gridsearch", {"optimize_mode": "minimize"})

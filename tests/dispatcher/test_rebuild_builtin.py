@@ -1,0 +1,143 @@
+"""Every built-in tuner goes on after the death of its process as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher import registry
+from nnimgr.dispatcher.history import History, PastSuggestion
+from tests.dispatcher.conftest import Host, MakePast
+from tests.dispatcher.hosting import Hosted
+from tests.dispatcher.past import EXPERIMENT, Past
+
+MIXED = {
+    "x": {"_type": "loguniform", "_value": [0.01, 10]},
+    "n": {"_type": "randint", "_value": [0, 5]},
+    "q": {"_type": "quniform", "_value": [0, 1, 0.25]},
+    "c": {
+        "_type": "choice",
+        "_value": [{"_name": "a", "y": {"_type": "normal", "_value": [0, 1]}}, {"_name": "b"}],
+    },
+}
+FINITE = {
+    "n": {"_type": "randint", "_value": [0, 5]},
+    "c": {"_type": "choice", "_value": ["a", "b", "c", None]},
+}
+BATCH = {"combine_params": {"_type": "choice", "_value": [{"n": n // 2} for n in range(40)]}}
+LEARNING = {"tpe_args": {"n_startup_jobs": 3}}
+SCENES = [
+    ("Random", MIXED, {}),
+    ("Random", FINITE, {}),
+    ("TPE", MIXED, LEARNING),
+    ("TPE", FINITE, {"optimize_mode": "maximize", **LEARNING}),
+    ("GridSearch", MIXED, {}),
+    ("GridSearch", FINITE, {}),
+    ("Batch", BATCH, {}),
+]
+
+
+def changed(space: dict[str, Any]) -> dict[str, Any]:
+    if space is BATCH:
+        return {"combine_params": {"_type": "choice", "_value": [{"n": n} for n in range(-3, 30)]}}
+    return {**space, "n": {"_type": "randint", "_value": [-1, 6]}}
+
+
+class Experiment:
+    """Writes down what happens, and tells the tuner of it."""
+
+    def __init__(self, tuner: Hosted, past: Past) -> None:
+        self.tuner, self.past = tuner, past
+        self.running: dict[str, tuple[int | None, str]] = {}
+        self.told = 0
+
+    async def ask(self, parameter_id: int) -> str:
+        self.tuner.ask(parameter_id, fed_to=self.told)
+        (text,) = await self.tuner.suggestions(1)
+        trial_id = self.past.suggested(parameter_id, text, fed_to=self.told)
+        self.running[trial_id] = (parameter_id, text)
+        return text
+
+    def end(self, value: Any) -> None:
+        """The oldest running trial ends; ``value`` None: it fails."""
+        trial_id = next(iter(self.running))
+        parameter_id, text = self.running.pop(trial_id)
+        self.told = self.past.ended(trial_id, value, success=value is not None)
+        self.tuner.send(
+            m.TrialFinished(
+                number=self.told,
+                trial_id=trial_id,
+                parameter_id=parameter_id,
+                parameters=text,
+                text=None if value is None else json.dumps(value),
+                success=value is not None,
+            )
+        )
+
+    def run_by_hand(self, parameters: Any) -> None:
+        self.running = {self.past.suggested(None, parameters): (None, json.dumps(parameters)), **self.running}
+
+    def import_data(self, *records: Any) -> None:
+        self.told = self.past.imported(*records)
+        self.tuner.send(m.Imported(number=self.told, records=json.dumps(records)))
+
+    def change(self, space: dict[str, Any]) -> None:
+        self.told = self.past.space_changed(space)
+        self.tuner.send(m.SpaceChanged(number=self.told, search_space=space))
+
+
+def test_every_built_in_tuner_has_a_scene() -> None:
+    assert {name for name, _, _ in SCENES} == set(registry.names("tuner"))
+
+
+@pytest.mark.parametrize(("name", "space", "arguments"), SCENES)
+async def test_it_goes_on(
+    host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    """Asked for again in a process of its own, every few sets, is what the first process gave."""
+    fields = {"name": name, "class_args": arguments, "search_space": space}
+    past = make_past(space)
+    experiment = Experiment(await host(**fields), past)
+    experiment.told = past.number
+    for parameter_id in range(18):
+        match parameter_id:
+            case 4:
+                experiment.run_by_hand({"n": 2, "c": None})
+                experiment.end(0.25)
+            case 6:
+                records = [{"parameter": {"n": n, "c": "a"}, "value": {"default": n}} for n in range(3)]
+                experiment.import_data(*records, {"parameter": {"n": 7}, "value": "0.5"})
+            case 12:
+                space = changed(space)
+                experiment.change(space)
+        up_to = past.number
+        text = await experiment.ask(parameter_id)
+        if parameter_id % 4 == 1 or parameter_id == 12:
+            again = await host(past=past, **{**fields, "search_space": space}, rebuild_to=up_to)
+            again.ask(parameter_id, fed_to=up_to)
+            assert await again.suggestions(1) == [text]
+            await again.child.close()
+        if len(experiment.running) == 2:
+            experiment.end([None, float("nan"), 0.5, {"default": 1.5}, parameter_id][parameter_id % 5])
+
+
+async def test_only_what_is_needed_is_read(host: Host, make_past: MakePast) -> None:
+    """Broken records show that they are not looked at."""
+    space = {"x": {"_type": "uniform", "_value": [0, 1]}}
+    past = make_past(space)
+    ended = past.suggested(0, "no JSON at all")
+    past.ended(ended, success=False)
+    still = past.suggested(1, {"x": 0.5})
+    history = History(str(past.path), EXPERIMENT)
+    for builtin in ("Random", "TPE"):
+        tuner = registry.load(registry.find("tuner", builtin).target)(seed=0)
+        events = history.events(after=0, up_to=past.number, past=tuner.needs([space]))
+        suggestions = [event.trial_id for event in events if isinstance(event, PastSuggestion)]
+        assert suggestions == ([still] if builtin == "TPE" else [])
+    assert history.last_told(up_to=past.number) == past.number - 1
+    history.close()
+    again = await host(past=past, search_space=space)
+    assert (await again.expect(m.Ready)).note is None
