@@ -58,6 +58,7 @@ class Assembly:
         gpus = config.tuner_gpu_indices
         environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else ""
         environ["NNI_CHECKPOINT_DIRECTORY"] = str(directory / "checkpoint")
+        environ["NNI_LOG_LEVEL"] = config.log_level.value
 
         def spawn(
             start: m.Start,

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from nnimgr.dispatcher import registry
-from nnimgr.dispatcher.channel import OWN_CODE, Channel
+from nnimgr.dispatcher.channel import OWN_CODE, Channel, Meanwhile
 from nnimgr.dispatcher.messages import Failed, Start
 from nnimgr.dispatcher.registered import Registered
 
@@ -31,13 +31,20 @@ class Calls:
         self.channel = channel
         self._role = role
 
-    def attempt(self, call: str, run: Callable[[], T], *, trial_id: str | None = None) -> T | Failed:
+    def attempt(
+        self,
+        call: str,
+        run: Callable[[], T],
+        *,
+        trial_id: str | None = None,
+        meanwhile: Meanwhile | None = None,
+    ) -> T | Failed:
         """What ``run`` returns, or the message about what it raised, not sent yet.
 
-        sys.exit is told as fatal and takes its course.
+        sys.exit is told as fatal and takes its course. ``meanwhile``: see ``Channel.calling``.
         """
         try:
-            with self.channel.calling(call):
+            with self.channel.calling(call, meanwhile=meanwhile):
                 return run()
         except Exception as error:
             sentence = f"the {self._role}'s {call} raised {_named(error)}"
@@ -47,9 +54,16 @@ class Calls:
             self.channel.send(Failed(call=call, sentence=sentence, traceback=_shown(error), fatal=True))
             raise
 
-    def must(self, call: str, run: Callable[[], T], *, hopeless: bool = False) -> T:
+    def must(
+        self,
+        call: str,
+        run: Callable[[], T],
+        *,
+        hopeless: bool = False,
+        meanwhile: Meanwhile | None = None,
+    ) -> T:
         """What ``run`` returns. What it raises is told as fatal (or hopeless), then Doomed is raised."""
-        result = self.attempt(call, run)
+        result = self.attempt(call, run, meanwhile=meanwhile)
         if isinstance(result, Failed):
             self.channel.send(replace(result, fatal=True, hopeless=hopeless))
             raise Doomed

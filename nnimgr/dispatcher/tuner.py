@@ -278,11 +278,22 @@ class TunerHost:
         exhausted = False
         for batch in batches:
             call = "generate_multiple_parameters" if self._asked_at_once else "generate_parameters"
-            exhausted = not self._calls.must(call, lambda batch=batch: self._serve(batch, ask.fed_to))  # type: ignore[misc]
+            exhausted = not self._calls.must(
+                call,
+                lambda batch=batch: self._serve(batch, ask.fed_to),  # type: ignore[misc]
+                meanwhile=None if self._builtin else self._meanwhile,
+            )
             if exhausted:
                 break
         missing = tuple(parameter_id for parameter_id in ids if parameter_id in self._open)
         self._channel.send(Answered(missing=missing, exhausted=exhausted and bool(missing)))
+
+    def _meanwhile(self, message: ToChild) -> bool:
+        """Feed a tuner that waits for results before it gives a set; what it is asked has to wait."""
+        if isinstance(message, TrialFinished | Imported | SpaceChanged | CatchUp):
+            self.handle(message)
+            return True
+        return False
 
     def _serve(self, ids: list[int], fed_to: int) -> bool:
         """Generate for these ids and send what there is; False if there are no more trials.
@@ -291,7 +302,7 @@ class TunerHost:
         """
         found = self._generate(ids)
         for parameter_id, parameters in zip(ids, found or (), strict=False):
-            self._suggest(parameter_id, parameters, fed_to)
+            self._suggest(parameter_id, parameters, max(fed_to, self._fed_to))
         return found is not None
 
     def _generate(self, ids: list[int]) -> list[Any] | None:

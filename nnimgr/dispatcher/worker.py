@@ -16,6 +16,9 @@ from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.messages import Failed, Leave, Start
 from nnimgr.dispatcher.tuner import TunerHost
 
+# NNI's names of levels, by the numbers that ``logging`` gives them; trace is below all of these.
+_LEVELS = {"fatal": 50, "error": 40, "warning": 30, "info": 20, "debug": 10, "trace": 1}
+
 
 def main() -> int:
     """Serve one algorithm until told to leave: 0; 1 when it cannot go on, which the server has been told."""
@@ -75,6 +78,7 @@ def _prepare(start: Start) -> None:
     if start.checkpoint_directory:
         os.makedirs(start.checkpoint_directory, exist_ok=True)
         os.environ["NNI_CHECKPOINT_DIRECTORY"] = start.checkpoint_directory
+    os.environ["NNI_LOG_DIRECTORY"] = os.getcwd()
     os.environ["SDK_PROCESS"] = "dispatcher"
     os.environ["NNI_MODE"] = "resume" if start.rebuild_to else "start"
     os.environ["NNI_EXP_ID"] = start.experiment_id
@@ -83,7 +87,7 @@ def _prepare(start: Start) -> None:
 
         logging.basicConfig(
             stream=sys.stderr,
-            level=logging.INFO,
+            level=_LEVELS.get(os.environ.get("NNI_LOG_LEVEL", ""), logging.INFO),
             format="[%(asctime)s] %(levelname)s (%(name)s/%(threadName)s) %(message)s",
         )
 
