@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nni import parameter_expressions as draw
-from nni.utils import merge_parameter
+from nni.utils import convert_dict2tuple, json2parameter, json2space, merge_parameter, split_index
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,7 @@ from nni.utils import merge_parameter
         ("nni.utils", "OptimizeMode", "nnimgr.algorithm"),
         ("nni.utils", "extract_scalar_reward", "nnimgr.algorithm"),
         ("nni.utils", "extract_scalar_history", "nnimgr.algorithm"),
+        ("nni.utils", "ClassArgsValidator", "nnimgr.algorithm"),
         ("nni.algorithms.hpo.tpe_tuner", "TpeTuner", "nnimgr.tuners.tpe"),
         ("nni.algorithms.hpo.tpe_tuner", "TpeArguments", "nnimgr.tuners.tpe_arguments"),
         ("nni.algorithms.hpo.gridsearch_tuner", "GridSearchTuner", "nnimgr.tuners.gridsearch"),
@@ -51,13 +52,51 @@ def test_what_does_not_fit_the_base_is_refused(override: dict[str, Any]) -> None
         merge_parameter({"lr": 0.1, "layers": 2}, override)
 
 
+NESTED = {
+    "lr": {"_type": "uniform", "_value": [0, 1]},
+    "layer": {
+        "_type": "choice",
+        "_value": [{"_name": "conv", "size": {"_type": "randint", "_value": [1, 9]}}, {"_name": "none"}],
+    },
+}
+PATHS = ["root[lr]-uniform", "root[layer]-choice[0][size]-randint", "root[layer]-choice"]
+
+
+def test_the_paths_of_a_search_space() -> None:
+    assert json2space(NESTED) == PATHS
+    held = {"lr": 0.5, "layer": {"_index": 1, "_value": {"_name": "none"}}}
+    assert json2space(NESTED, held) == ["root[lr]-uniform", "root[layer]-choice"]
+    assert json2space({"x": {"_type": "choice", "_value": [1, "a"]}}) == ["root[x]-choice"]
+    with pytest.raises(RuntimeError, match='has no "_name"'):
+        json2space({"x": {"_type": "choice", "_value": [{"size": 1}]}})
+
+
+def test_a_parameter_set_is_drawn_where_it_is_marked_and_kept_elsewhere() -> None:
+    everything = json2parameter(NESTED, dict.fromkeys(PATHS, True), State())
+    assert 0 <= everything["lr"] <= 1
+    assert everything["layer"]["_value"]["_name"] == ("conv", "none")[everything["layer"]["_index"]]
+    held = {"lr": 0.5, "layer": {"_index": 0, "_value": {"_name": "conv", "size": 3}}}
+    kept = json2parameter(NESTED, dict.fromkeys(PATHS, False), State(), held)
+    assert kept == held and kept["layer"] is not held["layer"]
+    changed = json2parameter(NESTED, {**dict.fromkeys(PATHS, False), PATHS[0]: True}, State(), held)
+    assert changed["lr"] != 0.5 and changed["layer"] == held["layer"]
+
+
+def test_indices_can_be_taken_out_and_mappings_hashed() -> None:
+    held = {"lr": 0.5, "layer": {"_index": 0, "_value": {"_name": "conv", "size": 3}}}
+    plain = {"lr": 0.5, "layer": {"_name": "conv", "size": 3}}
+    assert split_index(held) == plain
+    assert convert_dict2tuple(plain) == (("layer", (("_name", "conv"), ("size", 3))), ("lr", 0.5))
+
+
 class State:
     """The part of numpy's RandomState that is used."""
 
     def __init__(self) -> None:
         self._rng = random.Random(3)
 
-    def randint(self, low: int, high: int) -> int:
+    def randint(self, low: int, high: int | None = None) -> int:
+        low, high = (0, low) if high is None else (low, high)
         return self._rng.randrange(low, high)
 
     def uniform(self, low: float, high: float) -> float:
