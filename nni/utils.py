@@ -44,7 +44,7 @@ class MetricType:
     REQUEST_PARAMETER = "REQUEST_PARAMETER"
 
 
-# ---- parameter sets with indices: option i of a choice is {"_index": i, "_value": option} -------------------
+# ---- parameter sets with indices: option i of a choice is {"_index": i, "_value": option} ------------------
 
 
 def split_index(params: Any) -> Any:

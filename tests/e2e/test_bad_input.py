@@ -96,8 +96,8 @@ FAULTS = {  # what is replaced, by what, and what is said
     "unknown tuner": (
         "{name: Random}",
         "{name: Randon}",
-        "exp.yml:6:9: tuner.name: there is no built-in tuner 'Randon'; valid names are Random; "
-        "did you mean Random?",
+        "exp.yml:6:9: tuner.name: there is no built-in tuner 'Randon'; valid names are Random, TPE, "
+        "GridSearch, Batch; did you mean Random?",
     ),
     "unknown argument": (
         "{name: Random}",

@@ -1,0 +1,100 @@
+"""Real experiments of each tuner: they end when it has no more to give, and a user's own is what NNI runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from tests.e2e.scene import Scene, scene
+
+REPORT = """
+import nni
+parameters = nni.get_next_parameter()
+if parameters.get("x") == "fail":
+    raise SystemExit(3)
+nni.report_final_result(float("nan") if parameters.get("x") == "nan" else len(str(parameters)))
+"""
+
+
+def create(found: Scene, space: Any, tuner: dict[str, Any], **more: Any) -> None:
+    """An experiment without a limit of its own."""
+    body = found.body(found.script(REPORT), tuner=tuner, trialConcurrency=2, **more)
+    del body["config"]["maxTrialNumber"]
+    body["searchSpace"] = space
+    answer = found.server.call("POST", "/api/v1/experiments", body)
+    assert answer.status == 201, answer.body
+
+
+@pytest.mark.parametrize(
+    ("name", "space", "sets"),
+    [
+        (
+            "batch",
+            {"combine_params": {"_type": "choice", "_value": [{"x": 1}, {"x": "fail"}, {"x": 1}]}},
+            [{"x": 1}, {"x": "fail"}, {"x": 1}],
+        ),
+        (
+            "GRIDSEARCH",
+            {"x": {"_type": "quniform", "_value": [0, 1, 0.5]}},
+            [{"x": 0.5}, {"x": 0.0}, {"x": 1.0}],
+        ),
+        ("tpe", {"x": {"_type": "choice", "_value": [1, "nan", "fail"]}}, None),
+    ],
+)
+def test_an_experiment_ends_when_its_tuner_has_no_more(
+    tmp_path: Path, name: str, space: Any, sets: list[Any] | None
+) -> None:
+    with scene(tmp_path) as found:
+        create(found, space, {"name": name})
+        trials = found.done()
+        given = [trial["parameters"] for trial in trials]
+        if sets is None:
+            assert {str(each["x"]) for each in given} == {"1", "nan", "fail"} and len(given) == 3
+        else:
+            assert given == sets
+        assert found.said() == "done: the tuner has no more parameter sets"
+
+
+PATIENT = """
+import os, time
+import nni
+from nni.tuner import Tuner
+
+result = open(os.path.join(os.path.dirname(__file__), "result.txt"), "w")
+
+class Patient(Tuner):
+    def __init__(self, sets):
+        self.sets, self.reported = sets, 0
+    def update_search_space(self, search_space):
+        self.space = search_space
+    def generate_parameters(self, parameter_id, **kwargs):
+        if parameter_id == self.sets:
+            raise nni.NoMoreTrialError("that was all")
+        while parameter_id and not self.reported:
+            time.sleep(0.01)
+        return {"x": parameter_id}
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        self.reported += 1
+        result.write("%d %d\\n" % (parameters["x"], value))
+        result.flush()
+    def _on_exit(self):
+        result.write("EXIT\\n")
+        result.close()
+"""
+
+
+def test_a_tuner_of_the_users_own(tmp_path: Path) -> None:
+    """It waits in generate_parameters for another trial's result, and writes files next to itself."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "patient.py").write_text(dedent(PATIENT))
+    with scene(tmp_path) as found:
+        tuner = {"className": "patient.Patient", "codeDirectory": str(own), "classArgs": {"sets": 3}}
+        create(found, {"anything": 1}, tuner)
+        trials = found.done()
+        assert [trial["parameters"]["x"] for trial in trials] == [0, 1, 2]
+    lines = (own / "result.txt").read_text().splitlines()
+    assert sorted(lines[:3]) == ["0 8", "1 8", "2 8"] and lines[3:] == ["EXIT"]
