@@ -177,20 +177,24 @@ class Numbers:
             self._count += 1
 
     def _mixture(self, values: Floats, weights: Floats, prior_weight: float) -> _Mixture:
-        """The prior's normal distribution and one around each value, as wide as the way to a neighbour."""
-        if self._q is not None and len(values) > 1:  # one for all results that share a value
+        """The prior's normal distribution and one around each value, as wide as the way to a neighbour.
+
+        That is the farther one of the two; where more than two results share a value, they are neighbours.
+        """
+        finest = self._sigma / min(100, len(values) + 2)
+        shared: Any = 1  # by how many results each value is
+        if self._q is not None and len(values) > 1:
             first = np.flatnonzero(np.concatenate([[True], values[1:] > values[:-1]]))
+            shared = np.diff(np.append(first, len(values)))
             values, weights = values[first], np.add.reduceat(weights, first)
         at = int(values.searchsorted(self._mu))
         mu = np.concatenate([values[:at], [self._mu], values[at:]])
+        gaps = np.diff(mu, prepend=mu[0], append=mu[-1])
+        ways = np.maximum(gaps[:-1], gaps[1:])
+        ways = np.concatenate([ways[:at], ways[at + 1 :]])
+        ways = np.clip(np.where(shared > 2, 0.0, ways), finest, self._sigma)
+        sigma = np.concatenate([ways[:at], [self._sigma], ways[at:]])
         weights = np.concatenate([weights[:at], [prior_weight], weights[at:]])
-        if len(mu) > 1:
-            gaps = np.diff(mu)
-            sigma = np.concatenate([gaps[:1], np.maximum(gaps[:-1], gaps[1:]), gaps[-1:]])
-            sigma = np.clip(sigma, self._sigma / min(100, len(mu) + 1), self._sigma)
-            sigma[at] = self._sigma
-        else:
-            sigma = np.array([self._sigma])
         return _Mixture(mu, sigma, _shares(weights))
 
     def _draws(self, mixture: _Mixture, count: int, rng: np.random.Generator) -> Floats:

@@ -99,7 +99,7 @@ class _Branch:
         self, rng: Random, generator: np.random.Generator, lies: Sequence[Any], lie: float
     ) -> dict[str, Any]:
         """``lies``: the parameters, mappings, of trials that are taken to have had the result ``lie``."""
-        if self._count < max(1, self._arguments.n_startup_jobs):
+        if not self._count:
             return spaces.sample(self._space, rng)
         evidence = self._evidence(len(lies), lie)
         found: dict[str, Any] = {}
