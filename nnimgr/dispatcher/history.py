@@ -51,10 +51,7 @@ AND f.trial_id NOT IN
 (SELECT trial_id FROM facts WHERE experiment_id = ? AND kind = 'TrialEnded' AND number <= ?)
 ORDER BY f.number
 """
-_LAST_TOLD = """
-SELECT coalesce(max(number), 0) FROM facts
-WHERE experiment_id = ? AND number <= ? AND kind IN ('TrialEnded', 'DataImported', 'ConfigChanged')
-"""
+_LAST = "SELECT coalesce(max(number), 0) FROM facts WHERE experiment_id = ? AND number <= ?"
 _SPACE = (
     "SELECT payload FROM facts WHERE experiment_id = ? AND kind = 'ExperimentCreated' ORDER BY number LIMIT 1"
 )
@@ -75,9 +72,9 @@ _LIVE = (
 
 
 _KINDS = {
-    Past.SUGGESTIONS: "Suggested",
-    Past.RESULTS: "TrialEnded",
-    Past.IMPORTS: "DataImported",
+    Past.SUGGESTIONS: ("Suggested",),
+    Past.RESULTS: ("TrialEnded",),
+    Past.IMPORTS: ("DataImported",),
 }
 
 
@@ -103,16 +100,16 @@ class History:
         changed = [dict(event.search_space) for event in events if isinstance(event, SpaceChanged)]
         return [*([] if first is None else [first]), *changed]
 
-    def last_told(self, *, up_to: int) -> int:
-        """The number of the last fact that a tuner is told of."""
-        return int(self._connection.execute(_LAST_TOLD, (self._id, up_to)).fetchone()[0])
+    def last(self, *, up_to: int) -> int:
+        """The number of the last fact up to this one that is in the database, as are all before it."""
+        return int(self._connection.execute(_LAST, (self._id, up_to)).fetchone()[0])
 
     def events(self, *, after: int, up_to: int, past: Past = Past.ALL) -> list[Event]:
         """What a tuner was told and asked, in the order of the calls; only the part ``past`` of it is read.
 
         A suggestion stands where it was asked for, behind the facts that the tuner had been fed by then.
         """
-        kinds = ["ConfigChanged", *(kind for part, kind in _KINDS.items() if part in past)]
+        kinds = ["ConfigChanged", *(kind for part in _KINDS if part in past for kind in _KINDS[part])]
         rows = self._connection.execute(_EVENTS, (self._id, after, up_to, json.dumps(kinds))).fetchall()
         if Past.OPEN in past and Past.SUGGESTIONS not in past:
             rows += self._connection.execute(_OPEN, (self._id, after, up_to, self._id, up_to))

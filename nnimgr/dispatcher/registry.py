@@ -212,7 +212,10 @@ def check(role: str, name: str, class_args: Mapping[str, Any], *, file: Path | N
 
 
 def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
-    """Raise AlgorithmError if this valid search space is none for the built-in; ``path`` is empty."""
+    """Raise AlgorithmError if this valid search space is none for the built-in; ``path`` is empty.
+
+    Where there is no such built-in: as ``find``, with another ``path``.
+    """
     builtin = find(role, name)
     fault = None if builtin.space is None else builtin.space(space)
     if fault is not None:

@@ -18,6 +18,7 @@ from nnimgr.dispatcher.messages import (
     CatchUp,
     Failed,
     Imported,
+    Leave,
     Noted,
     Ready,
     SpaceChanged,
@@ -102,14 +103,14 @@ class TunerHost:
             self._update_space(space)
             return None
         with closing(History(self._start.database, self._start.experiment_id)) as history:
-            spaces = history.spaces(up_to=up_to) or [space]
-            events = history.events(after=0, up_to=up_to, past=self._needs(spaces))
-            last_told = history.last_told(up_to=up_to)
+            last = history.last(up_to=up_to)
+            spaces = history.spaces(up_to=last) or [space]
+            events = history.events(after=0, up_to=last, past=self._needs(spaces))
         if self._way is _Way.IMPORT:
             note = self._import_past(events)
         else:
             note = self._go_through(events, spaces[0])
-        self._fed_to = last_told
+        self._fed_to = last
         return note
 
     def _needs(self, spaces: list[dict[str, Any]]) -> Past:
@@ -290,10 +291,10 @@ class TunerHost:
 
     def _meanwhile(self, message: ToChild) -> bool:
         """Feed a tuner that waits for results before it gives a set; what it is asked has to wait."""
-        if isinstance(message, TrialFinished | Imported | SpaceChanged | CatchUp):
-            self.handle(message)
-            return True
-        return False
+        if isinstance(message, Ask | Leave):
+            return False
+        self.handle(message)
+        return True
 
     def _serve(self, ids: list[int], fed_to: int) -> bool:
         """Generate for these ids and send what there is; False if there are no more trials.
