@@ -1,4 +1,4 @@
-"""What user code may expect of the process that its tuner lives in: results while it waits, files, NNI's names."""
+"""What user code may expect of its tuner's process: results while it waits, files, the names NNI gives."""
 
 from __future__ import annotations
 
