@@ -37,6 +37,7 @@ from training_services.base import (
 from training_services.frames import read_frames
 from training_services.keeper_orders import Command, Orders
 from training_services.keeper_request import Attempt, Final, Request
+from training_services.placement import GpuReading
 
 __all__ = ["Backlog", "Key", "KeeperLink", "Received", "Refused", "StartOrder"]
 
@@ -59,12 +60,13 @@ class Received(NamedTuple):
     """What a request has brought.
 
     ``events`` in order; ``needs`` are the facts to commit before it is answered; ``ended`` the jobs that hold
-    their places no longer.
+    their places no longer; ``gpus`` a new reading of the host's GPUs.
     """
 
     events: list[JobEvent]
     needs: set[Key]
     ended: list[str]
+    gpus: GpuReading | None = None
 
 
 @dataclass(slots=True)
@@ -100,7 +102,15 @@ class _Job:
 class KeeperLink:
     """One keeper of one experiment, during one start of the experiment's runner."""
 
-    def __init__(self, known: KnownKeeper, *, db_id: str, m_epoch: int, backlog: Backlog) -> None:
+    def __init__(
+        self,
+        known: KnownKeeper,
+        *,
+        db_id: str,
+        m_epoch: int,
+        backlog: Backlog,
+        reads_gpus: bool = False,
+    ) -> None:
         self.keeper_id = known.keeper_id
         self.instance = known.instance
         self.boot_id = known.boot_id
@@ -111,6 +121,7 @@ class KeeperLink:
         self.untold = 0  # frames committed since an answer carried acknowledgements
         self._db_id = db_id
         self._m_epoch = m_epoch
+        self._reads_gpus = reads_gpus  # the keeper is to
         self._backlog = backlog
         self._jobs: dict[str, _Job] = {}
         self._orders = Orders(last=known.last_cmd, committed=known.last_cmd)  # for ``instance``
@@ -257,12 +268,13 @@ class KeeperLink:
         if request.instance == self.instance and request.k_epoch < self._k_epoch:
             return Received(events, needs, [])
         ended = self._ended = []
+        gpus: GpuReading | None = None
         self._bind(request, events)
         if self._binding is not None:
             needs.add(self._binding)
         self._take_acknowledgement(request, events)
         if self._is_newest(request):
-            self.status = request.status
+            self.status, gpus = request.status, request.gpus
             for job_id, attempt in request.attempts.items():
                 job = self._jobs.get(job_id)
                 if job is not None and job.end is _End.NONE:
@@ -270,7 +282,7 @@ class KeeperLink:
             if request.all:
                 self._take_inventory(request, events)
         self._await_commits(request, needs)
-        return Received(events, needs, ended)
+        return Received(events, needs, ended, gpus)
 
     def _refuse(self, request: Request) -> None:
         if request.db_id_seen not in (None, self._db_id):
@@ -442,6 +454,7 @@ class KeeperLink:
             "kill": kill,
             "cmds": self._outgoing(),
             "leave": self.leaving,
+            "gpu": self._reads_gpus,
             "lease_s": None,
         }
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from training_services.base import EndReason
+from training_services.placement import Gpu, GpuProcess, GpuReading
 from trial_keeper import wire
 from trial_keeper.wire import WireError
 
 __all__ = ["Attempt", "Final", "Request", "Started", "WireError", "read_request"]
+
+
+_JOB_ID = re.compile(r"[A-Za-z0-9_-]+-[a-z0-9]+-[0-9]+")
 
 
 class Started(NamedTuple):
@@ -55,6 +60,7 @@ class Request(NamedTuple):
     wait: bool
     status: str | None
     attempts: Mapping[str, Attempt]
+    gpus: GpuReading | None = None  # a new reading
 
     @property
     def news(self) -> bool:
@@ -81,6 +87,7 @@ def read_request(body: bytes) -> Request:
             attempts={
                 job_id: _attempt(attempt, payloads[job_id]) for job_id, attempt in header["attempts"].items()
             },
+            gpus=None if header.get("gpu") is None else _gpus(header["gpu"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         raise WireError(f"bad header: {error!r}") from error
@@ -107,6 +114,23 @@ def _final(raw: Any) -> Final:
         at=_instant(raw["at"]),
         message=_optional_text(raw.get("message")),
     )
+
+
+def _gpus(raw: Any) -> GpuReading:
+    gpus = tuple(
+        Gpu(
+            index=_natural(gpu["index"]),
+            memory=_natural(gpu["memory"]),
+            processes=tuple(GpuProcess(_natural(pid), _job(job_id)) for pid, job_id in gpu["processes"]),
+        )
+        for gpu in raw["gpus"]
+    )
+    return GpuReading(gpus, trouble=_optional_text(raw["trouble"]))
+
+
+def _job(value: Any) -> str | None:
+    """The job that a process claims to be of: anybody may write anything into its environment."""
+    return value if type(value) is str and _JOB_ID.fullmatch(value) else None
 
 
 def _instant(value: Any) -> datetime:

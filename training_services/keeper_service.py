@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from training_services.base import (
@@ -56,6 +57,7 @@ logger = logging.getLogger(__name__)
 
 SHORT_LIFE_S = 1.0  # a keeper that ended sooner is not started again at once
 PAUSES_S = (0.05, 5.0)  # first and longest such pause
+FIRST = 8  # so many waiting jobs are told whatever is new of why they wait; what an event costs is bounded
 LOOK_AGAIN_S = 5.0  # at what is in the way of every start: nothing tells when it has gone
 
 
@@ -135,7 +137,7 @@ class KeeperService(TrainingService):
             if not seat.enrolled:
                 digest = token_digest(seat.token)
                 self._outbox.put([KeeperEnrolled(keeper_id=seat.keeper.keeper_id, token_sha256=digest)])
-        self._tools.ledger.listen(self, self._place_waiting)  # all jobs of an experiment need the same
+        self._tools.ledger.listen(self, self._place_waiting, experiment_id=self.context.experiment_id)
 
     async def _seat(self, host: KeeperHost, record: KnownKeeper | None, known: KnownKeepers) -> _Seat:
         manager = await host.read_manager()
@@ -151,6 +153,7 @@ class KeeperService(TrainingService):
             db_id=known.db_id,
             m_epoch=known.m_epoch,
             backlog=self._backlog,
+            reads_gpus=bool(self.context.trial_gpu_number),
         )
         desk = KeeperDesk(
             link=link,
@@ -206,10 +209,11 @@ class KeeperService(TrainingService):
             self._adopt(job, job.place)
             return None
         outcome = self._place(job)
-        if isinstance(outcome, JobWaiting):
-            self._queue[job.id] = job
-            self._waits[job.id] = outcome.reason
-        return outcome
+        if isinstance(outcome, JobPlaced):
+            return outcome
+        self._queue[job.id] = job
+        reason = self._waits[job.id] = outcome.told(first=len(self._queue) <= FIRST)
+        return JobWaiting(job_id=job.id, reason=reason)
 
     def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
         seat = self._seats.get(placed.place.keeper_id)
@@ -221,27 +225,27 @@ class KeeperService(TrainingService):
         self._settle_in(job.id, seat)
         self._tools.ledger.hold(self._need(job), seat.keeper.host, placed.place.gpus)
 
-    def _place(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+    def _place(self, job: TrialJobSpec) -> JobPlaced | Waits:
         """Raises JobRejected if no host will ever do."""
         need = self._need(job)
         obstacle = self.obstacle()
         if obstacle is not None and self._look is None:
             self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
-        waits: list[str] = []
+        waits: list[Waits] = []
         rejections: list[JobRejected] = []
         for seat in sorted(self._seats.values(), key=lambda seat: len(seat.jobs)):
             host = seat.keeper.host
             try:
                 if obstacle is not None or not seat.link.ready:
                     self._tools.ledger.check(need, host)
-                    waits.append(obstacle or _not_ready(seat))
+                    waits.append(Waits(obstacle or _not_ready(seat)))
                     continue
                 gpus = self._tools.ledger.place(need, host)
             except JobRejected as rejection:
                 rejections.append(rejection)
                 continue
             if isinstance(gpus, Waits):
-                waits.append(gpus.reason)
+                waits.append(gpus)
                 continue
             order = self.start_order(job, gpus)
             placed = seat.link.order_start(job.id, job.trial_id, gpus=gpus, start=order)
@@ -249,7 +253,9 @@ class KeeperService(TrainingService):
             return placed
         if not waits:
             raise rejections[0]
-        return JobWaiting(job_id=job.id, reason="; ".join(dict.fromkeys(waits)))
+        return Waits(
+            *("; ".join(dict.fromkeys(w.told(first=first) for w in waits)) for first in (True, False))
+        )
 
     def _settle_in(self, job_id: str, seat: _Seat) -> None:
         self._placed[job_id] = seat
@@ -260,27 +266,37 @@ class KeeperService(TrainingService):
         return Need(experiment_id=context.experiment_id, job_id=job.id, gpus=context.trial_gpu_number)
 
     def _place_waiting(self, *, tell_all: bool = False) -> None:
-        """Place what can be placed, first come first served; ``tell_all``: the rest may have a new reason."""
-        for job in list(self._queue.values()) if tell_all else self._front():
+        """Place what can be placed, first come first served; tell the first of the rest, or all, why not.
+
+        All jobs of an experiment need the same: where one has to wait, those behind it have to.
+        """
+        for job in self._front():
             event: JobEvent
             try:
-                event = self._place(job)
+                outcome = self._place(job)
             except JobRejected as rejection:
                 event = _rejected(job.id, str(rejection))
-            if not isinstance(event, JobWaiting):
-                del self._queue[job.id], self._waits[job.id]
-                self._outbox.put([event])
-                continue
-            if event.reason != self._waits[job.id]:
-                self._waits[job.id] = event.reason
-                self._outbox.put([event])
-            if not tell_all:
-                return
+            else:
+                if isinstance(outcome, Waits):
+                    self._tell_why(outcome, number=len(self._queue) if tell_all else FIRST)
+                    return
+                event = outcome
+            del self._queue[job.id], self._waits[job.id]
+            self._outbox.put([event])
 
     def _front(self) -> Iterator[TrialJobSpec]:
         """The first job of the queue, as long as there is another one each time."""
         while self._queue:
             yield next(iter(self._queue.values()))
+
+    def _tell_why(self, waits: Waits, *, number: int) -> None:
+        news: list[JobEvent] = []
+        for position, job_id in enumerate(islice(self._queue, number)):
+            reason = waits.told(first=position < FIRST)
+            if reason != self._waits[job_id]:
+                self._waits[job_id] = reason
+                news.append(JobWaiting(job_id=job_id, reason=reason))
+        self._outbox.put(news)
 
     def _look_again(self) -> None:
         self._look = None
@@ -386,6 +402,8 @@ class KeeperService(TrainingService):
         for job_id in received.ended:
             self._tools.ledger.release(seat.keeper.host.id, job_id)
             self.job_ended(job_id)
+        if received.gpus is not None:
+            self._tools.ledger.read(seat.keeper.host.id, self, received.gpus)
         if not seat.ready:
             seat.ready = True
             self._place_waiting(tell_all=True)
@@ -466,6 +484,10 @@ class KeeperService(TrainingService):
                 found[f"keeper {keeper_id}"] = f"the keeper on {name}: {seat.trouble}"
             elif seat.link.status is not None:
                 found[f"keeper {keeper_id}"] = f"on {name}: {seat.link.status}"
+            if self.context.trial_gpu_number:
+                trouble = self._tools.ledger.trouble(seat.keeper.host)
+                if trouble is not None:
+                    found[f"gpus {keeper_id}"] = trouble
         return found
 
     # ---- questions ----------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,10 +20,10 @@ from training_services.base import ExperimentContext, TrialJobSpec
 from training_services.keeper_link import StartOrder
 from training_services.keeper_service import KeeperHost, KeeperService, ServiceTools
 from training_services.logs import LogFile
-from training_services.placement import Gpu, Host
+from training_services.placement import Host
 from training_services.process import WatchedProcess, launch, lock_holder
 
-__all__ = ["KEEPER_ID", "LocalConfig", "LocalService", "find_gpus"]
+__all__ = ["KEEPER_ID", "LocalConfig", "LocalService"]
 
 KEEPER_ID = "local"
 LOG_CAP = 1 << 30  # bytes of output kept of a trial
@@ -62,24 +61,6 @@ class LocalConfig(BaseModel):
     max_trial_number_per_gpu: Annotated[int, Field(gt=0)] = 1
     gpu_indices: Annotated[list[int] | None, BeforeValidator(_indices)] = None
     reuse_mode: bool = False
-
-
-def find_gpus() -> list[int]:
-    """The numbers of this machine's NVIDIA GPUs; none if there is no ``nvidia-smi`` or it fails."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    try:
-        listing = subprocess.run(
-            [tool, "--query-gpu=index", "--format=csv,noheader"],
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=20,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [int(line) for line in listing.split() if line.isdigit()]
 
 
 class LocalKeeper(KeeperHost):
@@ -182,28 +163,16 @@ class LocalKeeper(KeeperHost):
 class LocalService(KeeperService):
     """Runs trials on this machine, in the trial code's own directory."""
 
-    def __init__(
-        self,
-        context: ExperimentContext,
-        config: LocalConfig,
-        tools: ServiceTools,
-        *,
-        gpus: Callable[[], Sequence[int]] = find_gpus,
-    ) -> None:
+    def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
         super().__init__(context, tools)
         self._config = config
-        self._gpus = gpus
         self._ends: dict[str, list[asyncio.Future[None]]] = {}
 
     async def find_hosts(self) -> Sequence[KeeperHost]:
         context, config = self.context, self._config
-        gpus: Sequence[int] = ()
-        if context.trial_gpu_number:
-            gpus = await asyncio.get_running_loop().run_in_executor(None, self._gpus)
         host = Host(
             id="local",
             name="this machine",
-            gpus=tuple(Gpu(index=index) for index in gpus),
             gpu_indices=None if config.gpu_indices is None else tuple(config.gpu_indices),
             use_active_gpu=bool(config.use_active_gpu),
             max_jobs_per_gpu=config.max_trial_number_per_gpu,
@@ -236,6 +205,8 @@ class LocalService(KeeperService):
         }
         if context.trial_gpu_number is not None:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+        if gpus:
+            environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers as nvidia-smi gives them
         return {
             "trial_id": job.trial_id,
             "attempt": job.attempt,

@@ -29,6 +29,7 @@ from training_services.base import (
     JobLost,
     JobPlaced,
     JobStarted,
+    JobWaiting,
     KeeperAcknowledged,
     KeeperBound,
     KeeperEnrolled,
@@ -270,6 +271,13 @@ class CoreDouble:
         """The job's first committed fact of this kind, as soon as there is one."""
         await self.until(lambda: any(isinstance(fact, kind) for fact in self.of(job_id)))
         return next(fact for fact in self.of(job_id) if isinstance(fact, kind))
+
+    async def waits(self, job_id: str, reason: str) -> None:
+        """Wait until the last that was said of the job is that it waits for this reason."""
+        try:
+            await self.until(lambda: self.of(job_id)[-1:] == [JobWaiting(job_id=job_id, reason=reason)])
+        except TimeoutError:
+            raise AssertionError(f"{self.of(job_id)[-1:]}, not {reason!r}") from None
 
 
 class TrainingServiceContract:

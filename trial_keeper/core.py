@@ -64,6 +64,7 @@ class KeeperCore:
         self._heard_at: float | None = None
         self._remind_at: float | None = None
         self._leaving = False
+        self._surveys = False
 
     @property
     def k_epoch(self) -> int:
@@ -375,6 +376,7 @@ class KeeperCore:
         if flight.whole:
             self._inventory = False
         self._reports.delivered(flight)
+        self._survey(on=bool(answer["gpu"]))
         if flight.finals:
             self._remind_at = now + REMIND_S
         self._reports.acknowledged(answer["acks"], answer["rewind"])
@@ -410,6 +412,18 @@ class KeeperCore:
         self._remind_at = None
         for job in list(self.attempts):
             self._kill(job)
+
+    def _survey(self, *, on: bool) -> None:
+        if on != self._surveys:
+            self._surveys = on
+            self._reports.gpus_read(None)
+            self._out.append(fx.Survey(on))
+
+    def gpus_read(self, now: float, reading: dict[str, Any]) -> list[Effect]:
+        """The GPUs have changed, or were read for the first time (the ``gpu`` of ``trial_keeper.wire``)."""
+        if self._surveys:
+            self._reports.gpus_read(reading)
+        return self._pump(now)
 
     def manager_changed(self, now: float) -> list[Effect]:
         """The file that names the server was rewritten: a wait for it ends."""
@@ -473,6 +487,8 @@ class KeeperCore:
             "seen_cmd": self._memory.applied, "all": flight.whole,
             "wait": channel is Channel.WAIT, "status": self.status, "attempts": flight.entries,
         }  # fmt: skip
+        if flight.gpu is not None:
+            header["gpu"] = flight.gpu
         self._out.append(fx.Send(channel, header, flight.payloads))
 
     @property

@@ -122,6 +122,12 @@ class Send(NamedTuple):
     payloads: list[bytes]
 
 
+class Survey(NamedTuple):
+    """Read the machine's GPUs from now on, each change told by ``gpus_read``; or read them no more."""
+
+    on: bool
+
+
 class Say(NamedTuple):
     """One sentence for the keeper's log."""
 
@@ -135,7 +141,21 @@ class Leave(NamedTuple):
 
 
 Effect = Union[
-    Append, Spawn, Abort, Look, Signal, Sweep, Watch, Unwatch, Read, Count, Update, Send, Say, Leave
+    Append,
+    Spawn,
+    Abort,
+    Look,
+    Signal,
+    Sweep,
+    Watch,
+    Unwatch,
+    Read,
+    Count,
+    Update,
+    Send,
+    Survey,
+    Say,
+    Leave,
 ]
 
 

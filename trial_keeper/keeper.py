@@ -19,6 +19,7 @@ from trial_keeper import eviction, files, memory, procs, spawner
 from trial_keeper import journal as journals
 from trial_keeper.core import Identity, KeeperCore
 from trial_keeper.effects import Channel, Effect
+from trial_keeper.gpus import PAUSE_S, Reading, Survey
 from trial_keeper.interpreter import Interpreters
 from trial_keeper.shim import NOT_CLAIMED
 from trial_keeper.streams import Lines, Log
@@ -65,6 +66,9 @@ class Keeper:
         self._waiting: list[fx.Spawn] = []
         self._slow: collections.deque[fx.Count] = collections.deque()
         self._interpreters = Interpreters(directory, lambda: self._tell(self._start_waiting))
+        self._survey = Survey(
+            self._gpus_read, mark=MARK, pause_s=float(os.environ.get("NNIMGR_GPU_PAUSE_S", PAUSE_S))
+        )
         status = self._open_watcher()
         self._boot_id = _boot_id()
         found = journals.load(f"{directory}/journal")
@@ -85,7 +89,7 @@ class Keeper:
             fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Look: self._look,
             fx.Signal: self._signal, fx.Sweep: self._sweep, fx.Watch: self._watch, fx.Unwatch: self._unwatch,
             fx.Read: self._read, fx.Count: self._count, fx.Update: self._update, fx.Send: self._send,
-            fx.Say: self._say, fx.Leave: self._leave,
+            fx.Survey: self._switch_survey, fx.Say: self._say, fx.Leave: self._leave,
         }  # fmt: skip
 
     # -- opening
@@ -401,6 +405,13 @@ class Keeper:
             self._tell(lambda: self._core.failed(_now(), order.channel, outcome.sentence, outcome.reason))
         else:
             self._tell(lambda: self._core.answered(_now(), order.channel, outcome))
+
+    def _switch_survey(self, effect: fx.Survey) -> list[Effect]:
+        self._survey.switch(effect.on)
+        return []
+
+    def _gpus_read(self, reading: Reading) -> None:
+        self._tell(lambda: self._core.gpus_read(_now(), reading))
 
     def _say(self, effect: fx.Say) -> list[Effect]:
         self._log.write(effect.sentence)

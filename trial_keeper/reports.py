@@ -20,6 +20,7 @@ class Flight:
         self.entries: dict[str, dict[str, Any]] = {}
         self.payloads: list[bytes] = []
         self.finals: list[str] = []
+        self.gpu: dict[str, Any] | None = None
 
 
 class Reports:
@@ -35,8 +36,20 @@ class Reports:
         self._draft: dict[str, tuple[int, list[bytes]]] = {}
         self._room = (0, 0)
         self._reads = 0
+        self._gpu: dict[str, Any] | None = None
+        self._gpu_told = True
 
     # -- news
+
+    def gpus_read(self, reading: dict[str, Any] | None) -> None:
+        """What is known of the GPUs; None: nothing."""
+        self._gpu = reading
+        self._tell_gpu()
+
+    def _tell_gpu(self) -> None:
+        if self._gpu is not None:
+            self._gpu_told = False
+            self.urgent = True
 
     def grown(self, job: str) -> None:
         """Frames may be waiting."""
@@ -77,6 +90,7 @@ class Reports:
         """Everything held, without frames: the answer says how many of them the server has."""
         flight = Flight()
         flight.whole = True
+        flight.gpu = self._gpu
         for attempt in self._attempts.values():
             flight.entries[attempt.job] = _entry(attempt, attempt.acked, [], final=False)
         self._soon.clear()
@@ -122,6 +136,7 @@ class Reports:
         if not (self._draft or self._told or self.urgent or soon):
             return None
         flight = Flight()
+        flight.gpu = None if self._gpu_told else self._gpu
         for job in [*self._draft, *self._told, *self._soon]:
             attempt = self._attempts.get(job)
             if attempt is None or job in flight.entries:
@@ -147,6 +162,8 @@ class Reports:
 
     def delivered(self, flight: Flight) -> None:
         """The server has answered."""
+        if flight.gpu is self._gpu:
+            self._gpu_told = True
         for job, entry in flight.entries.items():
             attempt = self._attempts.get(job)
             if attempt is not None and entry["started"] is not None:
@@ -154,6 +171,8 @@ class Reports:
 
     def lost(self, flight: Flight) -> None:
         """The call came to nothing: everything in it goes again."""
+        if flight.gpu is not None:
+            self._tell_gpu()
         for job, entry in flight.entries.items():
             attempt = self._attempts.get(job)
             if attempt is None:
@@ -166,6 +185,7 @@ class Reports:
 
     def start_over(self) -> None:
         """Another server: it says anew what it has."""
+        self._tell_gpu()
         for job, attempt in self._attempts.items():
             attempt.seek(attempt.acked)
             attempt.unsure = True

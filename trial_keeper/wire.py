@@ -16,6 +16,12 @@ files, in the order of ``attempts`` and, within one, of its ``events``::
                                  after the server's m_epoch has changed); else only those with news
      "wait": bool,               nothing to report: the server may hold the answer for up to WAIT_S
      "status": str | null,       one sentence on the keeper itself (no inotify, disk full), null: all is well
+     "gpu": {"trouble": str | null,      why the GPUs of the machine cannot be read, as one sentence
+             "gpus": [{"index": int,     nvidia-smi's
+                       "memory": int,    MiB in use that none of its processes accounts for
+                       "processes": [[pid, job_id | null]]}]},   that compute on it; null: of no trial
+                                 left out: nothing new, or unknown (told in each first call of a k_epoch or
+                                 m_epoch if it is known, and after each change)
      "attempts": {job_id: {
          "from": int,            position of the first frame of "events"
          "events": [int],        sizes in bytes of the payloads that follow the line
@@ -37,6 +43,7 @@ Answer (200, JSON)::
      "cmds": [[seq, "start", job_id, start], [seq, "stop", job_id, {"grace": seconds}],
               [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
      "leave": bool,              no job is left and none will come: exit
+     "gpu": bool,                the experiment uses GPUs: read them
      "lease_s": float | null}
 
     start = {"trial_id": str, "attempt": int, "boot_id": str, "directory": str (relative to the experiment's),
@@ -121,5 +128,6 @@ _EMPTY: Dict[str, Any] = {
     "kill": [],
     "cmds": [],
     "leave": False,
+    "gpu": False,
     "lease_s": None,
 }

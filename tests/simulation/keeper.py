@@ -48,7 +48,7 @@ class SimKeeper:
             fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Look: self._look,
             fx.Signal: self._signal, fx.Sweep: self._sweep, fx.Watch: self._watch, fx.Unwatch: self._unwatch,
             fx.Read: self._read, fx.Count: self._count, fx.Update: self._update, fx.Send: self._send,
-            fx.Say: self._say, fx.Leave: self._leave,
+            fx.Survey: lambda effect: [], fx.Say: self._say, fx.Leave: self._leave,
         }  # fmt: skip
 
     def begin(self) -> None:

@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from tests.gpus import ScriptedGpus
 from tests.training_services.hosting import serve
 from training_services import keeper_service
 from training_services.base import (
@@ -20,6 +22,7 @@ from training_services.base import (
     ExperimentContext,
     JobEnded,
     JobLost,
+    JobPlaced,
     JobStarted,
     JobWaiting,
     KeeperBound,
@@ -78,7 +81,14 @@ class LocalPlatform(ContractPlatform):
             environ=self.environ,
             silent_after=self.silent_after,
         )
-        return LocalService(context, self.config, self.tools, gpus=lambda: [0, 1])
+        return LocalService(context, self.config, self.tools)
+
+    def give_gpus(self, number: float, *indices: int) -> ScriptedGpus:
+        """Each trial asks for so many of these."""
+        self.gpu_number = number
+        gpus = ScriptedGpus(self.directory, *indices)
+        self.environ.update(gpus.environ)
+        return gpus
 
     def behave(self, trial_id: str, behaviour: Behaviour) -> None:
         self.script(trial_id, SCRIPTS[behaviour])
@@ -169,7 +179,7 @@ async def test_a_directory_made_anew_loses_its_jobs(platform: LocalPlatform) -> 
 
 
 async def test_the_trial_finds_what_nni_gives_it(platform: LocalPlatform) -> None:
-    platform.gpu_number = 1
+    platform.give_gpus(1, 0, 1)
     platform.config = LocalConfig(gpu_indices=[1])
     platform.environ.update(REUSE_MODE="true", MULTI_PHASE="true")
     core = CoreDouble()
@@ -193,6 +203,7 @@ async def test_the_trial_finds_what_nni_gives_it(platform: LocalPlatform) -> Non
         f"NNI_SYS_DIR={trial}",
         f"NNI_OUTPUT_DIR={trial}",
         "CUDA_VISIBLE_DEVICES=1",
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID",
     ):
         assert line in lines
     assert not any(line.startswith(("REUSE_MODE=", "MULTI_PHASE=")) for line in lines)
@@ -200,21 +211,112 @@ async def test_the_trial_finds_what_nni_gives_it(platform: LocalPlatform) -> Non
 
 
 async def test_gpus_are_given_one_by_one(platform: LocalPlatform) -> None:
-    platform.gpu_number = 2
+    platform.give_gpus(2, 0, 1)
     core = CoreDouble()
     await core.open(platform.make())
     for trial in ("aaaa1", "bbbb2"):
         platform.behave(trial, Behaviour.REPORTS_LATER)
     first = core.submit("aaaa1")
     await core.seen(JobStarted, first)
+    assert (await core.seen(JobPlaced, first)).place.gpus == (0, 1)
     second = core.submit("bbbb2")
     waits = await core.seen(JobWaiting, second)
     assert waits.reason == (
-        "waits for 2 free GPUs: 2 of 2 GPUs on this machine are in use (trial aaaa1 of experiment contract)"
+        "waits for 2 GPUs on this machine: GPU 0 is used by experiment contract trial aaaa1, "
+        "GPU 1 by experiment contract trial aaaa1"
     )
     platform.release("aaaa1")
     await core.seen(JobStarted, second)
     platform.release("bbbb2")
+    await core.seen(JobEnded, second)
+    await core.close(detach=False)
+
+
+async def test_a_gpu_that_others_use_is_given_when_they_have_left(platform: LocalPlatform) -> None:
+    gpus = platform.give_gpus(1, 0)
+    gpus.compute({os.getpid(): 0})
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.behave("aaaa1", Behaviour.REPORTS)
+    job_id = core.submit("aaaa1")
+    taken = f"waits for 1 GPU on this machine: GPU 0 is used by process {os.getpid()}"
+    await core.waits(job_id, taken)
+    gpus.are()
+    await core.waits(job_id, "waits for 1 GPU on this machine: GPU 0 has vanished")
+    assert core.service is not None
+    assert core.service.notices() == {"gpus local": "GPU 0 of this machine has vanished"}
+    gpus.are(0)
+    await core.waits(job_id, taken)
+    assert core.service.notices() == {}
+    gpus.compute({})
+    await core.seen(JobEnded, job_id)
+    await core.close(detach=False)
+
+
+async def test_without_the_tool_only_jobs_that_need_gpus_wait(platform: LocalPlatform) -> None:
+    platform.gpu_number = 0.5
+    (platform.directory / "python3").symlink_to(sys.executable)
+    platform.environ["PATH"] = f"{platform.directory}:/nowhere"
+    core = CoreDouble()
+    await core.open(platform.make())
+    job_id = core.submit("aaaa1")
+    trouble = "cannot be read: there is no nvidia-smi on the PATH"
+    await core.waits(job_id, f"waits for 0.5 of a GPU on this machine, whose GPUs {trouble}")
+    assert core.service is not None
+    assert core.service.notices() == {"gpus local": f"the GPUs of this machine {trouble}"}
+    core.cancel(job_id)
+    await core.close(detach=False)
+
+
+async def test_fractions_share_a_gpu_and_a_reopened_service_knows_who_has_it(
+    platform: LocalPlatform,
+) -> None:
+    platform.give_gpus(0.5, 0)
+    core = CoreDouble()
+    await core.open(platform.make())
+    trials = ("aaaa1", "bbbb2", "cccc3")
+    for trial in trials:
+        platform.behave(trial, Behaviour.REPORTS_LATER)
+    first, second = (core.submit(trial) for trial in trials[:2])
+    await core.seen(JobStarted, first)
+    await core.seen(JobStarted, second)
+    await core.close(detach=True)
+    platform.tools = replace(platform.tools, ledger=HostLedger())  # as after a restart of the server
+    await core.open(platform.make())
+    third = core.submit("cccc3")
+    await core.waits(
+        third,
+        "waits for 0.5 of a GPU on this machine: "
+        "GPU 0 is used by experiment contract trial aaaa1 and experiment contract trial bbbb2",
+    )
+    platform.release("bbbb2")
+    await core.seen(JobStarted, third)
+    platform.release("aaaa1")
+    platform.release("cccc3")
+    for job_id in (first, third):
+        await core.seen(JobEnded, job_id)
+    await core.close(detach=False)
+
+
+async def test_who_waits_far_behind_is_told_only_that(platform: LocalPlatform) -> None:
+    platform.give_gpus(1, 0)
+    core = CoreDouble()
+    await core.open(platform.make())
+    trials = [f"aaaa{number}" for number in range(keeper_service.FIRST + 3)]
+    for trial in trials[:2]:
+        platform.behave(trial, Behaviour.REPORTS_LATER)
+    first, second, *others = (core.submit(trial) for trial in trials)
+    behind = "waits for 1 GPU on this machine, behind other trials of its experiment"
+    by = "waits for 1 GPU on this machine: GPU 0 is used by experiment contract trial "
+    await core.seen(JobStarted, first)
+    platform.release("aaaa0")
+    await core.seen(JobStarted, second)
+    for job_id in others[: keeper_service.FIRST]:
+        await core.waits(job_id, f"{by}aaaa1")
+    await core.waits(others[-1], behind)
+    for job_id in others:
+        core.cancel(job_id)
+    platform.release("aaaa1")
     await core.seen(JobEnded, second)
     await core.close(detach=False)
 

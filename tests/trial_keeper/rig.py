@@ -36,6 +36,7 @@ class Rig:
         self.updates: dict[tuple[str, int], str] = {}
         self.calls: dict[Channel, fx.Send] = {}
         self.said: list[str] = []
+        self.surveys: list[bool] = []
         self.left: str | None = None
         self._pids = itertools.count(100)
         self.start()
@@ -119,7 +120,7 @@ class Rig:
         del self.calls[channel]
         answer = {
             "db_id": "db", "m_epoch": 1, "instance": "i", "acks": {}, "rewind": {}, "done": [], "kill": [],
-            "cmds": [], "leave": False, "lease_s": None, **fields,
+            "cmds": [], "leave": False, "gpu": False, "lease_s": None, **fields,
         }  # fmt: skip
         self.run(self.core.answered(self.now, channel, answer))
 
@@ -205,6 +206,9 @@ class Rig:
     def _send(self, effect: fx.Send) -> None:
         assert effect.channel not in self.calls, "two calls of one kind in flight"
         self.calls[effect.channel] = effect
+
+    def _survey(self, effect: fx.Survey) -> None:
+        self.surveys.append(effect.on)
 
     def _say(self, effect: fx.Say) -> None:
         self.said.append(effect.sentence)

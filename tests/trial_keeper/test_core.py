@@ -543,3 +543,35 @@ def test_what_a_start_waits_for_is_said(rig: Rig) -> None:
     rig.answer()
     rig.run(rig.core.delayed(rig.now, JOB, "python3 is slow"))
     assert Channel.REPORT not in rig.calls
+
+
+READING = {"trouble": None, "gpus": [{"index": 0, "memory": 0, "processes": []}]}
+
+
+def test_gpus_are_read_while_the_server_wants_them(rig: Rig) -> None:
+    assert rig.surveys == []
+    rig.answer(Channel.WAIT, gpu=True)
+    assert rig.surveys == [True]
+    assert "gpu" not in rig.call(Channel.WAIT)
+    rig.run(rig.core.gpus_read(rig.now, READING))
+    assert rig.call()["gpu"] == READING
+    rig.answer(gpu=True)
+    rig.answer(Channel.WAIT, gpu=True, cmds=[start(1, "x")])
+    assert rig.surveys == [True]
+    rig.claim("x")
+    rig.wait(1)
+    assert "gpu" not in rig.call()
+    rig.answer(gpu=False)
+    assert rig.surveys == [True, False]
+    rig.run(rig.core.gpus_read(rig.now, READING))  # one that was under way
+    assert Channel.REPORT not in rig.calls
+
+
+def test_a_reading_that_is_lost_goes_again_and_another_server_gets_it(rig: Rig) -> None:
+    rig.answer(Channel.WAIT, gpu=True)
+    rig.run(rig.core.gpus_read(rig.now, READING))
+    rig.fail()
+    rig.wait(5)
+    assert rig.call()["gpu"] == READING
+    rig.answer(gpu=True, m_epoch=2)
+    assert rig.call()["all"] and rig.call()["gpu"] == READING
