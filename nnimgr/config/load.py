@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from nnimgr.config.document import Document, KeyPath, read_document
-from nnimgr.config.model import SHARED_FIELDS, AlgorithmConfig, Command, ExperimentConfig
+from nnimgr.config.model import SHARED_FIELDS, AlgorithmConfig, Command, ExperimentConfig, GpuNumber
 from nnimgr.config.places import directory_fault, file_fault, working_fault
 from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
@@ -41,7 +41,7 @@ class _Shared(BaseModel):
 
     trial_command: Command | None = None
     trial_code_directory: Path | None = None
-    trial_gpu_number: int | None = None
+    trial_gpu_number: GpuNumber | None = None
     nni_manager_ip: str | None = None
     debug: bool | None = None
 
@@ -135,6 +135,8 @@ def _build(
     if fields.get("useAnnotation") is True:
         reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
         del fields["useAnnotation"]
+    if type(retries := fields.get("maxRetries")) is int:  # for either cause
+        fields["maxRetries"] = {"infrastructure": retries, "userError": retries}
     for role in ("tuner", "assessor"):
         arguments = _algorithm(fields, role).get("classArgs")
         if arguments is not None:
@@ -244,8 +246,22 @@ def _check_local(reading: Reading, config: ExperimentConfig) -> None:
         reading.fault(
             ("trainingService", "useActiveGpu"), "must be true or false when trialGpuNumber is above 0"
         )
-    if getattr(config.training_service, "max_trial_number_per_gpu", 1) != 1 and gpus is None:
+    per_gpu = getattr(config.training_service, "max_trial_number_per_gpu", 1)
+    if per_gpu != 1 and gpus is None:
         reading.fault(("trainingService", "maxTrialNumberPerGpu"), "needs trialGpuNumber")
+    if per_gpu != 1 and gpus and gpus < 1:
+        reading.fault(
+            ("trainingService", "maxTrialNumberPerGpu"),
+            f"must be left out: trialGpuNumber {gpus:g}, a part of a GPU, says already how many share one",
+        )
+    indices: list[int] | None = getattr(config.training_service, "gpu_indices", None)
+    if indices is None:
+        return
+    at = ("trainingService", "gpuIndices")
+    if not gpus:
+        reading.warn(at, "not used, since trialGpuNumber is 0 or not given")
+    elif gpus > len(indices):
+        reading.fault(at, f"names {len(indices)} GPUs, but trialGpuNumber asks for {gpus:g}")
 
 
 def _check_directories(reading: Reading, fields: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ plain form that is stored and sent over REST.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import Enum, StrEnum
@@ -25,10 +26,19 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from nnimgr.config.units import parse_duration, parse_gpu_indices
-from nnimgr.core.facts import Limits
+from nnimgr.config.units import parse_duration, parse_gpu_indices, parse_gpu_number
+from nnimgr.core.facts import Limits, OnFailure
 
-__all__ = ["SHARED_FIELDS", "AlgorithmConfig", "Command", "ExperimentConfig", "LogLevel", "plain_model"]
+__all__ = [
+    "SHARED_FIELDS",
+    "AlgorithmConfig",
+    "Command",
+    "ExperimentConfig",
+    "GpuNumber",
+    "LogLevel",
+    "Retries",
+    "plain_model",
+]
 
 
 class LogLevel(StrEnum):
@@ -60,13 +70,24 @@ _Whole = Annotated[int, BeforeValidator(_whole)]
 _Positive = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
 _Natural = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 _Duration = Annotated[str | int, PlainValidator(_duration)]  # kept as the user wrote it
+GpuNumber = Annotated[int | float, PlainValidator(parse_gpu_number)]
 _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
+
+
+_USUAL = Limits(trial_concurrency=1)
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
     )
+
+
+class Retries(_Model):
+    """How often a trial is tried again after each cause of a failure."""
+
+    infrastructure: _Natural = _USUAL.max_lost_attempts  # a machine or its keeper was lost
+    user_error: _Natural = _USUAL.max_failed_attempts  # the command failed
 
 
 class AlgorithmConfig(_Model):
@@ -104,7 +125,7 @@ class ExperimentConfig(_Model):
     trial_command: Command
     trial_code_directory: Path
     trial_concurrency: _Positive
-    trial_gpu_number: _Natural | None = None
+    trial_gpu_number: GpuNumber | None = None
     max_experiment_duration: _Duration | None = None
     max_trial_number: _Positive | None = None
     max_trial_duration: _Duration | None = None
@@ -125,6 +146,17 @@ class ExperimentConfig(_Model):
     silent_after: _Duration | None = None
     slot_held_for: _Duration | None = None
     multi_phase: bool = False
+    max_retries: Retries | None = None
+    on_failure: Annotated[OnFailure, Field(strict=False)] | None = None
+    failure_value: float | None = None
+
+    @model_validator(mode="after")
+    def _failure(self) -> ExperimentConfig:
+        if (self.on_failure is OnFailure.VALUE) != (self.failure_value is not None):
+            raise ValueError("'onFailure: value' and 'failureValue' go together: give both or neither")
+        if self.failure_value is not None and not math.isfinite(self.failure_value):
+            raise ValueError(f"'failureValue' must be a finite number, not {self.failure_value}")
+        return self
 
     def canonical(self) -> dict[str, Any]:
         """NNI's canonical form: camelCase, nothing that is None, paths as text, no secrets."""
@@ -143,6 +175,7 @@ class ExperimentConfig(_Model):
 
     def limits(self) -> Limits:
         """The numbers that the core steers by."""
+        retries = self.max_retries or Retries()
         return Limits(
             trial_concurrency=self.trial_concurrency,
             max_trial_number=self.max_trial_number,
@@ -150,6 +183,10 @@ class ExperimentConfig(_Model):
             max_trial_duration=_timedelta(self.max_trial_duration),
             suggestions_ahead=self.suggestions_ahead,
             multi_phase=self.multi_phase,
+            max_lost_attempts=retries.infrastructure,
+            max_failed_attempts=retries.user_error,
+            on_failure=self.on_failure or OnFailure.SKIP,
+            failure_value=self.failure_value,
         )
 
     @property
@@ -175,10 +212,12 @@ class ExperimentConfig(_Model):
         return Path(self.training_service_overrides.get("trialCodeDirectory", self.trial_code_directory))
 
     @property
-    def job_gpu_number(self) -> int | None:
+    def job_gpu_number(self) -> int | float | None:
         """The GPUs per trial that the training service grants: its own number if it names one."""
-        number = self.training_service_overrides.get("trialGpuNumber", self.trial_gpu_number)
-        return None if number is None else int(number)
+        number: int | float | None = self.training_service_overrides.get(
+            "trialGpuNumber", self.trial_gpu_number
+        )
+        return None if number is None else parse_gpu_number(number)
 
 
 # What a training service takes from the top level unless it says otherwise.

@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-__all__ = ["parse_duration", "parse_gpu_indices", "parse_size"]
+__all__ = ["parse_duration", "parse_gpu_indices", "parse_gpu_number", "parse_size"]
 
 _QUANTITY = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([a-z]*)\s*", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -38,6 +38,19 @@ def parse_size(value: Any) -> int:
     if megabytes <= 0:
         raise ValueError(f"{value!r} is not larger than zero")
     return megabytes
+
+
+def parse_gpu_number(value: Any) -> int | float:
+    """GPUs of a trial: a whole number, or the part of one that it takes."""
+    if not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number of GPUs; write 0, 0.5 or 2")
+    if not value >= 0:
+        raise ValueError(f"must be at least 0, not {value!r}")
+    if value == value // 1:
+        return int(value)
+    if value > 1:
+        raise ValueError(f"must be a whole number, or below 1 for a part of a GPU, not {value!r}")
+    return value
 
 
 def parse_gpu_indices(value: Any) -> list[int]:

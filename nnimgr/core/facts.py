@@ -62,6 +62,7 @@ __all__ = [
     "KeeperHeard",
     "KeeperSilent",
     "Limits",
+    "OnFailure",
     "MetricReported",
     "ParametersWanted",
     "Recorded",
@@ -141,7 +142,16 @@ class StopKind(StrEnum):
 class SuggestionSource(StrEnum):
     ALGORITHM = "algorithm"
     CUSTOMIZED = "customized"
-    RESUMED = "resumed"
+    RESUMED = "resumed"  # cut off by a stop of the experiment
+    RERUN = "rerun"  # failed, and a user wants it to run again
+
+
+class OnFailure(StrEnum):
+    """What the tuner gets for a trial that has failed."""
+
+    SKIP = "skip"  # no result
+    PENALTY = "penalty"  # the worst result so far
+    VALUE = "value"  # a given one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +165,9 @@ class Limits:
     suggestions_ahead: int | None = None  # None: decided by how fast the tuner answers
     max_lost_attempts: int = 3  # new attempts after a loss of infrastructure
     multi_phase: bool = False
+    max_failed_attempts: int = 0  # new attempts after the command failed
+    on_failure: OnFailure = OnFailure.SKIP
+    failure_value: float | None = None  # for VALUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +290,7 @@ class TargetMoved:
 class AttemptDue:
     """The trial gets a further attempt at ``due_at``; ``reason`` says why the last one does not count.
 
-    ``lost``: its infrastructure was, which may happen so many times only.
+    ``lost``: its infrastructure was, ``failed``: its command has; either may happen so many times only.
     """
 
     trial_id: str
@@ -285,6 +298,7 @@ class AttemptDue:
     due_at: datetime
     reason: str
     lost: bool = True
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,11 +326,15 @@ class TrialNoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded:
-    """The trial is over. ``reason`` is one sentence."""
+    """The trial is over. ``reason`` is one sentence.
+
+    ``stand_in``: JSON text of what the tuner gets for a result, since the trial has none that it can use.
+    """
 
     trial_id: str
     status: TrialStatus
     reason: str
+    stand_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

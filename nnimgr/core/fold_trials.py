@@ -107,6 +107,8 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
         state.exhausted = False  # NNI's tuners may offer more after they had none
     if fact.source is f.SuggestionSource.RESUMED:
         state.interrupted = [i for i in state.interrupted if i.trial_id != fact.retry_of]
+    if fact.source is f.SuggestionSource.RERUN:
+        state.reruns += 1
     state.queued[trial.id] = None
 
 
@@ -150,6 +152,7 @@ def _attempt_due(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
     trial = trial_touched(state, fact.trial_id, fact)
     trial.lost_attempts += fact.lost
+    trial.failed_attempts += fact.failed
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.reason = f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
@@ -202,6 +205,8 @@ def _ended(state: ExperimentState, r: f.Recorded) -> None:
         )
         if better:
             state.best = Best(trial_id=trial.id, sequence=trial.sequence, value=value)
+        worse = max if state.minimises else min
+        state.worst = value if state.worst is None else worse(state.worst, value)
 
 
 EXPERIMENT_STEPS: Mapping[type[Any], Step] = {

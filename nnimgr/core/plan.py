@@ -25,6 +25,7 @@ from nnimgr.core.state import (
 GRACE = timedelta(seconds=5)
 SHOWN = 60  # characters of a user's text in a sentence
 RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further one
+LONGEST_RETRY_DELAY = timedelta(minutes=5)
 
 _LAST_STATUS = {
     f.StopKind.USER: f.TrialStatus.USER_CANCELED,
@@ -111,7 +112,7 @@ def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
     if end is not None and end.reason is f.EndReason.EXITED:
-        return _exited(state, trial, end)
+        return _exited(state, trial, end, now)
     if trial.target is f.StopKind.PAUSE:
         return f.TrialPaused(trial_id=trial.id, reason=f"paused: {trial.target_reason}")
     if trial.target is not None:
@@ -127,19 +128,22 @@ def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
             lost=False,
         )
     if end is not None and end.reason is not f.EndReason.LEASE:
-        reason = end.message or "its command could not be started"
-        return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason)
+        return _failed(state, trial, end.message or "its command could not be started")
     return _retry(state, trial, job, now)
 
 
-def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded) -> f.Fact:
+def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: datetime) -> f.Fact:
     if end.exit_code == 0:
         reason = "exited with code 0"
+        stand_in = None
         if trial.final_text is None:
             reason += " without a final result"
         elif trial.final_value is None:
             reason += f", but its final result holds no finite number: {_shown(trial.final_text)}"
-        return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.SUCCEEDED, reason=reason)
+            stand_in = _stand_in(state)
+        return f.TrialEnded(
+            trial_id=trial.id, status=f.TrialStatus.SUCCEEDED, reason=reason, stand_in=stand_in
+        )
     if end.signal is not None:
         reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
     elif end.exit_code is not None:
@@ -149,7 +153,40 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded) -> f.Fac
             reason += f", by which the shell says that a command {what}: {_shown(state.trial_command)}"
     else:
         reason = end.message or "ended without an exit code"
-    return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason)
+    again = trial.failed_attempts < state.limits.max_failed_attempts
+    if again and trial.target is None and not _time_is_up(state, now):
+        return f.AttemptDue(
+            trial_id=trial.id,
+            attempt=trial.attempt + 1,
+            due_at=now + _pause(trial.failed_attempts),
+            reason=reason,
+            lost=False,
+            failed=True,
+        )
+    if trial.failed_attempts:
+        reason += f" (so had {trial.failed_attempts} attempts before)"
+    return _failed(state, trial, reason)
+
+
+def _failed(state: ExperimentState, trial: TrialState, reason: str) -> f.TrialEnded:
+    stand_in = _stand_in(state)
+    if stand_in is not None:
+        reason += f"; the tuner is given {stand_in} for a result"
+    elif state.limits.on_failure is not f.OnFailure.SKIP:
+        reason += "; the tuner is given no penalty, since there is no result yet"
+    return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason, stand_in=stand_in)
+
+
+def _stand_in(state: ExperimentState) -> str | None:
+    """JSON text of the result that the tuner gets where there is none, if it gets one."""
+    match state.limits.on_failure:
+        case f.OnFailure.PENALTY:
+            value = state.worst
+        case f.OnFailure.VALUE:
+            value = state.limits.failure_value
+        case _:
+            value = None
+    return None if value is None else repr(value)
 
 
 def _shown(text: str) -> str:
@@ -168,10 +205,17 @@ def _signal_name(number: int) -> str:
 def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now: datetime) -> f.Fact:
     why = (job.lost if job else None) or "its host ended it because the server was silent for too long"
     if trial.lost_attempts >= state.limits.max_lost_attempts:
-        reason = f"its infrastructure was lost {trial.lost_attempts + 1} times, at last: {why}"
-        return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason)
-    delay = RETRY_DELAY * 2 ** (trial.lost_attempts - 1) if trial.lost_attempts else timedelta(0)
-    return f.AttemptDue(trial_id=trial.id, attempt=trial.attempt + 1, due_at=now + delay, reason=why)
+        times = "once" if not trial.lost_attempts else f"{trial.lost_attempts + 1} times, at last"
+        return _failed(state, trial, f"its infrastructure was lost {times}: {why}")
+    due_at = now + _pause(trial.lost_attempts)
+    return f.AttemptDue(trial_id=trial.id, attempt=trial.attempt + 1, due_at=due_at, reason=why)
+
+
+def _pause(before: int) -> timedelta:
+    """Before a further attempt, when there have been so many for this cause."""
+    if not before:
+        return timedelta(0)
+    return min(RETRY_DELAY * (1 << min(before - 1, 16)), LONGEST_RETRY_DELAY)
 
 
 def _end_unplaced(trial: TrialState) -> f.Fact:

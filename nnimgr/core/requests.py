@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nnimgr.config import apply_update, read_canonical
@@ -46,6 +47,35 @@ def add_trial(parameters: Any, *, outstanding: int) -> Builder:
                 parameters=text,
             ),
         )
+
+    return build
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTrial:
+    """A trial that has failed and was not run again; ``parameters`` is JSON text."""
+
+    id: str
+    parameter_id: int | None
+    parameters: str
+
+
+def rerun(trials: Sequence[FailedTrial]) -> Builder:
+    """Run these again, each as a new trial with its parameters, which counts in its place."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        _check_open(state)
+        return [
+            f.Suggested(
+                trial_id=trial_id_of(state.id, sequence),
+                sequence=sequence,
+                source=f.SuggestionSource.RERUN,
+                parameter_id=trial.parameter_id,
+                parameters=trial.parameters,
+                retry_of=trial.id,
+            )
+            for sequence, trial in enumerate(trials, state.next_sequence)
+        ]
 
     return build
 

@@ -212,6 +212,7 @@ class Search:
             parameters=trial.parameters,
             text=trial.final_text,
             success=fact.status is f.TrialStatus.SUCCEEDED,
+            stand_in=fact.stand_in,
         )
         for role in self._members:
             self._tell(role, message)

@@ -85,6 +85,7 @@ class TrialState:
     attempt: int = 1  # the one that is due or under way
     due_at: datetime | None = None
     lost_attempts: int = 0
+    failed_attempts: int = 0
     job_id: str | None = None  # of the open attempt
     closed_job: str | None = None  # its attempt has ended and nothing was decided yet
     target: StopKind | None = None
@@ -166,6 +167,8 @@ class ExperimentState:
     failed: str | None = None  # the sentence that makes it ERROR
     crashes: dict[str, int] = field(default_factory=dict)  # role -> in a row
     best: Best | None = None
+    worst: float | None = None  # result of a trial that succeeded
+    reruns: int = 0  # trials that have taken the place of failed ones
     counts: dict[str, int] = field(default_factory=dict)  # TrialStatus -> all trials ever
     trials: dict[str, TrialState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
@@ -196,8 +199,8 @@ class ExperimentState:
 
     @property
     def counted(self) -> int:
-        """Trials that count towards maxTrialNumber: all but those the system cancelled."""
-        return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0)
+        """Trials that count towards maxTrialNumber: not those the system cancelled or that were run again."""
+        return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0) - self.reruns
 
     @property
     def budget(self) -> int | None:

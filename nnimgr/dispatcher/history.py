@@ -175,6 +175,7 @@ def _event(
             parameters=parameters,
             text=final_text,
             success=payload["status"] == SUCCEEDED,
+            stand_in=payload.get("stand_in"),
         )
     if kind == "DataImported":
         return Imported(number=number, records=payload["records"])

@@ -46,7 +46,8 @@ class Ask:
 class TrialFinished:
     """A trial has ended (tuner and assessor). ``text``: the JSON text of its final metric's value, if any.
 
-    ``parameter_id`` None: a customised trial.
+    ``parameter_id`` None: a customised trial. ``stand_in``: JSON text of the result to take where the trial
+    has none that can be used.
     """
 
     number: int
@@ -55,6 +56,7 @@ class TrialFinished:
     parameters: str
     text: str | None
     success: bool
+    stand_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

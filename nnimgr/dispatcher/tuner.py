@@ -177,12 +177,19 @@ class TunerHost:
 
     def _as_record(self, trial: TrialFinished) -> list[dict[str, Any]]:
         """A trial as NNI's import_data takes it; empty if it has no usable result."""
-        if not trial.success or trial.text is None:
-            return []
-        value = json.loads(trial.text)
-        if fault_of_result(value, numeric=self._builtin) is not None:
-            return []
-        return [{"parameter": json.loads(trial.parameters), "value": value}]
+        text, _ = self._result_of(trial)
+        return (
+            [] if text is None else [{"parameter": json.loads(trial.parameters), "value": json.loads(text)}]
+        )
+
+    def _result_of(self, trial: TrialFinished) -> tuple[str | None, str | None]:
+        """JSON text of what counts as its result, if anything does, and what is wrong with its own."""
+        if not trial.success:
+            return trial.stand_in, None
+        if trial.text is None:
+            return None, None
+        fault = fault_of_result(json.loads(trial.text), numeric=self._builtin)
+        return (trial.text if fault is None else trial.stand_in), fault
 
     def _usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
         """Imported records with their values decoded, and what is wrong with those left out."""
@@ -230,27 +237,24 @@ class TunerHost:
             return
         key = -1 if trial.parameter_id is None else trial.parameter_id
         parameters = self._own.pop(key) if key in self._own else json.loads(trial.parameters)
-        success = trial.success
-        if success and trial.text is not None:
-            value = json.loads(trial.text)
-            fault = fault_of_result(value, numeric=self._builtin)
-            if fault is None:
-                self._try(
-                    "receive_trial_result",
-                    lambda: self._tuner.receive_trial_result(
-                        trial.parameter_id,
-                        parameters,
-                        value,
-                        customized=customised,
-                        trial_job_id=trial.trial_id,
-                    ),
-                    trial_id=trial.trial_id,
-                )
-            else:
-                success = False
-                if self._quiet is None:
-                    note = f"its final result {fault}: the tuner takes it as a failed trial"
-                    self._channel.send(Noted(trial_id=trial.trial_id, note=note))
+        text, fault = self._result_of(trial)
+        if text is not None:
+            self._try(
+                "receive_trial_result",
+                lambda: self._tuner.receive_trial_result(
+                    trial.parameter_id,
+                    parameters,
+                    json.loads(text),
+                    customized=customised,
+                    trial_job_id=trial.trial_id,
+                ),
+                trial_id=trial.trial_id,
+            )
+        if fault is not None and self._quiet is None:
+            note = f"its final result {fault}: the tuner takes it as a failed trial"
+            note += f" and is given {text} for a result" if text is not None else ""
+            self._channel.send(Noted(trial_id=trial.trial_id, note=note))
+        success = trial.success and fault is None
         self._try(
             "trial_end",
             lambda: self._tuner.trial_end(trial.parameter_id, success, trial_job_id=trial.trial_id),

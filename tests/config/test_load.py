@@ -20,6 +20,7 @@ from nnimgr.config import (
     read_canonical,
     resolve_secrets,
 )
+from nnimgr.core.facts import OnFailure
 
 MINIMAL = """\
 searchSpace:
@@ -264,7 +265,16 @@ foo: 1
         ),
         (
             "trainingService: {platform: local, trialGpuNumber: x}",
-            "trainingService.trialGpuNumber: must be a whole",
+            "trainingService.trialGpuNumber: 'x' is not a number of GPUs; write 0, 0.5 or 2",
+        ),
+        (
+            "trainingService: {platform: local, trialGpuNumber: 0.5, useActiveGpu: true, "
+            "maxTrialNumberPerGpu: 2}",
+            "maxTrialNumberPerGpu: must be left out: trialGpuNumber 0.5, a part of a GPU, says already how",
+        ),
+        (
+            "trainingService: {platform: local, trialGpuNumber: 3, useActiveGpu: true, gpuIndices: '0,1'}",
+            "trainingService.gpuIndices: names 2 GPUs, but trialGpuNumber asks for 3",
         ),
         ("trainingService: {platform: local, trialGpuNumber: 1}", "useActiveGpu: must be true or false when"),
         (
@@ -300,6 +310,13 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("tunerGpuIndices: [0, 0]", "tunerGpuIndices: [0, 0] names a GPU twice"),
         ("maxExperimentDuration: 0s", "maxExperimentDuration: '0s' is not longer than zero"),
         ("trialGpuNumber: -1", "trialGpuNumber: must be at least 0, not -1"),
+        ("trialGpuNumber: 1.5", "trialGpuNumber: must be a whole number, or below 1 for a part of a GPU"),
+        ("maxRetries: soon", "maxRetries: must be a mapping of keys to values, not 'soon'"),
+        ("maxRetries: {userError: -1}", "maxRetries.userError: must be at least 0, not -1"),
+        ("onFailure: guess", "onFailure: unknown value 'guess' (valid: skip, penalty, value)"),
+        ("onFailure: value", "'onFailure: value' and 'failureValue' go together: give both or neither"),
+        ("failureValue: 1", "'onFailure: value' and 'failureValue' go together: give both or neither"),
+        ("{onFailure: value, failureValue: .inf}"[1:-1].replace(", ", "\n"), "must be a finite number"),
         ("silentAfter: soon", "silentAfter: 'soon' is not a number with one of the units"),
         ("trainingServicePlatform: local", "this file is in NNI's first format"),
     ],
@@ -428,3 +445,31 @@ def test_problems_have_a_plain_form(load: Load) -> None:
 def test_a_canonical_form_with_faults(plain: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         read_canonical(plain)
+
+
+def test_gpu_numbers(load: Load) -> None:
+    def number(text: str) -> tuple[Any, tuple[str, ...]]:
+        service = f"{{platform: local, useActiveGpu: false, {text}}}"
+        loaded = load(MINIMAL.partition("trainingService")[0] + f"trainingService: {service}\n")
+        assert read_canonical(loaded.config.canonical()) == loaded.config
+        return loaded.config.job_gpu_number, tuple(str(warning) for warning in loaded.warnings)
+
+    assert number("trialGpuNumber: 2.0") == (2, ())
+    assert type(number("trialGpuNumber: 2.0")[0]) is int
+    assert number("trialGpuNumber: 0.25, gpuIndices: 3") == (0.25, ())
+    found, (warning,) = number("gpuIndices: [0]")
+    assert found is None and "gpuIndices: not used, since trialGpuNumber is 0 or not given" in warning
+
+
+def test_what_becomes_of_failures(load: Load) -> None:
+    limits = load(MINIMAL).config.limits()
+    assert (limits.max_lost_attempts, limits.max_failed_attempts) == (3, 0)
+    assert (limits.on_failure, limits.failure_value) == (OnFailure.SKIP, None)
+    config = load(MINIMAL + "maxRetries: {user_error: 2}\nonFailure: value\nfailure_value: -1\n").config
+    plain = config.canonical()
+    assert plain["maxRetries"] == {"infrastructure": 3, "userError": 2}
+    assert (plain["onFailure"], plain["failureValue"]) == ("value", -1)
+    again = read_canonical(plain)
+    assert again == config and again.limits().failure_value == -1.0
+    limits = load(MINIMAL + "maxRetries: 5\nonFailure: penalty\n").config.limits()
+    assert (limits.max_lost_attempts, limits.max_failed_attempts, limits.on_failure) == (5, 5, "penalty")

@@ -113,6 +113,11 @@ class Life:
             f.MetricReported(self.job(sequence), position, kind, position, "0", value, repr(value))
         )
 
+    def metric_of(self, sequence: int, attempt: int, value: float) -> list[f.Fact]:
+        """The final result of a later attempt."""
+        job_id = self.job(sequence, attempt)
+        return self.take(f.MetricReported(job_id, 0, "FINAL", 0, "0", value, repr(value)))
+
     def end(
         self,
         sequence: int,

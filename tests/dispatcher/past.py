@@ -78,14 +78,17 @@ class Past:
             row = (EXPERIMENT, self.number, trial_id, attempt, sequence, sequence, json.dumps(value))
             self._db.execute(_METRIC, row)
 
-    def ended(self, trial_id: str, value: Any = None, *, success: bool = True) -> int:
+    def ended(
+        self, trial_id: str, value: Any = None, *, success: bool = True, stand_in: float | None = None
+    ) -> int:
         """The number of the fact. ``value``: the final result, None for none."""
         text = None if value is None else json.dumps(value)
         status = f.TrialStatus.SUCCEEDED if success else f.TrialStatus.FAILED
         self._db.execute(
             "UPDATE trials SET final_text = ?, status = ? WHERE trial_id = ?", (text, status, trial_id)
         )
-        return self._fact(f.TrialEnded(trial_id=trial_id, status=status, reason="it ended"))
+        told = None if stand_in is None else json.dumps(stand_in)
+        return self._fact(f.TrialEnded(trial_id=trial_id, status=status, reason="it ended", stand_in=told))
 
     def imported(self, *records: Any) -> int:
         return self._fact(f.DataImported(records=json.dumps(records)))

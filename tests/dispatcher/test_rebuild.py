@@ -217,3 +217,22 @@ async def test_a_database_that_cannot_be_read_is_told(host: Host) -> None:
     tuner = await host(database="/nowhere/at/all", rebuild_to=5)
     failed = await tuner.expect(m.Failed)
     assert failed.fatal and "unable to open database file" in failed.sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "seen", "total"),
+    [
+        (STATEFUL, [[0, False]], 1.0 - 2.5),
+        (COUNTER.format(attributes=""), ["checkpoint", [{"parameter": {"total": 1}, "value": -2.5}]], 0),
+    ],
+)
+async def test_what_stood_in_for_a_result_is_told_again(
+    host: Host, make_past: MakePast, code: str, seen: list[Any], total: float
+) -> None:
+    """To a tuner that keeps a state, in its calls; to any other as if it had been run elsewhere."""
+    past = make_past({"n": 1})
+    trial = past.suggested(0, {"total": 1}, state={"total": 1.0, "seen": []})
+    past.ended(trial, success=False, stand_in=-2.5)
+    again = await host(past=past, code=code, search_space={"n": 1})
+    (found,) = await ask(again, 1, fed_to=past.number)
+    assert (found["total"], found["seen"]) == (total + 1, seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -268,3 +269,27 @@ async def test_the_seed_of_the_experiment_counts_unless_class_args_name_one(host
         found.append(await tuner.suggestions(2))
     assert found[0] == found[2] != found[1]
     assert list(json.loads(found[0][0])) == ["x", "n"]
+
+
+async def test_a_failed_trial_may_come_with_a_result_in_its_stead(host: Host) -> None:
+    tuner = await host(code=RECORDER)
+    tuner.ask(0, 1, 2)
+    await tuner.suggestions(3)
+    tuner.send(replace(finished(5, 0, "0.9", success=False), stand_in="-1.5"))
+    tuner.send(replace(finished(6, 1, "NaN"), stand_in="-1.5"))
+    tuner.send(replace(finished(7, 2, "0.5"), stand_in="-1.5"))
+    assert await tuner.expect(m.Noted) == m.Noted(
+        trial_id="t6",
+        note="its final result is nan, which is not finite: the tuner takes it as a failed trial "
+        "and is given -1.5 for a result",
+    )
+    tuner.ask(3)
+    calls = json.loads((await tuner.suggestions(1))[0])["calls"]
+    assert [call for call in calls if call[0] != "space"] == [
+        ["result", 0, 1, -1.5, False, "t5", True],
+        ["end", 0, False, "t5"],
+        ["result", 1, 2, -1.5, False, "t6", True],
+        ["end", 1, False, "t6"],
+        ["result", 2, 3, 0.5, False, "t7", True],
+        ["end", 2, True, "t7"],
+    ]

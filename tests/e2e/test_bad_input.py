@@ -34,7 +34,7 @@ FIELDS = (
     "trialConcurrency, trialGpuNumber, maxExperimentDuration, maxTrialNumber, maxTrialDuration, "
     "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, tuner, "
     "assessor, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, multiPhase, "
-    "advisor"
+    "maxRetries, onFailure, failureValue, advisor"
 )
 
 FAULTS = {  # what is replaced, by what, and what is said
