@@ -95,6 +95,7 @@ class Tool:
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
+        self._asked: subprocess.Popen[bytes] | None = None
         self._stuck: subprocess.Popen[bytes] | None = None
 
     def __call__(self, query: str) -> str:
@@ -118,10 +119,11 @@ class Tool:
             )
         except OSError as error:
             raise Trouble(f"{path} cannot be started: {error.strerror}") from error
+        self._asked = process
         try:
             output, _ = process.communicate(timeout=self.limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            self.abandon()
             assert process.stdout is not None
             process.stdout.close()
             try:
@@ -134,6 +136,15 @@ class Tool:
             said = text.splitlines()[0][:200] if text else "it says nothing"
             raise Trouble(f"nvidia-smi fails with code {process.returncode}: {said}")
         return text
+
+    def abandon(self) -> None:
+        """Kill the one that was asked last, if it still runs; from any thread."""
+        asked = self._asked
+        if asked is not None and asked.returncode is None:
+            try:
+                os.killpg(asked.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
 
 
 class Survey:
@@ -158,6 +169,7 @@ class Survey:
         if self._over is not None:
             self._over.set()
             self._over = None
+            self._ask.abandon()
         if on:
             self._over = threading.Event()
             threading.Thread(target=self._run, args=(self._over,), name="gpus", daemon=True).start()
@@ -168,7 +180,7 @@ class Survey:
         while not over.wait(pause):
             began = time.monotonic()
             reading = read(self._ask, self._owner_of)
-            if reading != last:
+            if reading != last and not over.is_set():
                 last = reading
                 self._told(reading)
             spent = time.monotonic() - began

@@ -419,6 +419,7 @@ class Keeper:
 
     def _leave(self, effect: fx.Leave) -> list[Effect]:
         self._log.write(f"keeper {os.getpid()} leaves: {effect.reason}")
+        self._survey.switch(False)
         os._exit(0)
 
 

@@ -87,6 +87,12 @@ class StopExperiment(_Request):
     detach: bool = Field(False, description="leave its trials running; a resume takes them up again")
 
 
+class RerunTrials(_Request):
+    """Without ``trialIds`` all trials that have failed and were not run again."""
+
+    trial_ids: list[Annotated[str, Field(max_length=16)]] | None = Field(None, max_length=100_000)
+
+
 class AddTrial(_Request):
     parameters: JsonObject
 
@@ -132,6 +138,14 @@ class Created(_Model):
 class CreatedTrial(_Model):
     id: str
     sequence: int
+
+
+class RerunTrial(CreatedTrial):
+    retry_of: str = Field(description="the failed trial whose place it takes")
+
+
+class RerunStarted(_Model):
+    trials: list[RerunTrial] = Field(description="the new trials, with the parameters of the failed ones")
 
 
 class Stopped(_Model):

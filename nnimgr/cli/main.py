@@ -187,6 +187,11 @@ def _add_trial(verbs: _Verbs) -> None:
     kill = _verb(group, "kill", "trials:kill", "stop a trial")
     _add_id(kill)
     kill.add_argument("-T", "--trial_id", "--trial-id", required=True, metavar="TRIAL")
+    rerun = _verb(group, "rerun", "trials:rerun", "run failed trials again, as new trials in their place")
+    _add_id(rerun)
+    which = rerun.add_mutually_exclusive_group(required=True)
+    which.add_argument("--failed", action="store_true", help="all that have failed and were not run again")
+    which.add_argument("-T", "--trial_id", "--trial-id", action="append", metavar="TRIAL", help="this one")
 
 
 def _add_log(verbs: _Verbs) -> None:

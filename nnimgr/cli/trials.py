@@ -1,4 +1,4 @@
-"""``nnictl trial``: ls, kill."""
+"""``nnictl trial``: ls, kill, rerun."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal, shown_time
 from nnimgr.home import Home
 
-__all__ = ["all_trials", "kill", "list_all"]
+__all__ = ["all_trials", "kill", "list_all", "rerun"]
 
 _PAGE = 1000
 
@@ -44,6 +44,21 @@ def kill(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.info(f"Trial {args.trial_id} is being stopped.")
     if terminal.as_json:
         terminal.json({"id": args.trial_id})
+    return 0
+
+
+def rerun(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Run failed trials again, each as a new trial."""
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    body = {} if args.failed else {"trialIds": args.trial_id}
+    started = client_of(home, entry, port=args.port).post("experiments", entry.id, "rerun", body=body)
+    for trial in started["trials"]:
+        terminal.info(f"Trial {trial['retryOf']} is run again as trial {trial['id']}.")
+    if not started["trials"]:
+        terminal.info("No trial has failed that was not run again already.")
+    if terminal.as_json:
+        terminal.json(started)
     return 0
 
 

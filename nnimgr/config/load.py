@@ -261,7 +261,7 @@ def _check_local(reading: Reading, config: ExperimentConfig) -> None:
     if not gpus:
         reading.warn(at, "not used, since trialGpuNumber is 0 or not given")
     elif gpus > len(indices):
-        reading.fault(at, f"names {len(indices)} GPUs, but trialGpuNumber asks for {gpus:g}")
+        reading.fault(at, f"trialGpuNumber asks for {gpus:g}, but here are {len(indices)}")
 
 
 def _check_directories(reading: Reading, fields: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

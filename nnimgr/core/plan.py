@@ -164,7 +164,7 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: dat
             failed=True,
         )
     if trial.failed_attempts:
-        reason += f" (so had {trial.failed_attempts} attempts before)"
+        reason += f"; it has failed {trial.failed_attempts + 1} times"
     return _failed(state, trial, reason)
 
 

@@ -19,7 +19,7 @@ from nnimgr.core import requests
 from nnimgr.core.fold import admits, apply
 from nnimgr.core.mailbox import Mailbox, Request
 from nnimgr.core.plan import AskTuner, CancelJob, Command, SubmitJob, plan
-from nnimgr.core.requests import RequestRefused
+from nnimgr.core.requests import FailedTrial, RequestRefused
 from nnimgr.core.search import Builder, Item, Notice, Search
 from nnimgr.core.state import ExperimentState, Touched, TrialState
 from training_services.base import (
@@ -95,6 +95,7 @@ class ExperimentRunner:
         self._turn = _Turn(at=clock())
         self._wake_at: datetime | None = None
         self._closing = False
+        self._rerunning = asyncio.Lock()
         self._keepers_left = bool(state.keepers)
         self._tick = asyncio.get_running_loop().create_future()
         self._first_turn = asyncio.get_running_loop().create_future()
@@ -126,6 +127,16 @@ class ExperimentRunner:
         (suggested,) = facts
         assert isinstance(suggested, f.Suggested)
         return suggested
+
+    async def rerun(self, find: Callable[[], Sequence[FailedTrial]]) -> Sequence[f.Suggested]:
+        """Run failed trials again; ``find`` reads which, in a thread. Raises what it does, RequestRefused.
+
+        One at a time: the next one sees in the database what was run again.
+        """
+        async with self._rerunning:
+            trials = await asyncio.to_thread(find)
+            facts = await self.request(requests.rerun(trials))
+            return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
     async def stop_trial(self, trial_id: str) -> None:
         """Stop a trial; returns once that is durable. Raises UnknownTrial."""

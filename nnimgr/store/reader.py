@@ -231,6 +231,15 @@ class ExperimentReader(CountedMetrics):
                 failures.append(Failure(at=instant, fact=fact))
         return failures
 
+    def failed(self) -> list[TrialRow]:
+        """The trials that have failed and were not run again, by sequence."""
+        table = schema.trials
+        again = self._of(table).with_only_columns(table.c.retry_of).where(table.c.retry_of.is_not(None))
+        query = self._of(table).where(
+            table.c.status == f.TrialStatus.FAILED.value, table.c.trial_id.not_in(again)
+        )
+        return self._rows(query.order_by(table.c.sequence), _trial)
+
     def finished(self) -> list[TrialRow]:
         """All trials with a final metric, by sequence."""
         table = schema.trials

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -160,6 +160,10 @@ class FakeRunner:
         (suggested,) = await self.request(requests.add_trial(parameters, outstanding=0))
         assert isinstance(suggested, f.Suggested)
         return suggested
+
+    async def rerun(self, find: Callable[[], Sequence[requests.FailedTrial]]) -> Sequence[f.Suggested]:
+        facts = await self._request(requests.rerun(await asyncio.to_thread(find)))
+        return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
     async def stop_trial(self, trial_id: str) -> None:
         await self.request(requests.stop_trial(trial_id))

@@ -154,3 +154,31 @@ async def test_metrics_come_in_pages(finished: Lab) -> None:
 async def test_a_bad_metric_query(lab: Lab) -> None:
     for query in ("type=OTHER", "limit=0", "after=-1", "limit=10001"):
         assert (await lab.client.get(f"{EXPERIMENT}/metrics?{query}")).status_code == 422
+
+
+async def test_failed_trials_are_run_again_once(finished: Lab) -> None:
+    life = finished.life
+    nothing = await finished.client.post(f"{EXPERIMENT}/rerun")
+    assert (nothing.status_code, nothing.json()) == (201, {"trials": []})
+    for sequence in (2, 3):
+        life.start(sequence)
+        life.end(sequence, 1)
+    await finished.runner.commit()
+    named = await finished.client.post(f"{EXPERIMENT}/rerun", json={"trialIds": [life.trial(3)] * 2})
+    (again,) = named.json()["trials"]
+    assert again["retryOf"] == life.trial(3)
+    both = (await finished.client.post(f"{EXPERIMENT}/rerun", json={})).json()["trials"]
+    assert [trial["retryOf"] for trial in both] == [life.trial(2)]
+    shown = (await finished.client.get(f"{EXPERIMENT}/trials/{again['id']}")).json()
+    assert (shown["source"], shown["retryOf"], shown["sequence"]) == (
+        "rerun",
+        life.trial(3),
+        again["sequence"],
+    )
+    for trial, status, message in (
+        (life.trial(3), 409, f"Trial {life.trial(3)} was run again already."),
+        (life.trial(0), 409, f"Trial {life.trial(0)} has not failed: it is SUCCEEDED."),
+        ("zzzzz", 404, "There is no trial zzzzz."),
+    ):
+        answer = await finished.client.post(f"{EXPERIMENT}/rerun", json={"trialIds": [trial]})
+        assert (answer.status_code, answer.json()["error"]["message"]) == (status, message)

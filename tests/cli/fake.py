@@ -227,6 +227,12 @@ class FakeServer:
                 return _page(experiment.trials, query)
             case ("GET", ["trials", trial_id]):
                 return next(found for found in experiment.trials if found["id"] == trial_id)
+            case ("POST", ["rerun"]):
+                wanted = self.requests[-1][2]
+                failed = wanted.get(
+                    "trialIds", [t["id"] for t in experiment.trials if t["status"] == "FAILED"]
+                )
+                return {"trials": [{"id": f"{each}2", "sequence": 9, "retryOf": each} for each in failed]}
             case ("POST", ["trials", trial_id, "stop"]):
                 if all(found["id"] != trial_id for found in experiment.trials):
                     raise Refused(404, f"There is no trial {trial_id}.")

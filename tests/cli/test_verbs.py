@@ -271,6 +271,21 @@ def test_kill(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "ERROR: There is no trial none.\n"
 
 
+def test_rerun(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = server.add("abc")
+    experiment.trials = [trial("ta", 0)]
+    assert main(["trial", "rerun", "abc", "--failed"]) == 0
+    assert capsys.readouterr().out == "INFO: No trial has failed that was not run again already.\n"
+    experiment.trials = [trial("ta", 0), trial("tb", 1, status="FAILED")]
+    assert main(["trial", "rerun", "--failed"]) == 0
+    assert capsys.readouterr().out == "INFO: Trial tb is run again as trial tb2.\n"
+    assert main(["trial", "rerun", "-T", "ta", "-T", "tc", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["retryOf"] for each in found["trials"]] == ["ta", "tc"]
+    with pytest.raises(SystemExit):
+        main(["trial", "rerun"])
+
+
 def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     experiment = server.add("abc")
     experiment.trials = [trial("ta", 0), trial("tb", 1), trial("tc", 2)]

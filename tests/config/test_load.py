@@ -274,7 +274,7 @@ foo: 1
         ),
         (
             "trainingService: {platform: local, trialGpuNumber: 3, useActiveGpu: true, gpuIndices: '0,1'}",
-            "trainingService.gpuIndices: names 2 GPUs, but trialGpuNumber asks for 3",
+            "trainingService.gpuIndices: trialGpuNumber asks for 3, but here are 2",
         ),
         ("trainingService: {platform: local, trialGpuNumber: 1}", "useActiveGpu: must be true or false when"),
         (

@@ -50,7 +50,7 @@ def test_a_failed_command_is_tried_again_as_often_as_wanted() -> None:
     life.take(after=RETRY_DELAY)
     life.start(0, 3)
     life.end(0, 4, attempt=3)
-    assert ended(life, 0).reason == "exited with code 4 (so had 2 attempts before)"
+    assert ended(life, 0).reason == "exited with code 4; it has failed 3 times"
     assert life.state.status is E.DONE and life.state.best is None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from itertools import pairwise
@@ -14,6 +13,8 @@ import pytest
 from nnimgr.core import requests
 from tests.core import driver
 from tests.e2e.scene import Scene, eventually, scene
+from tests.gpus import ScriptedGpus
+from training_services.keeper_service import FIRST
 
 MANY = 10_000
 FEW = 100
@@ -58,12 +59,8 @@ def test_the_cores_work_for_an_event_is_the_same(monkeypatch: pytest.MonkeyPatch
 
 def test_a_server_with_ten_thousand_waiting_trials(tmp_path: Path) -> None:
     """One place, for which all others wait: each is told why, once, and an end costs as little as ever."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "nvidia-smi").write_text("#!/bin/sh\necho 0\n")
-    (programs / "nvidia-smi").chmod(0o755)
     command = f"until [ -e {tmp_path}/go-$NNI_TRIAL_SEQ_ID ]; do sleep 0.01; done"
-    with scene(tmp_path, environ={"PATH": f"{programs}:{os.environ['PATH']}"}) as here:
+    with scene(tmp_path, environ=ScriptedGpus(tmp_path, 0).environ) as here:
         here.create(
             command,
             trialConcurrency=MANY,
@@ -73,18 +70,20 @@ def test_a_server_with_ten_thousand_waiting_trials(tmp_path: Path) -> None:
         )
         counts = {"RUNNING": 1, "WAITING": MANY - 1}
         eventually(lambda: here.profile()["counts"] == counts, "all trials")
-        first, last = here.trial()["id"], here.get(f"/trials?offset={MANY - 1}&limit=1")["trials"][0]
-        assert last["reason"] == (
-            f"waits for a free GPU: 1 of 1 GPU on this machine is in use (trial {first} of experiment exp)"
+        first = here.trial()["id"]
+        second, last = (here.get(f"/trials?offset={at}&limit=1")["trials"][0] for at in (1, MANY - 1))
+        assert second["reason"] == (
+            f"waits for 1 GPU on this machine: GPU 0 is used by experiment exp trial {first}"
         )
+        assert last["reason"] == "waits for 1 GPU on this machine, behind other trials of its experiment"
         numbers = [here.profile()["lastNumber"]]
         for sequence in range(5):
             (tmp_path / f"go-{sequence}").touch()
             following = f"/trials?offset={sequence + 1}&limit=1"
             eventually(partial(is_running, here, following), "the next one")
             numbers.append(here.profile()["lastNumber"])
-        # The end of a job and of its trial; the place and the start of the next; why the one behind it waits.
-        assert [after - before for before, after in pairwise(numbers)] == [5] * 5
+        # The end of a job and of its trial; place and start of the next; why the first behind it wait.
+        assert [after - before for before, after in pairwise(numbers)] == [4 + FIRST] * 5
 
 
 def is_running(here: Scene, path: str) -> bool:

@@ -88,6 +88,19 @@ def test_a_hanging_tool_is_killed(smi: Smi) -> None:
     assert tool("--query-gpu=index") == "0, GPU-a, 0"
 
 
+def test_what_nobody_waits_for_any_more_is_killed(smi: Smi, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "begun")
+    smi(f"echo $$ > {tmp_path}/begun; exec sleep 1000")
+    told: list[gpus.Reading] = []
+    survey = gpus.Survey(told.append, mark=MARK)
+    survey.switch(True)
+    (thread,) = (each for each in threading.enumerate() if each.name == "gpus")
+    (tmp_path / "begun").read_text()
+    survey.switch(False)
+    thread.join(10)
+    assert not thread.is_alive() and told == []
+
+
 def test_processes_are_known_by_their_own_mark_or_their_parents(tmp_path: Path) -> None:
     find = gpus.owner_of(MARK)
     assert find(os.getpid()) == gpus.Owner(None)

@@ -25,7 +25,7 @@ from nnimgr.api.dependencies import (
 from nnimgr.api.logs import LogName, log_stream
 from nnimgr.api.streams import until
 from nnimgr.core.facts import TrialStatus
-from nnimgr.core.requests import RequestRefused, UnknownTrial
+from nnimgr.core.requests import FailedTrial, RequestRefused, UnknownTrial
 from nnimgr.store.reader import ExperimentReader, TrialRow
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
@@ -102,6 +102,21 @@ async def add_trial(runner: Live, wanted: models.AddTrial) -> models.CreatedTria
     return models.CreatedTrial(id=suggested.trial_id, sequence=suggested.sequence)
 
 
+@router.post("/rerun", status_code=201, responses=refusals(404, 409, 422))
+async def rerun_trials(
+    runner: Live, reader: Reader, wanted: models.RerunTrials | None = None
+) -> models.RerunStarted:
+    """Run failed trials again: each as a new trial, which counts in the place of the failed one."""
+    ids = None if wanted is None else wanted.trial_ids
+    started = await runner.rerun(lambda: _failed(reader, ids))
+    return models.RerunStarted(
+        trials=[
+            models.RerunTrial(id=trial.trial_id, sequence=trial.sequence, retry_of=str(trial.retry_of))
+            for trial in started
+        ]
+    )
+
+
 @router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
 async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
     """Stop a trial. The answer comes when the wish is durable; the trial ends soon after."""
@@ -173,6 +188,23 @@ async def read_log(
     except FileNotFoundError:
         raise NotFound(f"Trial {trial_id} has written no {name}.") from None
     return StreamingResponse(until(parts.life.closing, chunks), media_type="text/plain; charset=utf-8")
+
+
+def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial]:
+    """The trials to run again. Raises NotFound, RequestRefused."""
+    found = {row.trial_id: row for row in reader.failed()}
+    for trial_id in ids or ():
+        if trial_id not in found:
+            status = _trial(reader, trial_id).status
+            why = (
+                "was run again already" if status is TrialStatus.FAILED else f"has not failed: it is {status}"
+            )
+            raise RequestRefused(f"Trial {trial_id} {why}.")
+    chosen = found.values() if ids is None else [found[trial_id] for trial_id in dict.fromkeys(ids)]
+    return [
+        FailedTrial(id=row.trial_id, parameter_id=row.parameter_id, parameters=row.parameters)
+        for row in chosen
+    ]
 
 
 def _trial(reader: ExperimentReader, trial_id: str) -> TrialRow:

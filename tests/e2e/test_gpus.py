@@ -1,0 +1,97 @@
+"""GPUs by script: who gets which, who waits for whom, and what the tuner sees."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.scene import Scene, eventually, scene
+from tests.gpus import ScriptedGpus
+
+TUNER = """
+import os
+import nni.tuner
+
+class Mine(nni.tuner.Tuner):
+    def update_search_space(self, search_space):
+        pass
+    def generate_parameters(self, parameter_id, **kwargs):
+        return {"gpus": os.environ["CUDA_VISIBLE_DEVICES"]}
+"""
+LOCAL = {"platform": "local", "useActiveGpu": False}
+
+
+def waits_for_go(directory: Path) -> str:
+    """A trial that says which GPUs it sees, and ends when it may."""
+    return (
+        f'echo "gpus ${{CUDA_VISIBLE_DEVICES-unset}} end"; until [ -e {directory}/go-$NNI_TRIAL_SEQ_ID ]; '
+        "do sleep 0.02; done"
+    )
+
+
+def with_status(here: Scene, status: str) -> list[dict[str, Any]]:
+    return [trial for trial in here.trials() if trial["status"] == status]
+
+
+def seen(here: Scene, trial: dict[str, Any]) -> bytes:
+    """What the trial says it sees."""
+    return eventually(lambda: here.log(trial["id"], "stdout"), "its output").strip()
+
+
+def test_trials_get_their_gpus_one_by_one_and_the_rest_say_who_has_them(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TUNER)
+    gpus = ScriptedGpus(tmp_path, 0, 1, 2)
+    gpus.compute({os.getpid(): 1})
+    with scene(tmp_path, environ=gpus.environ) as here:
+        here.create(
+            waits_for_go(tmp_path),
+            trialConcurrency=3,
+            maxTrialNumber=3,
+            trialGpuNumber=1,
+            tunerGpuIndices=[2, 0],
+            tuner={"className": "mine.Mine", "codeDirectory": str(tmp_path)},
+            trainingService={**LOCAL, "gpuIndices": [1, 2]},
+        )
+        (first,) = eventually(lambda: with_status(here, "RUNNING"), "the first")
+        assert first["parameters"] == {"gpus": "2,0"}
+        assert seen(here, first) == b"gpus 2 end"
+        waits = (
+            f"waits for 1 GPU on this machine: GPU 1 is used by process {os.getpid()}, "
+            f"GPU 2 by experiment exp trial {first['id']}"
+        )
+        reasons = [waits, waits]
+        eventually(lambda: [t["reason"] for t in with_status(here, "WAITING")] == reasons, waits)
+        gpus.compute({})
+        _, second = eventually(lambda: (r := with_status(here, "RUNNING"))[1:] and r, "the second")
+        assert seen(here, second) == b"gpus 1 end"
+        gpus.hang()
+        for sequence in range(3):
+            (tmp_path / f"go-{sequence}").touch()
+        here.done()  # nobody waits for the tool
+
+
+def test_no_gpu_is_an_empty_list_and_null_leaves_it_alone(tmp_path: Path) -> None:
+    with scene(tmp_path, environ={"CUDA_VISIBLE_DEVICES": "7"}) as here:
+        command = 'echo "gpus ${CUDA_VISIBLE_DEVICES-unset} end"'
+        here.create(command, trialGpuNumber=0)
+        (trial,) = here.done()
+        assert seen(here, trial) == b"gpus  end"
+    other = tmp_path / "other"
+    other.mkdir()
+    with scene(other, environ={"CUDA_VISIBLE_DEVICES": "7"}) as here:
+        here.create(command)
+        (trial,) = here.done()
+        assert seen(here, trial) == b"gpus 7 end"
+
+
+def test_contradictions_are_refused(tmp_path: Path) -> None:
+    with scene(tmp_path) as here:
+        body = here.body(
+            "true", trialGpuNumber=2, trainingService={**LOCAL, "gpuIndices": [3], "maxTrialNumberPerGpu": 2}
+        )
+        answer = here.server.call("POST", "/api/v1/experiments", body)
+        assert answer.status == 400
+        (problem,) = answer.body["error"]["problems"]
+        assert problem["field"] == "trainingService.gpuIndices"
+        assert problem["message"] == "trialGpuNumber asks for 2, but here are 1"
