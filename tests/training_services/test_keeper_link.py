@@ -30,6 +30,7 @@ from training_services.base import (
 )
 from training_services.keeper_link import Backlog, KeeperLink, Received, Refused
 from training_services.keeper_request import Request, WireError, read_request
+from training_services.placement import Gpu, GpuProcess, GpuReading
 from trial_keeper import wire
 
 GRACE = timedelta(seconds=5)
@@ -486,3 +487,45 @@ def test_a_header_that_is_none_is_refused_whole(rig: Rig, change: dict[str, Any]
     header = {**rig.header, "sync_no": 9, "attempts": {}, **change}
     with pytest.raises(WireError):
         read_request(wire.encode_request(header, []))
+
+
+def gpu(*processes: list[Any], index: Any = 0, memory: Any = 0) -> dict[str, Any]:
+    return {"index": index, "memory": memory, "processes": list(processes)}
+
+
+def test_gpus_are_read_where_they_are_wanted_and_handed_on(rig: Rig) -> None:
+    _, answer = rig.sync()
+    assert answer["gpu"] is False
+    link = KeeperLink(known(), db_id="db", m_epoch=3, backlog=Backlog(), reads_gpus=True)
+    request = rig.request(gpu={"trouble": None, "gpus": [gpu([7, "x-aaaaa-1"], [8, None], memory=256)]})
+    processes = (GpuProcess(7, "x-aaaaa-1"), GpuProcess(8, None))
+    reading = GpuReading((Gpu(index=0, memory=256, processes=processes),))
+    assert link.receive(request).gpus == reading
+    assert link.answer(request)["gpu"] is True
+    assert link.receive(request).gpus is None  # doubled
+    assert link.receive(rig.request()).gpus is None
+    assert link.receive(rig.request(gpu={"trouble": "it hangs", "gpus": []})).gpus == GpuReading(
+        (), "it hangs"
+    )
+
+
+def test_what_a_process_claims_to_be_may_be_anything(rig: Rig) -> None:
+    found = rig.request(gpu={"trouble": None, "gpus": [gpu([7, "a\nb"], [8, ""], [9, "a-b"])]}).gpus
+    assert found is not None
+    assert [process.job_id for process in found.gpus[0].processes] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        7,
+        {"gpus": []},
+        {"trouble": 1, "gpus": []},
+        {"trouble": None, "gpus": [gpu(index=-1)]},
+        {"trouble": None, "gpus": [gpu(memory="much")]},
+        {"trouble": None, "gpus": [gpu([1])]},
+    ],
+)
+def test_what_is_no_reading_is_no_sync(rig: Rig, reading: Any) -> None:
+    with pytest.raises(WireError):
+        rig.request(gpu=reading)
