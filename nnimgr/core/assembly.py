@@ -57,6 +57,7 @@ class Assembly:
         environ = dict(around.environ)
         gpus = config.tuner_gpu_indices
         environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else ""
+        environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers as nvidia-smi gives them
         environ["NNI_CHECKPOINT_DIRECTORY"] = str(directory / "checkpoint")
         environ["NNI_LOG_LEVEL"] = config.log_level.value
 

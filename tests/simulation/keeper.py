@@ -20,6 +20,7 @@ RECORD_CRASH = 0.03  # after a record is written, or soon: what follows from it 
 ORDER_CRASH = 0.08  # when it is no start: these are fewer
 SPAWN_CRASH = 0.15  # soon after a shim was asked for
 IDLE_S = (10.0, 300.0)
+GPUS = 2  # of each machine
 
 
 class SimKeeper:
@@ -48,7 +49,7 @@ class SimKeeper:
             fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Look: self._look,
             fx.Signal: self._signal, fx.Sweep: self._sweep, fx.Watch: self._watch, fx.Unwatch: self._unwatch,
             fx.Read: self._read, fx.Count: self._count, fx.Update: self._update, fx.Send: self._send,
-            fx.Survey: lambda effect: [], fx.Say: self._say, fx.Leave: self._leave,
+            fx.Survey: self._survey, fx.Say: self._say, fx.Leave: self._leave,
         }  # fmt: skip
 
     def begin(self) -> None:
@@ -260,6 +261,12 @@ class SimKeeper:
 
     def _send(self, effect: fx.Send) -> list[fx.Effect]:
         self.host.network.call(self.host, self, effect)
+        return []
+
+    def _survey(self, effect: fx.Survey) -> list[fx.Effect]:
+        if effect.on:
+            gpus = [{"index": index, "memory": 0, "processes": []} for index in range(GPUS)]
+            self.kernel.at(0.2, self.tell, self.core.gpus_read, {"trouble": None, "gpus": gpus})
         return []
 
     def _say(self, effect: fx.Say) -> list[fx.Effect]:

@@ -21,10 +21,11 @@ from tests.simulation.host import Host
 from tests.simulation.shim import Shim
 from tests.simulation.store import Store
 from training_services import keeper_link
-from training_services.base import JobEvent
+from training_services.base import JobEvent, JobPlaced, TrialJobSpec
 from training_services.keeper_link import KeeperLink
 from training_services.keeper_request import Attempt as Reported
 from training_services.keeper_request import Request
+from training_services.keeper_service import KeeperService
 from trial_keeper import core
 from trial_keeper import effects as fx
 from trial_keeper.attempt import Attempt
@@ -240,6 +241,20 @@ def acknowledged_before_commit() -> Iterator[None]:
         await commit(self, turn)
 
     with patch.object(ExperimentRunner, "_commit", hasty):
+        yield
+
+
+@planted
+def gpus_not_rebuilt() -> Iterator[None]:
+    """A server that starts does not know which GPUs the running jobs hold."""
+    adopt = KeeperService._adopt
+
+    def forgetful(self: KeeperService, job: TrialJobSpec, placed: JobPlaced) -> None:
+        adopt(self, job, placed)
+        for machine in self._tools.ledger._machines.values():
+            machine.held.pop(job.id, None)
+
+    with patch.object(KeeperService, "_adopt", forgetful):
         yield
 
 

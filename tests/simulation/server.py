@@ -138,7 +138,7 @@ class Server:
             directory=Path("/"),
             trial_command="true",
             trial_code_directory=Path("/"),
-            trial_gpu_number=None,
+            trial_gpu_number=world.gpus,
             python="python3",
             environ={},
             silent_after=timedelta(seconds=world.silent_after_s),

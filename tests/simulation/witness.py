@@ -87,6 +87,7 @@ class Witness:
             for shim in other.shims:
                 if shim.main and shim.job != job and trial_of_job(shim.job)[0] == trial_id:
                     fail(f"attempts {shim.job} and {job} of one trial run together")
+        self._check_gpus(job, host)
         if attempt.place is None or trial is None:
             fail(f"attempt {job} was started before its place was recorded")
             return
@@ -99,6 +100,16 @@ class Witness:
         known = {record.get("job") for record in product.parse(host.journal.content)[0]}
         if instance == host.instance and job not in known:
             fail(f"attempt {job} runs, but its keeper's journal knows nothing of it")
+
+    def _check_gpus(self, job: str, host: Host) -> None:
+        """Nobody else computes on the GPUs that the attempt was given."""
+        place = self.attempts[job].place
+        if place is None:
+            return
+        for shim in host.shims:
+            other = self.attempts[shim.job].place
+            if shim.main and shim.job != job and other is not None and set(place.gpus) & set(other.gpus):
+                self._kernel.fail(f"attempts {shim.job} and {job} share a GPU of {host.name}")
 
     def wrote(self, job: str, payload: bytes, *, readable: bool) -> None:
         """A frame is complete. Not ``readable``: something without a header lies before it."""

@@ -34,6 +34,7 @@ class World:
         self.silent_after_s = chance.choice([5.0, 15.0, 30.0])
         self.assessed = chance.random() < 0.7
         self.health = Health({}, size=chance.choice([8, 1000, 1000, 1000]))
+        self.gpus = 1 if seed % 4 == 0 else None  # that each trial asks for
         self.clock = Clock(self.kernel)  # of the server's machine
         self.witness = Witness(self.kernel)
         self.store = Store(self.kernel, self.witness, lambda trial_id: self.user.job_placed(trial_id))
