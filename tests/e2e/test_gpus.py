@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.scene import Scene, eventually, scene
 from tests.gpus import ScriptedGpus
+from tests.server.harness import nothing_left, serving
 
 TUNER = """
 import os
@@ -69,6 +71,33 @@ def test_trials_get_their_gpus_one_by_one_and_the_rest_say_who_has_them(tmp_path
         for sequence in range(3):
             (tmp_path / f"go-{sequence}").touch()
         here.done()  # nobody waits for the tool
+
+
+def test_experiments_share_gpus_also_after_a_crash(tmp_path: Path) -> None:
+    """Trials run on without a server; the next one gives their GPUs to nobody before they have ended."""
+    gpus = ScriptedGpus(tmp_path, 0)
+    other = "/api/v1/experiments/other"
+
+    def reason(here: Scene) -> str:
+        return "".join(trial["reason"] for trial in here.server.call("GET", f"{other}/trials").body["trials"])
+
+    with nothing_left(tmp_path):
+        with serving(tmp_path, environ=gpus.environ) as server:
+            here = Scene(server, tmp_path)
+            here.create(waits_for_go(tmp_path), trialGpuNumber=0.5, trainingService=LOCAL)
+            first = here.running()["id"]
+            body = {**here.body("true", trialGpuNumber=1, trainingService=LOCAL), "id": "other"}
+            assert server.call("POST", "/api/v1/experiments", body).status == 201
+            waits = f"waits for 1 GPU on this machine: GPU 0 is used by experiment exp trial {first}"
+            eventually(lambda: reason(here) == waits, waits)
+            server.end(signal.SIGKILL)
+        with serving(tmp_path, port=server.port, environ=gpus.environ) as again:
+            here = Scene(again, tmp_path)
+            eventually(lambda: here.server.call("GET", f"{other}/trials").status == 200, "the experiments")
+            eventually(lambda: reason(here) == waits, waits)
+            (tmp_path / "go-0").touch()
+            here.done()
+            eventually(lambda: again.call("GET", other).body["status"] == "DONE", "the other one's turn")
 
 
 def test_no_gpu_is_an_empty_list_and_null_leaves_it_alone(tmp_path: Path) -> None:
