@@ -298,6 +298,7 @@ class ExperimentContext:
     environ: Mapping[str, str] = field(repr=False)
     log_level: str = "info"
     silent_after: timedelta = timedelta(seconds=30)  # without a word from it a keeper counts as silent
+    multi_phase: bool = False  # trials may ask for further parameter sets
 
 
 class TrainingService(abc.ABC):
@@ -330,7 +331,10 @@ class TrainingService(abc.ABC):
 
     @abc.abstractmethod
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
-        """Queue parameter set number ``index`` for a running job; None if the job is unknown or has ended."""
+        """Queue parameter set number ``index`` for a running job; None if the job is unknown or has ended.
+
+        Number 0 is the one that it was started with.
+        """
 
     @abc.abstractmethod
     def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:

@@ -51,6 +51,7 @@ __all__ = [
     "FakeService",
     "Step",
     "ended",
+    "given",
     "hold",
     "lost",
     "metric",
@@ -95,6 +96,11 @@ def wants_parameters(index: int) -> Step:
     return Step("wants", index)
 
 
+def given() -> Step:
+    """Nothing more happens until the parameter set that was asked for last is there; results are its own."""
+    return Step("given")
+
+
 def noted(note: str) -> Step:
     return Step("noted", note)
 
@@ -126,6 +132,8 @@ class _Job:
     running: bool = False  # its start is durable
     held: bool = False
     started: bool = False
+    parameters: dict[int, str] = field(default_factory=dict)  # further sets that are there, as their records
+    wanted: int = 0  # the number of the one that was asked for last
     frames: int = 0
     sequence: int = 0
     stop: StopOrdered | None = None
@@ -153,6 +161,7 @@ class FakeService(TrainingService):
     _submitted: set[str] = field(default_factory=set)  # since it was opened
     _cmd_seq: int = 0
     _acked: int = 0  # the highest durable one: this keeper is fast
+    _ordered: dict[tuple[str, int], str] = field(default_factory=dict)  # parameter sets, perhaps not durable
     _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     capabilities = Capabilities(updates=True)
@@ -219,10 +228,12 @@ class FakeService(TrainingService):
     def _adopt(self, job: TrialJobSpec, steps: deque[Step]) -> None:
         """It has done what is recorded; the rest of its script follows."""
         adopted = self._jobs[job.id] = _Job(job, steps, job.place, running=True, stop=job.stop)
+        adopted.parameters = {order.index: record for order, record in job.updates}
         while steps and adopted.frames < job.recorded:
             step = steps.popleft()
             adopted.frames += step.kind in ("metric", "final", "skipped", "wants")
             adopted.sequence += step.kind == "metric"
+            adopted.wanted = int(str(step.value)) if step.kind == "wants" else adopted.wanted
         if job.started and steps and steps[0].kind == "started":
             steps.popleft()
         adopted.started = job.started
@@ -240,6 +251,7 @@ class FakeService(TrainingService):
         if job is None or job.over:
             return None
         self._cmd_seq += 1
+        self._ordered[job_id, index] = parameter_text
         return UpdateOrdered(job_id=job_id, index=index, cmd_seq=self._cmd_seq)
 
     def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
@@ -263,6 +275,9 @@ class FakeService(TrainingService):
                 self._play(job)
             elif isinstance(fact, UpdateOrdered):
                 self.orders.append(("update", fact.job_id))
+                job = self._jobs[fact.job_id]
+                job.parameters[fact.index] = self._ordered[fact.job_id, fact.index]
+                self._play(job)
             elif isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
                 self.orders.append(("stop", fact.job_id))
                 self._stop(self._jobs[fact.job_id])
@@ -280,6 +295,11 @@ class FakeService(TrainingService):
             step = job.steps.popleft()
             if step.kind == "hold":
                 job.held = True
+            elif step.kind == "given" and job.wanted not in job.parameters:
+                job.steps.appendleft(step)
+                return
+            elif step.kind == "given":
+                continue
             elif step.kind == "ended":
                 self._tell(job, self._end(job, EndReason.EXITED, step.code, step.signal))
             else:
@@ -310,7 +330,8 @@ class FakeService(TrainingService):
             case "skipped":
                 return FrameSkipped(job_id=job_id, position=position, reason=str(step.value))
             case "wants":
-                return ParametersWanted(job_id=job_id, position=position, index=int(str(step.value)))
+                job.wanted = int(str(step.value))
+                return ParametersWanted(job_id=job_id, position=position, index=job.wanted)
         sequence = 0 if step.kind == "final" else job.sequence
         job.sequence += step.kind == "metric"
         number = step.value.get("default") if isinstance(step.value, dict) else step.value
@@ -319,7 +340,7 @@ class FakeService(TrainingService):
             position,
             "FINAL" if step.kind == "final" else "PERIODICAL",
             sequence,
-            json.dumps(json.loads(job.spec.parameter_text or "{}").get("parameter_id")),
+            _parameter_id(job.parameters.get(job.wanted, job.spec.parameter_text)),
             float(number) if isinstance(number, int | float) and math.isfinite(number) else None,
             json.dumps(step.value),
         )
@@ -368,6 +389,11 @@ class FakeService(TrainingService):
     async def close(self, *, detach: bool) -> None:
         self.closed = detach
         self._outbox.close()
+
+
+def _parameter_id(record: str) -> str | None:
+    found = json.loads(record or "{}").get("parameter_id")
+    return None if found is None else json.dumps(found)
 
 
 def _is_news(event: JobEvent, job: TrialJobSpec) -> bool:

@@ -201,7 +201,7 @@ class LocalService(KeeperService):
             # What the user's own environment may hold of another experiment.
             "NNI_TRIAL_COMMAND_CHANNEL": None,
             "REUSE_MODE": None,
-            "MULTI_PHASE": None,
+            "MULTI_PHASE": "true" if context.multi_phase else None,
         }
         if context.trial_gpu_number is not None:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))

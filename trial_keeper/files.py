@@ -45,9 +45,10 @@ def stop(directory: str, shim: fx.Shim, grace: float) -> None:
 
 
 def write_parameter(directory: str, index: int, parameter: str) -> None:
-    """Give the command its next parameter set. Raises OSError."""
+    """Give the command parameter set number ``index`` (0: the one it was started with). Raises OSError."""
     os.makedirs(directory, exist_ok=True)  # its shim may not have come that far
-    _replace(f"{directory}/parameter_{index}.cfg", parameter.encode())
+    name = f"parameter_{index}.cfg" if index else "parameter.cfg"
+    _replace(f"{directory}/{name}", parameter.encode())
 
 
 def read(directory: str, order: fx.Read) -> fx.Chunk:

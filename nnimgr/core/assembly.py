@@ -47,6 +47,7 @@ class Assembly:
             python=around.python,
             environ=around.environ,
             log_level=config.log_level.value,
+            multi_phase=config.multi_phase,
             **({} if config.silence is None else {"silent_after": config.silence}),
         )
         return registry.service_class(config.platform)(context, config.training_service, self._tools)

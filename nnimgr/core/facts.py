@@ -49,6 +49,7 @@ __all__ = [
     "ExperimentStopRequested",
     "Fact",
     "FrameSkipped",
+    "FurtherSuggested",
     "JobEnded",
     "JobEvent",
     "JobLost",
@@ -66,6 +67,7 @@ __all__ = [
     "MetricReported",
     "ParametersWanted",
     "Recorded",
+    "ResultTaken",
     "ResumeRequested",
     "StopKind",
     "StopOrdered",
@@ -216,6 +218,37 @@ class Suggested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherSuggested:
+    """Parameter set number ``index`` (the trial's first is 0) of a multi-phase trial, with an id of its own.
+
+    ``parameters`` None: the tuner has no more, which the trial is told. ``late``: the trial had ended before
+    it came, and nobody uses it. ``fed_to`` and ``tuner_state`` as in Suggested.
+    """
+
+    trial_id: str
+    index: int
+    parameter_id: int | None
+    parameters: str | None
+    fed_to: int | None = None
+    tuner_state: str | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTaken:
+    """Parameter set number ``index`` of a multi-phase trial has its result, which the tuner is told at once.
+
+    It follows from the first FINAL metric of the set; ``text`` is the JSON text of that metric's value.
+    """
+
+    trial_id: str
+    index: int
+    parameter_id: int | None
+    parameters: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TunerExhausted:
     """The tuner has no more parameter sets (NoMoreTrialError)."""
 
@@ -351,6 +384,8 @@ Fact = (
     | ExperimentOpened
     | ConfigChanged
     | Suggested
+    | FurtherSuggested
+    | ResultTaken
     | TunerExhausted
     | AlgorithmFailed
     | AlgorithmRecovered

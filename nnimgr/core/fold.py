@@ -13,9 +13,10 @@ from nnimgr.core import facts as f
 from nnimgr.core.fold_jobs import JOB_STEPS
 from nnimgr.core.fold_trials import EXPERIMENT_STEPS
 from nnimgr.core.moves import Step
+from nnimgr.core.phases import PHASE_STEPS
 from nnimgr.core.state import ExperimentState, is_queued, trial_of_job
 
-_STEPS: Mapping[type[Any], Step] = {**EXPERIMENT_STEPS, **JOB_STEPS}
+_STEPS: Mapping[type[Any], Step] = {**EXPERIMENT_STEPS, **JOB_STEPS, **PHASE_STEPS}
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nnimgr.core import facts as f
 from nnimgr.core.moves import Step, job_touched, move, note, reindex, trial_touched
+from nnimgr.core.phases import take_final, waiting_reason
 from nnimgr.core.state import ExperimentState, JobState, KeeperState, TrialState, trial_of_job
 
 # ---- jobs -------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ def _started(state: ExperimentState, r: f.Recorded) -> None:
     job.started_at, job.pid = fact.started_at, fact.pid
     trial.started_at, trial.running_since = fact.started_at, r.at
     if job.stop is None:
-        trial.reason = None
+        trial.reason = waiting_reason(trial)
     move(state, trial, f.TrialStatus.RUNNING)
     reindex(state, trial)
 
@@ -59,7 +60,9 @@ def _metric(state: ExperimentState, r: f.Recorded) -> None:
     trial = state.trials[job.trial_id]
     state.touched.trials[trial.id] = trial
     if fact.type == "FINAL":
-        if trial.final_text is None:
+        if state.limits.multi_phase:
+            take_final(state, trial, fact)
+        elif trial.final_text is None:
             trial.final_value, trial.final_text = fact.value, fact.text
     else:
         trial.latest_value, trial.latest_text = fact.value, fact.text
@@ -73,15 +76,6 @@ def _skipped(state: ExperimentState, r: f.Recorded) -> None:
     trial_touched(state, job.trial_id, fact).note = fact.reason
 
 
-def _wanted(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
-    job = job_touched(state, fact.job_id)
-    job.recorded += 1
-    trial_touched(
-        state, job.trial_id, fact
-    ).note = f"asked for parameter set {fact.index + 1}, but the experiment gives one per trial"
-
-
 def _stop_ordered(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
     job = job_touched(state, fact.job_id)
@@ -92,13 +86,6 @@ def _stop_ordered(state: ExperimentState, r: f.Recorded) -> None:
         _close(state, job, trial, r)
     else:
         reindex(state, trial)
-
-
-def _update_ordered(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
-    job = job_touched(state, fact.job_id)
-    trial = trial_touched(state, job.trial_id, fact)
-    trial.parameter_sets = max(trial.parameter_sets, fact.index + 1)
 
 
 def _job_ended(state: ExperimentState, r: f.Recorded) -> None:
@@ -128,6 +115,7 @@ def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Record
         job.lost, job.ended_at = "never placed", r.at
     state.open_jobs -= 1
     trial.closed_job, trial.job_id = job.id, None
+    trial.wants.clear()
     state.closing_jobs[job.id] = None
     reindex(state, trial)
     _release(state)
@@ -202,7 +190,7 @@ def _heard(state: ExperimentState, r: f.Recorded) -> None:
             continue
         if state.trials[job.trial_id].status is f.TrialStatus.UNKNOWN:
             trial = trial_touched(state, job.trial_id, fact)
-            trial.reason = None
+            trial.reason = waiting_reason(trial)
             move(state, trial, f.TrialStatus.RUNNING)
 
 
@@ -212,9 +200,7 @@ JOB_STEPS: Mapping[type[Any], Step] = {
     f.JobStarted: _started,
     f.MetricReported: _metric,
     f.FrameSkipped: _skipped,
-    f.ParametersWanted: _wanted,
     f.StopOrdered: _stop_ordered,
-    f.UpdateOrdered: _update_ordered,
     f.JobEnded: _job_ended,
     f.JobLost: _job_lost,
     f.JobNoted: _job_noted,

@@ -7,7 +7,7 @@ from typing import Any
 
 from nnimgr.core import facts as f
 from nnimgr.core.moves import Step, move, note, reindex, trial_touched
-from nnimgr.core.state import Best, ExperimentState, Interrupted, TrialState, is_queued
+from nnimgr.core.state import Best, ExperimentState, Interrupted, ParameterSet, TrialState, is_queued
 
 MAX_CRASHES = 3
 
@@ -99,6 +99,8 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
         retry_of=fact.retry_of,
         reason="waits for a free slot",
     )
+    if state.limits.multi_phase:
+        trial.sets.append(ParameterSet(parameter_id=trial.parameter_id, parameters=trial.parameters))
     state.trials[trial.id] = state.touched.trials[trial.id] = trial
     state.counts[trial.status] = state.counts.get(trial.status, 0) + 1
     state.next_sequence = fact.sequence + 1

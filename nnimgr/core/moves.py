@@ -70,6 +70,8 @@ def reindex(state: ExperimentState, trial: TrialState) -> None:
         (state.unsettled, is_unsettled(trial)),
         (state.condemned, is_condemned(state, trial)),
         (state.running, trial.running_since is not None),
+        (state.wanting, bool(trial.wants)),
+        (state.reported, bool(trial.untold)),
     ):
         if not member:
             index.pop(trial.id, None)

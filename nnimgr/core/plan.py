@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from signal import Signals
 
 from nnimgr.core import facts as f
+from nnimgr.core.phases import is_due, parameter_record
 from nnimgr.core.state import (
     ExperimentState,
     JobState,
@@ -57,7 +58,24 @@ class AskTuner:
     urgent: bool
 
 
-Command = SubmitJob | CancelJob | AskTuner
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskFurther:
+    """Parameter set number ``index`` is wanted for a multi-phase trial that runs."""
+
+    trial_id: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateJob:
+    """Parameter set number ``index`` is there: ``record`` is what its file shall hold."""
+
+    job_id: str
+    index: int
+    record: str
+
+
+Command = SubmitJob | CancelJob | AskTuner | AskFurther | UpdateJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +100,8 @@ def plan(state: ExperimentState, now: datetime, *, ahead: int = 0) -> Plan:
 def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     if state.status is f.ExperimentStatus.VIEWED or not state.id:
         return
+    for trial_id in state.reported:
+        yield from _results(state.trials[trial_id])
     for trial_id in state.unsettled:
         trial = state.trials[trial_id]
         yield _settle(state, trial, now)
@@ -97,6 +117,19 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 # ---- trials -----------------------------------------------------------------------------------------------
+
+
+def _results(trial: TrialState) -> Iterator[f.Fact]:
+    for index in trial.untold:
+        held = trial.sets[index]
+        assert held.parameters is not None and held.result is not None
+        yield f.ResultTaken(
+            trial_id=trial.id,
+            index=index,
+            parameter_id=held.parameter_id,
+            parameters=held.parameters,
+            text=held.result,
+        )
 
 
 def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
@@ -337,6 +370,8 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
         trial = state.trials[trial_id]
         if trial.job_id is not None:
             yield CancelJob(job_id=trial.job_id, grace=GRACE)
+    for trial_id in state.wanting:
+        yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
         return
     free = state.limits.trial_concurrency - state.open_jobs
@@ -357,6 +392,17 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
             wanted = min(wanted, state.budget)
         if wanted > 0:
             yield AskTuner(count=wanted, urgent=free > 0)
+
+
+def _hand_over(state: ExperimentState, trial: TrialState) -> Iterator[Command]:
+    """The parameter sets that a running trial waits for."""
+    if trial.job_id is None or state.jobs[trial.job_id].stop is not None:
+        return
+    for index in trial.wants:
+        if is_due(state, trial, index):
+            yield AskFurther(trial_id=trial.id, index=index)
+        else:
+            yield UpdateJob(job_id=trial.job_id, index=index, record=parameter_record(trial, index))
 
 
 def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:

@@ -18,7 +18,8 @@ from nnimgr.core import facts as f
 from nnimgr.core import requests
 from nnimgr.core.fold import admits, apply
 from nnimgr.core.mailbox import Mailbox, Request
-from nnimgr.core.plan import AskTuner, CancelJob, Command, SubmitJob, plan
+from nnimgr.core.phases import parameter_record
+from nnimgr.core.plan import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob, plan
 from nnimgr.core.requests import FailedTrial, RequestRefused
 from nnimgr.core.search import Builder, Item, Notice, Search
 from nnimgr.core.state import ExperimentState, Touched, TrialState
@@ -65,6 +66,7 @@ class _Turn:
     recorded: list[f.Recorded] = field(default_factory=list)
     answers: list[tuple[asyncio.Future[Sequence[f.Fact]], Sequence[f.Fact]]] = field(default_factory=list)
     ask: AskTuner | None = None
+    further: list[AskFurther] = field(default_factory=list)
 
 
 class ExperimentRunner:
@@ -242,6 +244,9 @@ class ExperimentRunner:
         await self._commit(turn)
         if turn.ask is not None and self.search is not None:
             self.search.ask(turn.ask.count, state, urgent=turn.ask.urgent)
+        for wish in turn.further:
+            if self.search is not None:
+                self.search.ask_further(wish.trial_id, wish.index, state)
 
     def _seconds_to_wake(self) -> float | None:
         return None if self._wake_at is None else (self._wake_at - self._clock()).total_seconds()
@@ -270,19 +275,25 @@ class ExperimentRunner:
 
     def _queue(self, commands: Sequence[Command], turn: _Turn) -> list[f.Fact]:
         """Hand the commands to the service; the facts to commit with this turn."""
-        turn.ask = None
+        turn.ask, turn.further = None, []
         facts: list[f.Fact] = []
         service = self.service
         for command in commands:
             match command:
                 case AskTuner():
                     turn.ask = command
+                case AskFurther():
+                    turn.further.append(command)
                 case SubmitJob() if service is not None:
                     facts += self._submit(service, self.state.trials[command.trial_id], command.job_id, turn)
                 case CancelJob() if service is not None:
                     order = service.cancel_trial_job(command.job_id, grace=command.grace)
                     if order is not None:
                         facts.append(order)
+                case UpdateJob() if service is not None:
+                    update = service.update_trial_job(command.job_id, command.index, command.record)
+                    if update is not None:
+                        facts.append(update)
         return facts
 
     def _submit(
@@ -493,13 +504,4 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         updates=tuple(job.updates) if job else (),
         recorded=job.recorded if job else 0,
         started=job is not None and job.started_at is not None,
-    )
-
-
-def parameter_record(trial: TrialState) -> str:
-    """The text of ``parameter.cfg``, in NNI's form."""
-    parameter_id = "null" if trial.parameter_id is None else str(trial.parameter_id)
-    return (
-        f'{{"parameter_id": {parameter_id}, "parameter_source": "{trial.source}", '
-        f'"parameters": {trial.parameters}, "parameter_index": 0}}'
     )

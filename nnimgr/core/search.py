@@ -73,12 +73,18 @@ class _Asking:
     """Suggestions that were asked for and have not come."""
 
     ids: dict[int, None] = field(default_factory=dict)
+    further: dict[int, tuple[str, int]] = field(default_factory=dict)  # id -> multi-phase trial, set number
     refused: set[int] = field(default_factory=set)  # it had none for these, but may think again
     urgent: bool = True  # a slot waits for them
     since: float | None = None
     last_answer_s: float = 0.0
     freed: int = 0  # slots that fell free during the answer under way
     last_freed: int = 0
+
+    def next_id(self, state: ExperimentState) -> int:
+        """The lowest parameter id that was never used."""
+        used = max((*self.ids, *self.further, *self.refused), default=-1)
+        return max(state.next_parameter_id, used + 1)
 
 
 class Search:
@@ -150,13 +156,23 @@ class Search:
         missing = count - len(asking.ids)
         if missing <= 0 or tuner.child is None:
             return
-        first = max(state.next_parameter_id, max((*asking.ids, *asking.refused), default=-1) + 1)
+        first = asking.next_id(state)
         ids = tuple(range(first, first + missing))
         asking.ids.update(dict.fromkeys(ids))
         if asking.since is None:
             asking.since, asking.freed = asyncio.get_running_loop().time(), 0
         tuner.unanswered = True
         tuner.child.send(m.Ask(parameter_ids=ids, fed_to=self._fed_to))
+
+    def ask_further(self, trial_id: str, index: int, state: ExperimentState) -> None:
+        """See to it that parameter set number ``index`` of a multi-phase trial is on its way."""
+        tuner, asking = self._members["tuner"], self._asking
+        if tuner.child is None or (trial_id, index) in asking.further.values():
+            return
+        parameter_id = asking.next_id(state)
+        asking.further[parameter_id] = (trial_id, index)
+        tuner.unanswered = True
+        tuner.child.send(m.Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to, trial_id=trial_id))
 
     def judge(self, metric: f.MetricReported) -> None:
         """Feed a metric that has just arrived to the assessor; it leaves with the next ``flush``."""
@@ -181,6 +197,11 @@ class Search:
             match fact:
                 case f.TrialEnded():
                     self._trial_ended(number, fact, touched)
+                case f.ResultTaken():
+                    self._tell("tuner", _result(number, fact))
+                case f.FurtherSuggested(late=True, parameter_id=int(parameter_id)):
+                    gone = m.SetDiscarded(number=number, trial_id=fact.trial_id, parameter_id=parameter_id)
+                    self._tell("tuner", gone)
                 case f.DataImported():
                     self._tell("tuner", m.Imported(number=number, records=fact.records))
                 case f.ConfigChanged(search_space=space) if space is not None:
@@ -278,6 +299,9 @@ class Search:
 
     def _suggested(self, message: m.Suggestion) -> None:
         asking = self._asking
+        if message.parameter_id in asking.further:
+            self._post(_bind(asking, message.parameter_id, message))
+            return
         if message.parameter_id not in asking.ids and message.parameter_id not in asking.refused:
             logger.warning("suggestion %d was not asked for", message.parameter_id)
             return
@@ -314,6 +338,8 @@ class Search:
             self.notices["tuner owes"] = Notice(sentence=sentence)
         if message.exhausted:
             for parameter_id in message.missing:
+                if parameter_id in asking.further:
+                    self._post(_bind(asking, parameter_id, None))
                 asking.ids.pop(parameter_id, None)
                 asking.refused.add(parameter_id)
             self._post(f.TunerExhausted())
@@ -377,3 +403,39 @@ class Search:
 def _nothing(state: ExperimentState) -> Sequence[f.Fact]:
     """Makes the runner plan again."""
     return ()
+
+
+def _bind(asking: _Asking, parameter_id: int, given: m.Suggestion | None) -> Builder:
+    """A further parameter set for the trial that it was asked for; None: the tuner has no more."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        # Outstanding until the turn that takes it, or the plan would ask for it again.
+        trial_id, index = asking.further.pop(parameter_id)
+        trial = state.trials.get(trial_id)
+        late = trial is None or index != len(trial.sets)
+        if given is None:
+            refusal = f.FurtherSuggested(trial_id=trial_id, index=index, parameter_id=None, parameters=None)
+            return () if late else (refusal,)
+        return (
+            f.FurtherSuggested(
+                trial_id=trial_id,
+                index=index,
+                parameter_id=parameter_id,
+                parameters=given.parameters,
+                fed_to=given.fed_to,
+                tuner_state=given.state,
+                late=late,
+            ),
+        )
+
+    return build
+
+
+def _result(number: int, fact: f.ResultTaken) -> m.ResultReported:
+    return m.ResultReported(
+        number=number,
+        trial_id=fact.trial_id,
+        parameter_id=fact.parameter_id,
+        parameters=fact.parameters,
+        text=fact.text,
+    )

@@ -71,6 +71,15 @@ class JobState:
 
 
 @dataclass(slots=True, kw_only=True)
+class ParameterSet:
+    """One of the parameter sets of a multi-phase trial. ``parameters`` None: the tuner had no more."""
+
+    parameter_id: int | None
+    parameters: str | None
+    result: str | None = None  # JSON text of its first FINAL metric's value
+
+
+@dataclass(slots=True, kw_only=True)
 class TrialState:
     """A live trial. ``target`` None: it shall run to its end."""
 
@@ -100,7 +109,12 @@ class TrialState:
     latest_value: float | None = None
     latest_text: str | None = None
     intermediates: int = 0
-    parameter_sets: int = 1  # handed out (multi-phase trials get more)
+    parameter_sets: int = 1  # handed out to the attempt (multi-phase trials get more)
+    sets: list[ParameterSet] = field(
+        default_factory=list
+    )  # of a multi-phase trial: all, its first among them
+    wants: list[int] = field(default_factory=list)  # numbers of sets that the attempt asked for and waits for
+    untold: list[int] = field(default_factory=list)  # numbers of sets whose results are not taken yet
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,6 +195,8 @@ class ExperimentState:
     unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # see is_unsettled
     condemned: dict[str, None] = field(default_factory=dict, compare=False)  # target set, act due
     running: dict[str, None] = field(default_factory=dict, compare=False)  # RUNNING, oldest first
+    wanting: dict[str, None] = field(default_factory=dict, compare=False)  # wait for parameter sets
+    reported: dict[str, None] = field(default_factory=dict, compare=False)  # have results to be taken
     superseded: dict[str, None] = field(default_factory=dict, compare=False)  # of an older search space
     open_jobs: int = field(default=0, compare=False)
     closing_jobs: dict[str, None] = field(default_factory=dict, compare=False)  # closed, not acknowledged
@@ -227,6 +243,8 @@ class ExperimentState:
             for t in sorted(self.trials.values(), key=lambda t: t.running_since or t.created_at)
             if t.running_since is not None
         }
+        self.wanting = {t.id: None for t in self.trials.values() if t.wants}
+        self.reported = {t.id: None for t in self.trials.values() if t.untold}
         self.superseded = {}
         self.open_jobs = sum(not job.closed for job in self.jobs.values())
         self.closing_jobs = {job.id: None for job in self.jobs.values() if job.closed}

@@ -17,6 +17,9 @@ def validate(state: ExperimentState) -> None:
             job = state.jobs[trial.job_id]
             assert not job.closed, f"trial {trial.id} holds the closed job {job.id}"
             assert (job.trial_id, job.attempt) == (trial.id, trial.attempt), f"job {job.id} is another's"
+        assert trial.job_id is not None or not trial.wants, (
+            f"trial {trial.id} wants parameters and has no job"
+        )
     for status, number in live.items():
         assert state.counts.get(status) == number, f"{number} trials are {status}, counts say otherwise"
     for status, number in state.counts.items():
@@ -29,6 +32,8 @@ def validate(state: ExperimentState) -> None:
         "unsettled": {t.id for t in state.trials.values() if is_unsettled(t)},
         "condemned": {t.id for t in state.trials.values() if is_condemned(state, t)},
         "running": {t.id for t in state.trials.values() if t.running_since is not None},
+        "wanting": {t.id for t in state.trials.values() if t.wants},
+        "reported": {t.id for t in state.trials.values() if t.untold},
     }
     for name, ids in expected.items():
         assert set(getattr(state, name)) == ids, f"{name}: {set(getattr(state, name)) ^ ids}"

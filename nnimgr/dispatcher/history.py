@@ -14,7 +14,13 @@ from typing import Any
 from urllib.parse import quote
 
 from nnimgr.algorithm import Past
-from nnimgr.dispatcher.messages import Imported, SpaceChanged, TrialFinished
+from nnimgr.dispatcher.messages import (
+    Imported,
+    ResultReported,
+    SetDiscarded,
+    SpaceChanged,
+    TrialFinished,
+)
 
 __all__ = ["Event", "History", "PastSuggestion"]
 
@@ -25,7 +31,10 @@ Metric = tuple[str, int, int, int, str]  # trial_id, attempt, position, sequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastSuggestion:
-    """A parameter set that the tuner gave, ``parameters`` and ``state`` as JSON text."""
+    """A parameter set that the tuner gave, ``parameters`` and ``state`` as JSON text.
+
+    ``further``: for a multi-phase trial that ran already.
+    """
 
     number: int
     trial_id: str
@@ -33,9 +42,11 @@ class PastSuggestion:
     parameters: str
     fed_to: int
     state: str | None
+    further: bool = False
 
 
-Event = PastSuggestion | TrialFinished | Imported | SpaceChanged
+Told = TrialFinished | ResultReported | SetDiscarded | Imported | SpaceChanged
+Event = PastSuggestion | Told
 
 _EVENTS = """
 SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
@@ -46,7 +57,8 @@ ORDER BY f.number
 _OPEN = """
 SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
 FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
-WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ? AND f.kind = 'Suggested'
+WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ?
+AND f.kind IN ('Suggested', 'FurtherSuggested')
 AND f.trial_id NOT IN
 (SELECT trial_id FROM facts WHERE experiment_id = ? AND kind = 'TrialEnded' AND number <= ?)
 ORDER BY f.number
@@ -72,8 +84,8 @@ _LIVE = (
 
 
 _KINDS = {
-    Past.SUGGESTIONS: ("Suggested",),
-    Past.RESULTS: ("TrialEnded",),
+    Past.SUGGESTIONS: ("Suggested", "FurtherSuggested"),
+    Past.RESULTS: ("TrialEnded", "ResultTaken"),
     Past.IMPORTS: ("DataImported",),
 }
 
@@ -115,11 +127,11 @@ class History:
             rows += self._connection.execute(_OPEN, (self._id, after, up_to, self._id, up_to))
         keyed: list[tuple[tuple[int, int, int], Event]] = []
         for row in rows:
-            event = _event(*row)
-            if isinstance(event, PastSuggestion):
-                keyed.append(((event.fed_to, 1, event.parameter_id), event))
-            elif event is not None:
-                keyed.append(((event.number, 0, 0), event))
+            for event in _events(*row):
+                if isinstance(event, PastSuggestion):
+                    keyed.append(((event.fed_to, 1, event.parameter_id), event))
+                else:
+                    keyed.append(((event.number, 0, 0), event))
         keyed.sort(key=lambda pair: pair[0])
         return [event for _, event in keyed]
 
@@ -145,7 +157,7 @@ class History:
         return [row[0] for row in self._connection.execute(_LIVE, (self._id, json.dumps(sorted(trial_ids))))]
 
 
-def _event(
+def _events(
     number: int,
     kind: str,
     trial_id: str,
@@ -154,30 +166,42 @@ def _event(
     parameters: str,
     final_text: str | None,
     source: str | None,
-) -> Event | None:
+) -> Iterator[Event]:
     payload = json.loads(payload_text)
-    if kind == "Suggested":
-        if payload.get("parameter_id") is None or payload["source"] != "algorithm":
-            return None
-        return PastSuggestion(
-            number=number,
-            trial_id=trial_id,
-            parameter_id=payload["parameter_id"],
-            parameters=payload["parameters"],
-            fed_to=payload.get("fed_to") or 0,
-            state=payload.get("tuner_state"),
-        )
-    if kind == "TrialEnded":
-        return TrialFinished(
-            number=number,
-            trial_id=trial_id,
-            parameter_id=None if source == "customized" else parameter_id,
-            parameters=parameters,
-            text=final_text,
-            success=payload["status"] == SUCCEEDED,
-            stand_in=payload.get("stand_in"),
-        )
-    if kind == "DataImported":
-        return Imported(number=number, records=payload["records"])
-    space = payload.get("search_space")
-    return None if space is None else SpaceChanged(number=number, search_space=space)
+    match kind:
+        case "Suggested" | "FurtherSuggested":
+            if payload.get("parameter_id") is None or payload.get("source", "algorithm") != "algorithm":
+                return
+            yield PastSuggestion(
+                number=number,
+                trial_id=trial_id,
+                parameter_id=payload["parameter_id"],
+                parameters=payload["parameters"],
+                fed_to=payload.get("fed_to") or 0,
+                state=payload.get("tuner_state"),
+                further=kind == "FurtherSuggested",
+            )
+            if payload.get("late"):
+                yield SetDiscarded(number=number, trial_id=trial_id, parameter_id=payload["parameter_id"])
+        case "ResultTaken":
+            yield ResultReported(
+                number=number,
+                trial_id=trial_id,
+                parameter_id=payload["parameter_id"],
+                parameters=payload["parameters"],
+                text=payload["text"],
+            )
+        case "TrialEnded":
+            yield TrialFinished(
+                number=number,
+                trial_id=trial_id,
+                parameter_id=None if source == "customized" else parameter_id,
+                parameters=parameters,
+                text=final_text,
+                success=payload["status"] == SUCCEEDED,
+                stand_in=payload.get("stand_in"),
+            )
+        case "DataImported":
+            yield Imported(number=number, records=payload["records"])
+        case _ if (space := payload.get("search_space")) is not None:
+            yield SpaceChanged(number=number, search_space=space)

@@ -36,10 +36,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Give one parameter set for each id (tuner). ``fed_to``: the highest fact number fed before."""
+    """Give one parameter set for each id (tuner). ``fed_to``: the highest fact number fed before.
+
+    ``trial_id``: the set is a further one of this multi-phase trial, not a new trial.
+    """
 
     parameter_ids: tuple[int, ...]
     fed_to: int
+    trial_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,26 @@ class TrialFinished:
     text: str | None
     success: bool
     stand_in: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultReported:
+    """A parameter set of a multi-phase trial that runs on has its result (tuner). Fields as TrialFinished."""
+
+    number: int
+    trial_id: str
+    parameter_id: int | None
+    parameters: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDiscarded:
+    """A further parameter set came after its trial had ended (tuner)."""
+
+    number: int
+    trial_id: str
+    parameter_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,13 +197,21 @@ class Idle:
     """The call of the last Busy has returned."""
 
 
-ToChild = Start | Ask | TrialFinished | Imported | SpaceChanged | Metrics | CatchUp | Leave
+ToChild = (
+    Start
+    | Ask
+    | TrialFinished
+    | ResultReported
+    | SetDiscarded
+    | Imported
+    | SpaceChanged
+    | Metrics
+    | CatchUp
+    | Leave
+)
 FromChild = Ready | Suggestion | Answered | Judged | Failed | Noted | Busy | Idle
 
-_TO_CHILD = {
-    kind.__name__: kind
-    for kind in (Start, Ask, TrialFinished, Imported, SpaceChanged, Metrics, CatchUp, Leave)
-}
+_TO_CHILD = {kind.__name__: kind for kind in ToChild.__args__}
 _FROM_CHILD = {
     kind.__name__: kind for kind in (Ready, Suggestion, Answered, Judged, Failed, Noted, Busy, Idle)
 }
@@ -202,7 +234,8 @@ def to_child(line: bytes) -> ToChild:
         case "Metrics":
             return Metrics(items=tuple((t, a, p, s, x) for t, a, p, s, x in fields.values["items"]))
         case "Ask":
-            return Ask(parameter_ids=tuple(fields.values["parameter_ids"]), fed_to=fields.values["fed_to"])
+            fields.values["parameter_ids"] = tuple(fields.values["parameter_ids"])
+            return cast("Ask", _made(_TO_CHILD, fields))
         case _:
             return cast("ToChild", _made(_TO_CHILD, fields))
 

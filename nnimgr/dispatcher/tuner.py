@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 from nnimgr.algorithm import NoMoreTrialError, Past, Tuner
 from nnimgr.dispatcher.calls import Calls, Doomed
 from nnimgr.dispatcher.channel import Channel
-from nnimgr.dispatcher.history import Event, History, PastSuggestion
+from nnimgr.dispatcher.history import Event, History, PastSuggestion, Told
 from nnimgr.dispatcher.messages import (
     Answered,
     Ask,
@@ -21,6 +22,8 @@ from nnimgr.dispatcher.messages import (
     Leave,
     Noted,
     Ready,
+    ResultReported,
+    SetDiscarded,
     SpaceChanged,
     Start,
     Suggestion,
@@ -41,6 +44,14 @@ class _Way(Enum):
     IMPORT = auto()
 
 
+@dataclass(slots=True)
+class _Phases:
+    """What a multi-phase trial has beyond its first parameter set, until it ends."""
+
+    ids: dict[int, None] = field(default_factory=dict)  # of the further sets
+    told: bool = False  # the tuner has heard of results
+
+
 class TunerHost:
     """Serves one tuner. ``build`` first, then ``handle`` for each line, ``leave`` at the end."""
 
@@ -52,7 +63,8 @@ class TunerHost:
         self._way = _Way.IMPORT
         self._asked_at_once = False  # whether the class answers for many ids in one call
         self._own: dict[int, Any] = {}  # what this object generated, until the trial's end
-        self._open: set[int] = set()  # asked for and not suggested
+        self._open: dict[int, str | None] = {}  # asked for and not suggested; the trial of a further set
+        self._phases: dict[str, _Phases] = {}
         self._fed_to = 0  # the highest fact number it was told
         self._quiet: list[str] | None = None  # sentences of failures while the past is gone through again
 
@@ -70,7 +82,7 @@ class TunerHost:
         match message:
             case Ask():
                 self._answer(message)
-            case TrialFinished() | Imported() | SpaceChanged():
+            case TrialFinished() | ResultReported() | SetDiscarded() | Imported() | SpaceChanged():
                 self._feed(message)
             case CatchUp(number=number):
                 for event in self._events(up_to=number):
@@ -125,6 +137,8 @@ class TunerHost:
         if self._way is _Way.STATE:
             first, state, changed = _last_state(events)
             space = space if changed is None else dict(changed.search_space)
+        for event in events[:first]:
+            self._keep_phases(event)
         self._update_space(space)
         if state is not None:
             text = state
@@ -142,10 +156,14 @@ class TunerHost:
 
     def _pass_again(self, past: PastSuggestion) -> None:
         """A suggestion of an earlier process, in its place among the results."""
+        self._keep_phases(past)
         if self._way is _Way.RECALL:
             self._try("recall", lambda: self._tuner.recall(past.parameter_id, json.loads(past.parameters)))
         elif self._way is _Way.REPLAY:
-            given = self._calls.must("generate_parameters", lambda: self._generate([past.parameter_id]))
+            trial_id = past.trial_id if past.further else None
+            given = self._calls.must(
+                "generate_parameters", lambda: self._generate([past.parameter_id], trial_id)
+            )
             text = json_text(given[0]) if given else "none"
             if not given or json.loads(text) != json.loads(past.parameters):
                 self._doom(
@@ -163,9 +181,11 @@ class TunerHost:
         for event in events:
             if isinstance(event, Imported):
                 records += self._usable(json.loads(event.records))[0]
-            elif isinstance(event, TrialFinished):
-                records += self._as_record(event)
+            elif isinstance(event, TrialFinished | ResultReported):
+                if isinstance(event, ResultReported) or not self._phases_of(event.trial_id).told:
+                    records += self._as_record(event)
                 suggested.discard(-1 if event.parameter_id is None else event.parameter_id)
+            self._keep_phases(event)
         if records:
             self._try("import_data", lambda: self._tuner.import_data(records))
         if not records and not suggested:
@@ -175,21 +195,37 @@ class TunerHost:
             f"through import_data; {len(suggested)} open ones will reach it the same way"
         )
 
-    def _as_record(self, trial: TrialFinished) -> list[dict[str, Any]]:
+    def _phases_of(self, trial_id: str) -> _Phases:
+        return self._phases.get(trial_id) or _Phases()
+
+    def _keep_phases(self, event: Event) -> None:
+        """What an event of the past means for the multi-phase trials that run."""
+        match event:
+            case PastSuggestion(further=True):
+                self._phases.setdefault(event.trial_id, _Phases()).ids[event.parameter_id] = None
+            case ResultReported():
+                self._phases.setdefault(event.trial_id, _Phases()).told = True
+            case TrialFinished():
+                self._phases.pop(event.trial_id, None)
+            case SetDiscarded():
+                self._phases_of(event.trial_id).ids.pop(event.parameter_id, None)
+
+    def _as_record(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
         """A trial as NNI's import_data takes it; empty if it has no usable result."""
         text, _ = self._result_of(trial)
-        return (
-            [] if text is None else [{"parameter": json.loads(trial.parameters), "value": json.loads(text)}]
-        )
+        if text is None:
+            return []
+        return [{"parameter": json.loads(trial.parameters), "value": json.loads(text)}]
 
-    def _result_of(self, trial: TrialFinished) -> tuple[str | None, str | None]:
+    def _result_of(self, trial: TrialFinished | ResultReported) -> tuple[str | None, str | None]:
         """JSON text of what counts as its result, if anything does, and what is wrong with its own."""
-        if not trial.success:
-            return trial.stand_in, None
+        stand_in = trial.stand_in if isinstance(trial, TrialFinished) else None
+        if isinstance(trial, TrialFinished) and not trial.success:
+            return stand_in, None
         if trial.text is None:
             return None, None
         fault = fault_of_result(json.loads(trial.text), numeric=self._builtin)
-        return (trial.text if fault is None else trial.stand_in), fault
+        return (trial.text if fault is None else stand_in), fault
 
     def _usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
         """Imported records with their values decoded, and what is wrong with those left out."""
@@ -213,7 +249,7 @@ class TunerHost:
 
     # ---- what it is told ----------------------------------------------------------------------------------
 
-    def _feed(self, event: TrialFinished | Imported | SpaceChanged) -> None:
+    def _feed(self, event: Told) -> None:
         # What the database had at the rebuild may come by line once more.
         if self._quiet is None and event.number <= self._fed_to:
             return
@@ -221,45 +257,68 @@ class TunerHost:
         match event:
             case TrialFinished():
                 self._finished(event)
+            case ResultReported():
+                self._receive(event)
+                self._keep_phases(event)
+            case SetDiscarded():
+                if event.parameter_id in self._phases_of(event.trial_id).ids:
+                    self._end(event.parameter_id, event.trial_id, success=False)
+                self._keep_phases(event)
             case Imported(records=records):
                 self._imported(json.loads(records))
             case SpaceChanged(search_space=space):
                 self._try("update_search_space", lambda: self._tuner.update_search_space(dict(space)))
 
     def _finished(self, trial: TrialFinished) -> None:
-        customised = trial.parameter_id is None
-        if customised and not getattr(self._tuner, "_accept_customized", False):
-            return
-        if not customised and self._way is _Way.IMPORT and trial.parameter_id not in self._own:
-            records = self._as_record(trial)
+        """The result, if there is one, then the end: of each parameter set of a multi-phase trial."""
+        phases = self._phases_of(trial.trial_id)
+        usable = phases.told or self._receive(trial)
+        success = trial.success and usable
+        self._end(trial.parameter_id, trial.trial_id, success=success)
+        for parameter_id in phases.ids:
+            self._end(parameter_id, trial.trial_id, success=success)
+        self._keep_phases(trial)
+
+    def _hears_of(self, parameter_id: int | None) -> bool:
+        """Whether this object takes calls about the parameter set: None is a customised trial's."""
+        if parameter_id is None:
+            return bool(getattr(self._tuner, "_accept_customized", False))
+        return self._way is not _Way.IMPORT or parameter_id in self._own
+
+    def _end(self, parameter_id: int | None, trial_id: str, *, success: bool) -> None:
+        if self._hears_of(parameter_id):
+            self._own.pop(-1 if parameter_id is None else parameter_id, None)
+            self._try(
+                "trial_end",
+                lambda: self._tuner.trial_end(parameter_id, success, trial_job_id=trial_id),
+                trial_id=trial_id,
+            )
+
+    def _receive(self, trial: TrialFinished | ResultReported) -> bool:
+        """Pass the result on, or what stands in for it; False: its own is none that a tuner can use."""
+        parameter_id, trial_id = trial.parameter_id, trial.trial_id
+        if not self._hears_of(parameter_id):
+            records = self._as_record(trial) if parameter_id is not None else []
             if records:
-                self._try("import_data", lambda: self._tuner.import_data(records), trial_id=trial.trial_id)
-            return
-        key = -1 if trial.parameter_id is None else trial.parameter_id
-        parameters = self._own.pop(key) if key in self._own else json.loads(trial.parameters)
+                self._try("import_data", lambda: self._tuner.import_data(records), trial_id=trial_id)
+            return True
         text, fault = self._result_of(trial)
         if text is not None:
+            value = json.loads(text)
+            own = self._own.get(-1 if parameter_id is None else parameter_id)
+            parameters = json.loads(trial.parameters) if own is None else own
             self._try(
                 "receive_trial_result",
                 lambda: self._tuner.receive_trial_result(
-                    trial.parameter_id,
-                    parameters,
-                    json.loads(text),
-                    customized=customised,
-                    trial_job_id=trial.trial_id,
+                    parameter_id, parameters, value, customized=parameter_id is None, trial_job_id=trial_id
                 ),
-                trial_id=trial.trial_id,
+                trial_id=trial_id,
             )
         if fault is not None and self._quiet is None:
             note = f"its final result {fault}: the tuner takes it as a failed trial"
             note += f" and is given {text} for a result" if text is not None else ""
-            self._channel.send(Noted(trial_id=trial.trial_id, note=note))
-        success = trial.success and fault is None
-        self._try(
-            "trial_end",
-            lambda: self._tuner.trial_end(trial.parameter_id, success, trial_job_id=trial.trial_id),
-            trial_id=trial.trial_id,
-        )
+            self._channel.send(Noted(trial_id=trial_id, note=note))
+        return fault is None
 
     def _imported(self, records: list[Any]) -> None:
         good, faults = self._usable(records)
@@ -277,7 +336,7 @@ class TunerHost:
     # ---- what it is asked ---------------------------------------------------------------------------------
 
     def _answer(self, ask: Ask) -> None:
-        self._open.update(ask.parameter_ids)
+        self._open.update(dict.fromkeys(ask.parameter_ids, ask.trial_id))
         ids = list(ask.parameter_ids)
         batches = [ids] if self._asked_at_once else [[parameter_id] for parameter_id in ids]
         exhausted = False
@@ -285,7 +344,7 @@ class TunerHost:
             call = "generate_multiple_parameters" if self._asked_at_once else "generate_parameters"
             exhausted = not self._calls.must(
                 call,
-                lambda batch=batch: self._serve(batch, ask.fed_to),  # type: ignore[misc]
+                lambda batch=batch: self._serve(batch, ask),  # type: ignore[misc]
                 meanwhile=None if self._builtin else self._meanwhile,
             )
             if exhausted:
@@ -300,22 +359,23 @@ class TunerHost:
         self.handle(message)
         return True
 
-    def _serve(self, ids: list[int], fed_to: int) -> bool:
+    def _serve(self, ids: list[int], ask: Ask) -> bool:
         """Generate for these ids and send what there is; False if there are no more trials.
 
         A class that answers for many ids at once may return fewer, even none, and bring the rest later.
         """
-        found = self._generate(ids)
+        found = self._generate(ids, ask.trial_id)
         for parameter_id, parameters in zip(ids, found or (), strict=False):
-            self._suggest(parameter_id, parameters, max(fed_to, self._fed_to))
+            self._suggest(parameter_id, parameters, max(ask.fed_to, self._fed_to))
         return found is not None
 
-    def _generate(self, ids: list[int]) -> list[Any] | None:
-        """Parameter sets for the first of these ids; None: NoMoreTrialError."""
+    def _generate(self, ids: list[int], trial_id: str | None = None) -> list[Any] | None:
+        """Parameter sets for the first of these ids; None: no more. A further set names its trial."""
+        more = {"st_callback": self._suggest_late, **({"trial_job_id": trial_id} if trial_id else {})}
         try:
             if not self._asked_at_once:
-                return [self._tuner.generate_parameters(ids[0], st_callback=self._suggest_late)]
-            found = self._tuner.generate_multiple_parameters(ids, st_callback=self._suggest_late)
+                return [self._tuner.generate_parameters(ids[0], **more)]
+            found = self._tuner.generate_multiple_parameters(ids, **more)
         except NoMoreTrialError:
             return None
         if not isinstance(found, list | tuple):
@@ -337,7 +397,9 @@ class TunerHost:
         state = json_text(self._tuner.dump_state()) if self._way is _Way.STATE else None
         if self._way is _Way.IMPORT:
             self._own[parameter_id] = parameters
-        self._open.discard(parameter_id)
+        trial_id = self._open.pop(parameter_id, None)
+        if trial_id is not None:
+            self._phases.setdefault(trial_id, _Phases()).ids[parameter_id] = None
         self._channel.send(Suggestion(parameter_id=parameter_id, parameters=text, fed_to=fed_to, state=state))
 
     # ---- calls --------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from typing import Any
 
 from nnimgr.core import facts as f
 from nnimgr.core.fold import admits, apply
-from nnimgr.core.plan import AskTuner, CancelJob, Command, SubmitJob, plan
-from nnimgr.core.state import ExperimentState, trial_id_of
+from nnimgr.core.plan import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob, plan
+from nnimgr.core.state import ExperimentState, TrialState, trial_id_of
 from nnimgr.core.validate import validate
 from training_services.base import Place
 
@@ -26,6 +26,8 @@ class Life:
         self.asked = 0
         self.tuner = tuner
         self.cmd_seq = 0
+        self.records: list[str] = []  # of the parameter sets that were handed over
+        self.further: list[tuple[str, int]] = []  # parameter sets that the tuner was asked for
         self.wake_at: datetime | None = None
         self.wait_reason: str | None = None
         limits.setdefault("trial_concurrency", 2)
@@ -83,6 +85,14 @@ class Life:
                         self.cmd_seq += 1
                     seq = self.cmd_seq if job.placed is not None else None
                     facts.append(f.StopOrdered(job_id=command.job_id, cmd_seq=seq, grace=command.grace))
+                case UpdateJob():
+                    self.cmd_seq += 1
+                    self.records.append(command.record)
+                    facts.append(
+                        f.UpdateOrdered(job_id=command.job_id, index=command.index, cmd_seq=self.cmd_seq)
+                    )
+                case AskFurther():
+                    self.further.append((command.trial_id, command.index))
                 case AskTuner() if self.tuner:
                     facts += [self.suggestion(offset) for offset in range(command.count)]
                 case AskTuner():
@@ -117,6 +127,31 @@ class Life:
         """The final result of a later attempt."""
         job_id = self.job(sequence, attempt)
         return self.take(f.MetricReported(job_id, 0, "FINAL", 0, "0", value, repr(value)))
+
+    def want(self, sequence: int, index: int, attempt: int = 1) -> list[f.Fact]:
+        job_id = self.job(sequence, attempt)
+        position = self.state.jobs[job_id].recorded
+        return self.take(f.ParametersWanted(job_id=job_id, position=position, index=index))
+
+    def further_set(self, sequence: int, index: int, parameters: str | None = '{"x": 2}') -> list[f.Fact]:
+        """The tuner answers; None: it has no more."""
+        return self.answer(self.state.trials[self.trial(sequence)], index, parameters)
+
+    def answer(self, trial: TrialState, index: int, parameters: str | None) -> list[f.Fact]:
+        return self.take(
+            f.FurtherSuggested(
+                trial_id=trial.id,
+                index=index,
+                parameter_id=None if parameters is None else self.state.next_parameter_id,
+                parameters=parameters,
+            )
+        )
+
+    def final(self, sequence: int, value: float, parameter_id: int, attempt: int = 1) -> list[f.Fact]:
+        job_id = self.job(sequence, attempt)
+        position = self.state.jobs[job_id].recorded
+        text = repr(value)
+        return self.take(f.MetricReported(job_id, position, "FINAL", 0, str(parameter_id), value, text))
 
     def end(
         self,

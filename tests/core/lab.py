@@ -62,6 +62,8 @@ class ScriptedChild:
     def _answer(self, message: m.ToChild) -> None:
         lab = self.lab
         match message:
+            case m.Ask(trial_id=str()) if lab.mute:
+                lab.unanswered.append((self, message))
             case m.Ask() if lab.dies:
                 lab.dies -= 1
                 self.on_exit("the tuner's process was killed by signal 9")
@@ -94,7 +96,9 @@ class Lab:
     suggestions: int = 1_000_000
     dies: int = 0
     assessor: bool = False
+    mute: bool = False  # the tuner does not answer when it is asked for a further set of a trial
     sent: list[tuple[str, m.ToChild]] = field(default_factory=list)
+    unanswered: list[tuple[ScriptedChild, m.Ask]] = field(default_factory=list)
     closed: int = 0
     readers: list[ExperimentReader] = field(default_factory=list)
 
@@ -151,6 +155,11 @@ class Lab:
         finally:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait_for(task, LIMIT_S)
+
+    def unmute(self) -> None:
+        self.mute = False
+        for child, message in self.unanswered:
+            child._answer(message)
 
     def reader(self) -> ExperimentReader:
         self.readers.append(ExperimentReader(self.directory))

@@ -27,8 +27,12 @@ def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
     elif choice < 0.55:
         value = draw.random()
         kind = draw.choice(["PERIODICAL", "PERIODICAL", "FINAL"])
+        parameter_id = "0"
+        if life.state.limits.multi_phase and (trial := life.state.trials.get(trial_id)):
+            held = draw.choice(trial.sets)
+            parameter_id = str(held.parameter_id)
         event = f.MetricReported(
-            job_id, position + draw.choice([0, 0, 0, -1, 1]), kind, 0, "0", value, repr(value)
+            job_id, position + draw.choice([0, 0, 0, -1, 1]), kind, 0, parameter_id, value, repr(value)
         )
     elif choice < 0.75:
         event = f.JobEnded(
@@ -52,12 +56,18 @@ def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
         event = f.KeeperSilent(keeper_id="local", reason="silent")
     elif choice < 0.96:
         event = f.KeeperHeard(keeper_id="local")
+    elif choice < 0.97 and life.state.limits.multi_phase:
+        event = f.ParametersWanted(job_id=job_id, position=position, index=draw.choice([0, 1, 1, 1, 2, 3]))
     elif choice < 0.98:
         event = f.ResumeRequested(trial_id=trial_id)
     else:
         event = f.KeeperAcknowledged(keeper_id="local", acked_cmd=life.cmd_seq)
     life.wait_reason = draw.choice([None, None, "no GPU is free"])
     later = timedelta(seconds=draw.choice([0, 0, 1, 10]))
+    for asked_for, index in life.further[-1:]:
+        asking = life.state.trials.get(asked_for)
+        if asking is not None and len(asking.sets) == index and draw.random() < 0.5:
+            life.answer(asking, index, '{"x": 2}' if draw.random() < 0.9 else None)
     if stopping and draw.random() < 0.02:
         life.take(event, f.ExperimentStopRequested(), after=later)
     else:
@@ -71,6 +81,7 @@ def test_a_random_life_stays_valid_and_ends(seed: int) -> None:
         trial_concurrency=draw.randint(1, 4),
         max_trial_number=draw.randint(3, 12),
         max_trial_duration=draw.choice([None, timedelta(seconds=30)]),
+        multi_phase=seed % 2 == 1,
     )
     stopping = draw.random() < 0.5
     for _ in range(150):
@@ -103,6 +114,8 @@ def test_a_random_life_stays_valid_and_ends(seed: int) -> None:
     assert life.state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
     assert not life.state.trials and not life.state.jobs
     assert refold(life.log) == life.state
+    told = [(r.fact.trial_id, r.fact.index) for r in life.log if isinstance(r.fact, f.ResultTaken)]
+    assert len(told) == len(set(told)), "a result was told twice"
     ends = [r.fact.trial_id for r in life.log if isinstance(r.fact, f.TrialEnded)]
     assert len(ends) == len(set(ends)), "a trial ended twice"
 

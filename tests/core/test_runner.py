@@ -17,7 +17,7 @@ from nnimgr.dispatcher import messages as m
 from nnimgr.store.errors import StoreError
 from nnimgr.store.writer import database_path
 from tests.core.lab import Crash, Lab, until, until_status
-from training_services.fake import ended, hold, lost, metric, rejected, started
+from training_services.fake import ended, given, hold, lost, metric, rejected, started, wants_parameters
 
 E = f.ExperimentStatus
 S = f.TrialStatus
@@ -212,3 +212,83 @@ async def test_imported_data_reach_the_tuner(lab: Lab) -> None:
         await runner.import_data([{"parameter": {"x": 1}, "value": 2}])
         await until(runner, lambda: any(isinstance(msg, m.Imported) for _, msg in lab.sent))
         raise Crash
+
+
+PHASES = [
+    started(),
+    metric(0.5, final=True),
+    wants_parameters(1),
+    given(),
+    metric(0.25),
+    metric(0.75, final=True),
+    wants_parameters(2),
+    given(),
+    ended(0),
+]
+
+
+def told(lab: Lab) -> list[tuple[int | None, str]]:
+    return [(line.parameter_id, line.text) for _, line in lab.sent if isinstance(line, m.ResultReported)]
+
+
+async def test_a_multi_phase_trial_gets_further_sets_and_the_tuner_each_result(lab: Lab) -> None:
+    lab.service.script(trial(0), PHASES)
+    async with lab.runner(trial_concurrency=1, max_trial_number=1, multi_phase=True) as runner:
+        await until_status(runner, E.DONE)
+    reader = lab.reader()
+    found = [(row.parameter_id, row.text) for row in reader.metrics(kind="FINAL")]
+    assert found == [("0", "0.5"), ("1", "0.75")] == [(str(key), text) for key, text in told(lab)]
+    lines = [line for _, line in lab.sent if isinstance(line, m.Ask | m.ResultReported | m.TrialFinished)]
+    asked = [line.trial_id for line in lines if isinstance(line, m.Ask)]
+    assert asked == [None, trial(0), trial(0)] and lab.asked() == [0, 1, 2]
+    kinds = [type(line) for line in lines]
+    assert kinds == [m.Ask, m.ResultReported, m.Ask, m.ResultReported, m.Ask, m.TrialFinished]
+    (row,) = reader.trials()[1]
+    assert (row.status, row.final_value) == (S.SUCCEEDED, 0.75)
+    assert [job for order, job in lab.service.orders if order == "update"] == [f"exp-{trial(0)}-1"] * 2
+
+
+async def test_after_a_crash_a_trial_still_gets_what_it_asked_for(lab: Lab) -> None:
+    lab.service.script(trial(0), PHASES)
+    lab.mute = True
+    async with lab.runner(trial_concurrency=1, max_trial_number=1, multi_phase=True) as runner:
+        await until(runner, lambda: bool(runner.state.wanting))
+        raise Crash
+    lab.mute = False
+    async with lab.runner() as runner:
+        await until(runner, lambda: bool(runner.state.jobs) and len(lab.service.orders) > 1)
+        raise Crash
+    async with lab.runner() as runner:
+        await until_status(runner, E.DONE)
+    assert [(row.parameter_id, row.text) for row in lab.reader().metrics(kind="FINAL")] == [
+        ("0", "0.5"),
+        ("1", "0.75"),
+    ]
+    assert [order for order, _ in lab.service.orders] == ["start", "update", "update"]
+
+
+async def test_a_tuner_that_has_no_more_ends_a_multi_phase_trial(lab: Lab) -> None:
+    lab.suggestions = 2
+    lab.service.script(trial(0), PHASES)
+    async with lab.runner(trial_concurrency=1, multi_phase=True) as runner:
+        await until_status(runner, E.DONE)
+    (row,) = lab.reader().trials()[1]
+    assert row.note == "asked for parameter set 3, but the tuner has no more: it gets None"
+
+
+async def test_a_set_that_comes_after_its_trial_has_ended_is_recorded_and_discarded(lab: Lab) -> None:
+    lab.service.script(trial(0), [started(), wants_parameters(1), hold(), ended(0)])
+    lab.service.script(trial(1), [started(), hold(), ended(0)])
+    lab.mute = True
+    async with lab.runner(trial_concurrency=1, max_trial_number=2, multi_phase=True) as runner:
+        await until(runner, lambda: bool(runner.state.wanting))
+        lab.service.resume(f"exp-{trial(0)}-1")
+        await until(runner, lambda: runner.state.counts.get(S.SUCCEEDED) == 1)
+        lab.unmute()
+        await until(runner, lambda: any(isinstance(line, m.SetDiscarded) for _, line in lab.sent))
+        await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 1)
+        lab.service.resume(f"exp-{trial(1)}-1")
+        await until_status(runner, E.DONE)
+        assert runner.state.next_parameter_id == 3
+    late = [r.fact for r in lab.reader().facts(limit=1000) if isinstance(r.fact, f.FurtherSuggested)]
+    assert [(fact.trial_id, fact.parameter_id, fact.late) for fact in late] == [(trial(0), 1, True)]
