@@ -25,6 +25,8 @@ DEFAULT_GRACE_S = 10.0
 GIVE_UP_S = 10.0  # what SIGKILL has not ended by then hangs in the kernel: reported by pid
 RETRY_S = 1.0
 LAST_FLUSH_PAUSE_S = 8.0
+LAST_WORDS = 4096  # bytes at the end of stderr among which the last line is looked for
+SHOWN = 300  # bytes of it at most
 NOT_CLAIMED = 255  # exit status: the attempt could not be prepared, and is not claimed; or an errno
 
 _RESET = [
@@ -286,6 +288,8 @@ class _Shim:
         number = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
         survivors = () if self._give_up_at is None else tuple(procs.descendants(os.getpid()))
         message = f"{self._dropped} bytes of output could not be written" if self._dropped else ""
+        if code and not self._stopping:
+            message = message or _last_words(f"{self._directory}/stderr")
         self._append(
             claim.Exit(
                 code, number, os.fstat(self._metrics).st_size,
@@ -335,6 +339,17 @@ def _write(path: str, flag: int, content: bytes) -> None:
             content = content[os.write(fd, content) :]
     finally:
         os.close(fd)
+
+
+def _last_words(path: str) -> str:
+    """What the command has said last on stderr, as a sentence; empty: nothing."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS))
+            line = file.read().rstrip().rpartition(b"\n")[2].strip()
+    except OSError:
+        return ""
+    return f"the last line of its stderr: {line[:SHOWN].decode(errors='replace')}" if line else ""
 
 
 def _grace(directory: str) -> float:
