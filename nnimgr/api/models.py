@@ -289,6 +289,7 @@ class Metric(_Model):
     trial_id: str
     attempt: int
     position: int
+    parameter_id: str | None = Field(description="JSON text of the id of the parameter set that it is of")
     type: str = Field(description="PERIODICAL or FINAL")
     sequence: int
     at: AwareDatetime
