@@ -139,7 +139,8 @@ class _Trial:
     def get_next_parameter(self) -> Any:
         """The trial's parameters: a dict of the search space's names, ``{}`` outside an experiment.
 
-        Call it once: a second call returns None and lets go of the record, unless ``MULTI_PHASE`` is true.
+        Call it once: a second call returns None and lets go of the record, unless the experiment is
+        multi-phase, where it waits for the next set (None: there are no more).
         """
         if _standalone():
             self._warn()
@@ -148,6 +149,9 @@ class _Trial:
             self._record = self._receive()
             self._index += 1
         else:
+            if self._index == 1:
+                self._mention()
+            self._index += 1
             self._record = None
         return None if self._record is None else self._record["parameters"]
 
@@ -212,10 +216,7 @@ class _Trial:
         path = os.path.join(os.environ["NNI_SYS_DIR"], name)
         text = _text(path)
         if text is None:
-            self._send(
-                f'{{"trial_job_id": {_quote(get_trial_id())}, "type": "REQUEST_PARAMETER", "sequence": 0, '
-                f'"parameter_index": {self._index}}}'
-            )
+            self._request()
         pause = _FIRST_LOOK_S
         while not text:  # the protocol has nothing to wait for but the file
             time.sleep(pause)
@@ -223,6 +224,19 @@ class _Trial:
             text = _text(path)
         record: dict[str, Any] = _loads(text)
         return record
+
+    def _request(self) -> None:
+        self._send(
+            f'{{"trial_job_id": {_quote(get_trial_id())}, "type": "REQUEST_PARAMETER", "sequence": 0, '
+            f'"parameter_index": {self._index}}}'
+        )
+
+    def _mention(self) -> None:
+        """Ask without waiting: the experiment gives one set only, and says so on the trial."""
+        try:
+            self._request()
+        except OSError:  # nothing depends on it
+            return
 
     def _warn(self) -> None:
         import warnings
