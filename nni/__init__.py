@@ -31,7 +31,16 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_ELSEWHERE = {"NoMoreTrialError": "nnimgr.algorithm", "ClassArgsValidator": "nnimgr.algorithm"}
+_ELSEWHERE = {
+    name: module
+    for module, names in {
+        "nnimgr.algorithm": "NoMoreTrialError ClassArgsValidator",
+        "nni._trace": "trace dump load",
+        "nni._log": "silence_stdout enable_global_logging",
+        "nni._space": "choice uniform quniform loguniform qloguniform normal qnormal",
+    }.items()
+    for name in names.split()
+}
 
 
 def __getattr__(name: str) -> Any:

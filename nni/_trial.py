@@ -135,6 +135,7 @@ class _Trial:
         self._sequence = 0
         self._index = 0
         self._metrics: int | None = None
+        self._silent = False
 
     def get_next_parameter(self) -> Any:
         """The trial's parameters: a dict of the search space's names, ``{}`` outside an experiment.
@@ -175,13 +176,13 @@ class _Trial:
         record = self._record
         if record is None and os.environ.get("NNI_PLATFORM") is not None:
             raise AssertionError(f"nni.get_next_parameter() needs to be called before {caller}")
-        value = _dumps(metric)
         if _standalone():
             if kind == "FINAL":
-                _say(f"Final result: {value}")
+                self._say(f"Final result: {metric}")
             else:
-                _say(f"Intermediate result: {value}  (Index {sequence})")
+                self._say(f"Intermediate result: {metric}  (Index {sequence})")
             return
+        value = _dumps(metric)
         assert record is not None
         self._send(
             f'{{"parameter_id": {_dumps(record["parameter_id"])}, "trial_job_id": {_quote(get_trial_id())}, '
@@ -238,6 +239,15 @@ class _Trial:
         except OSError:  # nothing depends on it
             return
 
+    def silence(self) -> None:
+        """Outside an experiment: say nothing of results."""
+        self._silent = True
+
+    def _say(self, sentence: str) -> None:
+        if not self._silent:
+            sys.stdout.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] INFO (nni) {sentence}\n")
+            sys.stdout.flush()
+
     def _warn(self) -> None:
         import warnings
 
@@ -250,11 +260,6 @@ class _Trial:
 
 def _standalone() -> bool:
     return os.environ.get("NNI_PLATFORM") in (None, "unittest")
-
-
-def _say(sentence: str) -> None:
-    sys.stdout.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] INFO (nni) {sentence}\n")
-    sys.stdout.flush()
 
 
 def _text(path: str) -> str | None:
@@ -287,3 +292,4 @@ get_next_parameters = _trial.get_next_parameter
 get_current_parameter = _trial.get_current_parameter
 report_intermediate_result = _trial.report_intermediate_result
 report_final_result = _trial.report_final_result
+silence = _trial.silence

@@ -1,6 +1,6 @@
 """Whether the trials' interpreter can import ``nni``: asked once per interpreter, in the background.
 
-Only where it cannot, our two files of the trial API are laid down in ``<directory>/sdk`` for PYTHONPATH, and
+Only where it cannot, our files of the trial API are laid down in ``<directory>/sdk`` for PYTHONPATH, and
 compiled: under PYTHONDONTWRITEBYTECODE every trial would spend 4 ms on that.
 """
 
@@ -21,7 +21,10 @@ _COMPILE = "import py_compile,sys; [py_compile.compile(path) for path in sys.arg
 RETRY_S = 1.0
 SLOW_S = 2.0  # then somebody should know what the trials wait for
 LIMIT_S = 10.0
-_FILES = ("__init__.py", "_trial.py")
+SDK = {
+    name: name for name in ("__init__.py", "_log.py", "_space.py", "_trace.py", "_trial.py", "_values.py")
+}  # what is laid down, and from which file of ours
+SDK["utils.py"] = "_merge.py"
 
 
 class Interpreters:
@@ -81,7 +84,7 @@ class Interpreters:
         self._answers[interpreter] = has
         self._changed()
         if not has:
-            _run(interpreter, _COMPILE, *(f"{self._sdk}/nni/{name}" for name in _FILES))
+            _run(interpreter, _COMPILE, *(f"{self._sdk}/nni/{name}" for name in SDK))
 
     def _take_long(self, interpreter: str) -> None:
         self._troubles[interpreter] = (
@@ -97,10 +100,10 @@ def lay_down(directory: str) -> None:
     assert loader is not None and hasattr(loader, "get_data")
     source = os.path.join(os.path.dirname(os.path.dirname(str(trial_keeper.__file__))), "nni")
     os.makedirs(f"{directory}/nni", exist_ok=True)
-    for name in _FILES:
+    for name, ours in SDK.items():
         own = f"{directory}/nni/{name}.{os.getpid()}.{threading.get_ident()}"  # several may at once
         with open(own, "wb") as file:
-            file.write(loader.get_data(os.path.join(source, name)))
+            file.write(loader.get_data(os.path.join(source, ours)))
         os.rename(own, f"{directory}/nni/{name}")
 
 

@@ -8,10 +8,10 @@ import os
 import zipfile
 
 import trial_keeper
+from trial_keeper.interpreter import SDK
 
 _MAIN = b"from trial_keeper.__main__ import main\n\nmain()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_SDK = ("nni/__init__.py", "nni/_trial.py")
 
 
 def content() -> bytes:
@@ -21,7 +21,10 @@ def content() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "__main__.py", _MAIN)
-        for name in [*(f"trial_keeper/{module}" for module in modules), *_SDK]:
+        for name in [
+            *(f"trial_keeper/{module}" for module in modules),
+            *(f"nni/{name}" for name in SDK.values()),
+        ]:
             with open(os.path.join(root, name), "rb") as file:
                 _add(archive, name, file.read())
     return buffer.getvalue()

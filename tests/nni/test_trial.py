@@ -16,6 +16,7 @@ import nni
 import nnimgr
 from nni import _trial
 from tests.trial_keeper.harness import frame, oldest_python, wait_for
+from trial_keeper.interpreter import lay_down
 
 ROOT = Path(nni.__file__).parent.parent
 PYTHONS = [sys.executable, *filter(None, [oldest_python()])]
@@ -217,11 +218,26 @@ def test_outside_an_experiment_results_go_to_standard_output(tmp_path: Path) -> 
     lines = [line.partition(" INFO (nni) ")[2] or line for line in done.stdout.splitlines()]
     assert lines == [
         "Intermediate result: 0.5  (Index 0)",
-        'Intermediate result: {"default": 1}  (Index 1)',
+        "Intermediate result: {'default': 1}  (Index 1)",
         "Final result: 2",
         "STANDALONE STANDALONE 0",
     ]
     time.strptime(done.stdout[1:20], "%Y-%m-%d %H:%M:%S")
+
+
+def test_outside_an_experiment_results_can_be_silenced(tmp_path: Path) -> None:
+    code = (
+        "import logging, nni, sys\nnni.enable_global_logging()\nlogging.getLogger('a').info('heard')\n"
+        "nni.enable_global_logging(False)\nlogging.getLogger('a').info('not heard')\n"
+        "nni.report_final_result(object)\nnni.silence_stdout()\nnni.report_final_result(2)\n"
+    )
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    for python in PYTHONS:
+        done = subprocess.run(
+            [python, "-c", code], env=environ, capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        lines = [line.partition(" INFO ")[2] for line in done.stdout.splitlines()]
+        assert lines == ["(a) heard", "(nni) Final result: <class 'object'>"]
 
 
 def test_ids_come_from_the_environment(trial: Trial) -> None:
@@ -261,15 +277,22 @@ def test_the_rest_of_the_package_comes_when_it_is_named() -> None:
     assert nni.__version__ == nnimgr.__version__
 
 
-def test_beside_trials_alone_a_missing_name_says_what_to_install(tmp_path: Path) -> None:
-    sdk = tmp_path / "nni"
-    sdk.mkdir()
-    for name in ("__init__.py", "_trial.py"):
-        (sdk / name).write_bytes((ROOT / "nni" / name).read_bytes())
-    code = "import nni\ntry:\n    nni.NoMoreTrialError\nexcept AttributeError as error:\n    print(error)"
+def test_beside_trials_alone_there_is_what_trials_use(tmp_path: Path) -> None:
+    lay_down(str(tmp_path))
+    code = """
+import nni
+from nni.utils import merge_parameter
+print(merge_parameter({"a": 1.0}, {"a": 2}), nni.load(nni.dump(nni.choice("x", [1]).search_space())))
+try:
+    nni.NoMoreTrialError
+except AttributeError as error:
+    print(error)
+"""
     for python in PYTHONS:
-        environ = {"PYTHONPATH": str(tmp_path)}
         done = subprocess.run(
-            [python, "-S", "-c", code], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        assert "install nnimgr" in done.stdout
+            [python, "-S", "-c", code], env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path,
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        first, second = done.stdout.splitlines()
+        assert first == "{'a': 2} {'x': {'_type': 'choice', '_value': [1]}}"
+        assert "install nnimgr" in second

@@ -11,7 +11,7 @@ import pytest
 
 from tests.trial_keeper.harness import wait_for
 from trial_keeper import interpreter, procs
-from trial_keeper.interpreter import Interpreters, lay_down
+from trial_keeper.interpreter import SDK, Interpreters, lay_down
 
 
 def program(folder: Path, name: str, text: str) -> Path:
@@ -68,7 +68,7 @@ def test_the_files_are_laid_down_by_several_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(lay_down, str(tmp_path / "sdk")) for _ in range(200)]:
             done.result()
-    assert sorted(path.name for path in (tmp_path / "sdk" / "nni").iterdir()) == ["__init__.py", "_trial.py"]
+    assert sorted(path.name for path in (tmp_path / "sdk" / "nni").iterdir()) == sorted(SDK)
 
 
 def test_files_that_cannot_be_laid_down_are_said(tmp_path: Path) -> None:

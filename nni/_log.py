@@ -1,0 +1,38 @@
+"""``nni.silence_stdout`` and ``nni.enable_global_logging``. Any Python from 3.8."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from nni import _trial
+
+__all__ = ["enable_global_logging", "silence_stdout"]
+
+_FORMAT = "[%(asctime)s] %(levelname)s (%(name)s) %(message)s"
+_NAME = "nni"
+
+
+def silence_stdout() -> None:
+    """Print no more results of a trial that runs outside an experiment, and no more log."""
+    _trial.silence()
+    _remove()
+
+
+def enable_global_logging(enable: bool = True) -> None:
+    """Print the log of all modules, from INFO up, to standard output; ``False``: no longer."""
+    _remove()
+    if enable:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.set_name(_NAME)
+        handler.setFormatter(logging.Formatter(_FORMAT, "%Y-%m-%d %H:%M:%S"))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        root.setLevel(min(root.level, logging.INFO))
+
+
+def _remove() -> None:
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if handler.get_name() == _NAME:
+            root.removeHandler(handler)

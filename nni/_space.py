@@ -1,0 +1,213 @@
+"""``nni.choice``, ``nni.uniform`` and their like: one named dimension of a search space. Any Python from 3.8.
+
+Such an object can tell its default, draw a value, check one, and say itself as NNI's search space does.
+"""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+__all__ = [
+    "Categorical",
+    "Numerical",
+    "choice",
+    "loguniform",
+    "normal",
+    "qloguniform",
+    "qnormal",
+    "quniform",
+    "uniform",
+]
+
+
+class SampleValidationError(ValueError):
+    """A value that is not in the space."""
+
+
+class Mutable:
+    """One dimension. ``label`` is its name in a parameter set."""
+
+    def __init__(self, label: str, kind: str, value: Sequence[Any]) -> None:
+        self.label = label
+        self._kind, self._value = kind, list(value)
+
+    def simplify(self) -> dict[str, Mutable]:
+        """The dimensions by name."""
+        return {self.label: self}
+
+    def search_space(self) -> dict[str, dict[str, Any]]:
+        """As in a configuration: ``{label: {"_type": ..., "_value": [...]}}``."""
+        return {self.label: {"_type": self._kind, "_value": list(self._value)}}
+
+    def default(self) -> Any:
+        """A value that is typical of the dimension."""
+        raise NotImplementedError
+
+    def random(self, memo: dict[str, Any] | None = None, random_state: Random | None = None) -> Any:
+        """A value drawn at random; one that ``memo`` holds under the label stays."""
+        if memo is not None and self.label in memo:
+            return self.freeze(memo)
+        drawn = self._draw(random_state or Random())
+        if memo is not None:
+            memo[self.label] = drawn
+        return drawn
+
+    def _draw(self, state: Random) -> Any:
+        raise NotImplementedError
+
+    def contains(self, sample: dict[str, Any]) -> bool:
+        """Whether the sample holds a value of this dimension."""
+        return self.label in sample and self._holds(sample[self.label])
+
+    def _holds(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def validate(self, sample: dict[str, Any]) -> None:
+        """Raises SampleValidationError."""
+        if not self.contains(sample):
+            raise SampleValidationError(f"{sample.get(self.label)!r} is no value of {self!r}")
+
+    def freeze(self, sample: dict[str, Any]) -> Any:
+        """The value that the sample holds. Raises SampleValidationError."""
+        self.validate(sample)
+        return sample[self.label]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mutable) and self.search_space() == other.search_space()
+
+    def __hash__(self) -> int:
+        return hash((self.label, self._kind))
+
+
+class Categorical(Mutable):
+    """One of several values."""
+
+    def __init__(self, values: Sequence[Any], *, default: Any = None, label: str) -> None:
+        super().__init__(label, "choice", values)
+        self.values = list(values)
+        if not self.values:
+            raise ValueError("there must be something to choose from")
+        self._default = self.values[0] if default is None else default
+
+    def default(self) -> Any:
+        return self._default
+
+    def _draw(self, state: Random) -> Any:
+        return self.values[state.randrange(len(self.values))]
+
+    def _holds(self, value: Any) -> bool:
+        return value in self.values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Categorical({self.values!r}, label={self.label!r})"
+
+
+class Numerical(Mutable):
+    """A number: uniform between ``low`` and ``high``, or normal around ``mu``; in steps of ``quantize``."""
+
+    def __init__(
+        self,
+        low: float = -math.inf,
+        high: float = math.inf,
+        *,
+        mu: float | None = None,
+        sigma: float | None = None,
+        log_distributed: bool = False,
+        quantize: float | None = None,
+        label: str,
+    ) -> None:
+        gaussian = mu is not None and sigma is not None
+        if gaussian and not (sigma or 0) > 0:
+            raise ValueError("sigma must be above 0")
+        if not gaussian and not low < high:
+            raise ValueError("low must be below high")
+        if log_distributed and not gaussian and not low > 0:
+            raise ValueError("low must be above 0 for a logarithmic distribution")
+        self.low, self.high, self.mu, self.sigma = low, high, mu, sigma
+        self.log_distributed, self.quantize = log_distributed, quantize
+        kind = "q" if quantize else ""
+        kind += "log" if log_distributed else ""
+        kind += "normal" if gaussian else "uniform"
+        value = [mu, sigma] if gaussian else [low, high]
+        super().__init__(label, kind, [*value, quantize] if quantize else value)
+
+    def default(self) -> float:
+        if self.mu is not None:
+            middle = self.mu
+        elif self.log_distributed:
+            return self._step(math.exp((math.log(self.low) + math.log(self.high)) / 2))
+        else:
+            middle = (self.low + self.high) / 2
+        return self._step(math.exp(middle) if self.log_distributed else float(middle))
+
+    def _draw(self, state: Random) -> float:
+        if self.mu is not None and self.sigma is not None:
+            drawn = state.gauss(self.mu, self.sigma)
+            return self._step(math.exp(drawn) if self.log_distributed else drawn)
+        if self.log_distributed:
+            return self._step(math.exp(state.uniform(math.log(self.low), math.log(self.high))))
+        return self._step(state.uniform(self.low, self.high))
+
+    def _step(self, value: float) -> float:
+        if self.quantize:
+            value = round(value / self.quantize) * self.quantize
+        return min(max(value, self.low), self.high)
+
+    def _holds(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        return self.low <= value <= self.high and math.isclose(value, self._step(value), abs_tol=1e-9)
+
+    def __repr__(self) -> str:
+        parts = [repr(self.low), repr(self.high)]
+        if self.mu is not None:
+            parts += [f"mu={self.mu!r}", f"sigma={self.sigma!r}"]
+        if self.quantize:
+            parts.append(f"q={self.quantize!r}")
+        if self.log_distributed:
+            parts.append("log_distributed=True")
+        return f"Numerical({', '.join(parts)}, label={self.label!r})"
+
+
+def choice(label: str, choices: Sequence[Any]) -> Categorical:
+    """One of these."""
+    return Categorical(choices, label=label)
+
+
+def uniform(label: str, low: float, high: float) -> Numerical:
+    """A number between the two."""
+    return Numerical(low, high, label=label)
+
+
+def quniform(label: str, low: float, high: float, quantize: float) -> Numerical:
+    """A multiple of ``quantize`` between the two (or one of the two)."""
+    return Numerical(low, high, quantize=quantize, label=label)
+
+
+def loguniform(label: str, low: float, high: float) -> Numerical:
+    """A number between the two whose logarithm is uniform."""
+    return Numerical(low, high, log_distributed=True, label=label)
+
+
+def qloguniform(label: str, low: float, high: float, quantize: float) -> Numerical:
+    """As ``loguniform``, rounded to a multiple of ``quantize``."""
+    return Numerical(low, high, log_distributed=True, quantize=quantize, label=label)
+
+
+def normal(label: str, mu: float, sigma: float) -> Numerical:
+    """A number of the normal distribution."""
+    return Numerical(mu=mu, sigma=sigma, label=label)
+
+
+def qnormal(label: str, mu: float, sigma: float, quantize: float) -> Numerical:
+    """As ``normal``, rounded to a multiple of ``quantize``."""
+    return Numerical(mu=mu, sigma=sigma, quantize=quantize, label=label)

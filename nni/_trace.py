@@ -1,0 +1,375 @@
+"""``nni.trace``, ``nni.dump``, ``nni.load``: JSON that also tells of objects how they were made.
+
+Any Python from 3.8, standard library only; what cannot be named by its module is pickled, with cloudpickle
+where it is installed. The text is NNI's.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import functools
+import importlib
+import inspect
+import json
+import os
+import pickle
+import sys
+import types
+import warnings
+
+from nni._values import REST, decode_plain, encode_plain, strip_comments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["PayloadTooLarge", "Traceable", "dump", "is_traceable", "load", "trace"]
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+
+class PayloadTooLarge(Exception):
+    """A pickle beyond ``pickle_size_limit``."""
+
+
+# ---- trace ------------------------------------------------------------------------------------------------
+
+
+class Traceable:
+    """How a traced class or function made an object; by itself it only stands for such an object."""
+
+    def __init__(self, symbol: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+        _remember(self, symbol, args, kwargs)
+
+    @property
+    def trace_symbol(self) -> Any:
+        """The class or function."""
+        return self.__dict__["_nni_symbol"]
+
+    @trace_symbol.setter
+    def trace_symbol(self, symbol: Any) -> None:
+        self.__dict__["_nni_symbol"] = symbol
+
+    @property
+    def trace_args(self) -> list[Any]:
+        """Positional arguments that could not be named."""
+        found: list[Any] = self.__dict__["_nni_args"]
+        return found
+
+    @trace_args.setter
+    def trace_args(self, args: list[Any]) -> None:
+        self.__dict__["_nni_args"] = args
+
+    @property
+    def trace_kwargs(self) -> dict[str, Any]:
+        """Arguments by name."""
+        found: dict[str, Any] = self.__dict__["_nni_kwargs"]
+        return found
+
+    @trace_kwargs.setter
+    def trace_kwargs(self, kwargs: dict[str, Any]) -> None:
+        self.__dict__["_nni_kwargs"] = kwargs
+
+    def trace_copy(self) -> Traceable:
+        """How it was made, to be changed: ``get`` makes another one."""
+        return Traceable(self.trace_symbol, list(self.trace_args), dict(self.trace_kwargs))
+
+    def get(self) -> Any:
+        """The object itself."""
+        if type(self) is Traceable:
+            return trace(self.trace_symbol)(*self.trace_args, **self.trace_kwargs)
+        return self
+
+
+_MEMBERS = ("trace_symbol", "trace_args", "trace_kwargs", "trace_copy", "get")
+
+
+def _remember(made: Any, symbol: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    made.__dict__.update(_nni_symbol=symbol, _nni_args=args, _nni_kwargs=kwargs)
+
+
+def is_traceable(obj: Any, must_be_instance: bool = False) -> bool:
+    """Whether it is known how the object was made."""
+    if must_be_instance and isinstance(obj, type):
+        return False
+    return all(hasattr(obj, name) for name in _MEMBERS[:4])
+
+
+def trace(cls_or_func: Any = None, *, kw_only: bool = True, inheritable: bool = False) -> Any:
+    """Keep with everything that a class or function makes how it was made, for ``dump``.
+
+    ``kw_only``: arguments are kept by name where they have one. ``inheritable``: instances of subclasses are
+    traced too. NNI_TRACE_FLAG=disable makes this do nothing. Raises TypeError.
+    """
+    if os.environ.get("NNI_TRACE_FLAG", "").lower() == "disable":
+        return cls_or_func
+
+    def wrap(found: Any) -> Any:
+        if getattr(found, "_traced", False) and "_traced" in getattr(found, "__dict__", {}):
+            return found
+        if isinstance(found, type):
+            return _trace_class(found, kw_only, inheritable)
+        if isinstance(found, _FUNCTIONS):
+            return _trace_function(found, kw_only)
+        raise TypeError(f"{found!r} is neither a class nor a function")
+
+    return wrap if cls_or_func is None else wrap(cls_or_func)
+
+
+def _trace_class(cls: Any, kw_only: bool, inheritable: bool) -> Any:
+    """The class itself where this decorates it; of one that others have already, a subclass."""
+    original = cls.__init__
+    made = cls
+    if _is_known(cls):
+        members = {
+            "__module__": cls.__module__,
+            "__wrapped__": cls,
+            "__reduce__": lambda self: (_made_again, (cls, kw_only, inheritable, self.__dict__)),
+        }
+        made = type(cls.__name__, (cls,), members)
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        positional, named = _arguments(original, args, kwargs, kw_only, skip=1)
+        original(self, *map(_unwrapped, positional), **{key: _unwrapped(v) for key, v in named.items()})
+        if inheritable or type(self) is made:
+            _remember(self, cls, positional, named)
+
+    made.__init__ = init
+    _make_traceable(made)
+    made._traced = True
+    return made
+
+
+def _is_known(cls: Any) -> bool:
+    """Whether it can be imported: it is no longer just being defined."""
+    found = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is cls
+
+
+def _made_again(cls: Any, kw_only: bool, inheritable: bool, state: dict[str, Any]) -> Any:
+    """Unpickle an instance of such a subclass."""
+    traced = _trace_class(cls, kw_only, inheritable)
+    made = traced.__new__(traced)
+    made.__dict__.update(state)
+    return made
+
+
+def _trace_function(function: Any, kw_only: bool) -> Any:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        positional, named = _arguments(function, args, kwargs, kw_only)
+        result = function(*map(_unwrapped, positional), **{key: _unwrapped(v) for key, v in named.items()})
+        if result is None:
+            return Traceable(function, positional, named)
+        if isinstance(result, (*_FUNCTIONS, types.ModuleType, type)):
+            raise TypeError(f"{result!r} cannot carry how it was made")
+        if not hasattr(result, "__dict__"):
+            kind = type(result)
+            result = _make_traceable(type(kind.__name__, (kind,), {}))(result)
+        elif not is_traceable(result):
+            _make_traceable(type(result))
+        _remember(result, function, positional, named)
+        return result
+
+    call._traced = True  # type: ignore[attr-defined]
+    return call
+
+
+def _make_traceable(cls: type) -> type:
+    for name in _MEMBERS:
+        setattr(cls, name, Traceable.__dict__[name])
+    return cls
+
+
+def _arguments(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kw_only: bool, *, skip: int = 0
+) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and named arguments, as many named as can be; generators become lists."""
+    positional, named = list(args), dict(kwargs)
+    if kw_only:
+        try:
+            names = list(inspect.signature(function).parameters.values())[skip:]
+        except ValueError:  # written in C, and says nothing of itself
+            names = []
+        kinds = [parameter.kind for parameter in names[: len(args)]]
+        if len(kinds) == len(args) and all(kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds):
+            positional = []
+            named = {parameter.name: value for parameter, value in zip(names, args)}
+            named.update(kwargs)
+    return [*map(_listed, positional)], {key: _listed(value) for key, value in named.items()}
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, types.GeneratorType) else value
+
+
+def _unwrapped(value: Any) -> Any:
+    """What the function gets: a copy of a container, and what a stand-in stands for."""
+    if hasattr(value, "_unwrap_parameter"):
+        value = value._unwrap_parameter()
+    return copy.copy(value) if isinstance(value, (dict, list, set)) else value
+
+
+# ---- dump -------------------------------------------------------------------------------------------------
+
+
+def dump(
+    obj: Any,
+    fp: Any = None,
+    *,
+    use_trace: bool = True,
+    pickle_size_limit: int = 4096,
+    allow_nan: bool = True,
+    **json_kwargs: Any,
+) -> str:
+    """JSON text of nearly anything; also written to ``fp``, a file or its path, if given.
+
+    ``json_kwargs`` go to ``json.dumps``. Raises PayloadTooLarge, TypeError, ValueError.
+    """
+
+    def encode(value: Any) -> Any:
+        if use_trace and is_traceable(value, must_be_instance=True):
+            return _encode_traced(value, pickle_size_limit)
+        plain = encode_plain(value)
+        if plain is not REST:
+            return plain
+        if hasattr(value, "_dump") and hasattr(value, "_load") and not isinstance(value, type):
+            return {**value._dump(), "__instance_type__": _name(type(value), pickle_size_limit)}
+        if isinstance(value, (type, *_FUNCTIONS)):
+            return {"__nni_type__": _name(value, pickle_size_limit)}
+        if hasattr(value, "__dict__") or hasattr(value, "__slots__"):
+            return {"__nni_obj__": _pickled(value, pickle_size_limit)}
+        raise TypeError(f"{value!r} of type {type(value).__name__} has no JSON form")
+
+    text = json.dumps(_walk(obj, encode), allow_nan=allow_nan, **json_kwargs)
+    if isinstance(fp, (str, os.PathLike)):
+        with open(fp, "w", encoding="utf-8") as file:
+            file.write(text)
+    elif fp is not None:
+        fp.write(text)
+    return text
+
+
+def _walk(value: Any, encode: Callable[[Any], Any]) -> Any:
+    """Plain JSON of a value. Before ``json`` does: traced lists and numbers are more than they look."""
+    kind = type(value)
+    if kind in (str, int, float, bool, type(None)):
+        return value
+    if kind in (list, tuple):
+        return [_walk(item, encode) for item in value]
+    if isinstance(value, dict) and not is_traceable(value):
+        return {key: _walk(item, encode) for key, item in value.items()}
+    encoded = encode(value)
+    return encoded if type(encoded) is kind else _walk(encoded, encode)
+
+
+def _encode_traced(value: Any, limit: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"__symbol__": _name(value.trace_symbol, limit)}
+    if value.trace_args:
+        found["__args__"] = value.trace_args
+    if value.trace_kwargs:
+        found["__kwargs__"] = value.trace_kwargs
+    return found
+
+
+def _name(symbol: Any, limit: int) -> str:
+    """``path:module.name`` of a class or function that can be imported by it, else its pickle."""
+    path = f"{symbol.__module__}.{symbol.__name__}"
+    if symbol.__module__ != "__main__":
+        try:
+            found = _imported(path)
+        except (ImportError, AttributeError):
+            found = None
+        if found is not None and _bare(found) is _bare(symbol):
+            return f"path:{path}"
+    return f"bytes:{_pickled(symbol, limit)}"
+
+
+def _bare(symbol: Any) -> Any:
+    return getattr(symbol, "__wrapped__", symbol) if getattr(symbol, "_traced", False) else symbol
+
+
+def _pickled(value: Any, limit: int) -> str:
+    try:
+        dumps = importlib.import_module("cloudpickle").dumps
+    except ImportError:
+        dumps = pickle.dumps
+    content = dumps(value)
+    if len(content) > limit > 0:
+        raise PayloadTooLarge(
+            f"the pickle of {value!r:.100} has {len(content)} bytes, more than pickle_size_limit ({limit}): "
+            "trace its class, or raise the limit"
+        )
+    return base64.b64encode(content).decode()
+
+
+# ---- load -------------------------------------------------------------------------------------------------
+
+
+def load(
+    string: str | None = None,
+    *,
+    fp: Any = None,
+    preserve_order: bool = False,
+    ignore_comments: bool = True,
+    **json_kwargs: Any,
+) -> Any:
+    """What ``dump`` has made a text of, or a file: objects are made anew. Only for text of your own:
+    it may hold pickles. Raises ValueError.
+    """
+    if string is None:
+        if isinstance(fp, (str, os.PathLike)):
+            with open(fp, encoding="utf-8") as file:
+                string = file.read()
+        elif fp is not None:
+            string = fp.read()
+    text: Any = string.decode() if isinstance(string, bytes) else string
+    if not isinstance(text, str):
+        raise TypeError("there must be a text, or a file in fp")
+    try:
+        return json.loads(text, object_hook=_decode, **json_kwargs)
+    except ValueError:
+        stripped = strip_comments(text) if ignore_comments else text
+        if stripped == text:
+            raise
+        return json.loads(stripped, object_hook=_decode, **json_kwargs)
+
+
+def _decode(found: dict[str, Any]) -> Any:
+    if "__symbol__" in found:
+        symbol = trace(_named(found["__symbol__"]))
+        return symbol(*found.get("__args__", ()), **found.get("__kwargs__", {}))
+    if "__instance_type__" in found:
+        rest = {key: value for key, value in found.items() if key != "__instance_type__"}
+        return _named(found["__instance_type__"])._load(**rest)
+    if "__nni_type__" in found:
+        return _named(found["__nni_type__"])
+    if "__nni_obj__" in found:
+        return _unpickled(found["__nni_obj__"])
+    return decode_plain(found)
+
+
+def _named(name: str) -> Any:
+    if name.startswith("bytes:"):
+        return _unpickled(name[len("bytes:") :])
+    return _imported(name[len("path:") :] if name.startswith("path:") else name)
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def _unpickled(text: str) -> Any:
+    try:
+        return pickle.loads(base64.b64decode(text))  # noqa: S301  # what NNI does; see ``load``
+    except TypeError:
+        warnings.warn("a pickle of another version of Python, perhaps", RuntimeWarning, stacklevel=2)
+        raise
