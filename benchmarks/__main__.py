@@ -27,6 +27,7 @@ from benchmarks.report import Better, Row, emit, table
 
 PROGRAMS = {
     "sdk": ("--runs", "10"),
+    "sdk_peers": ("--runs", "2", "--trials", "2"),
     "startup": ("--runs", "2"),
     "latency": ("--reports", "100", "--stops", "6"),
     "throughput": ("--trials", "60", "--pairs", "1"),

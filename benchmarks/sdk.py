@@ -12,6 +12,7 @@ import os
 import statistics
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from benchmarks import program
 from benchmarks.ground import Ground, plain_environ
@@ -22,9 +23,9 @@ TRIAL = "import nni; nni.get_next_parameter(); nni.report_intermediate_result(0.
 LIMIT_MS = 2.0
 
 
-def cpu_ms(argv: Sequence[str], environ: Mapping[str, str]) -> float:
-    """CPU ms of one process. Raises RuntimeError if it fails."""
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ)
+def cpu_ms(argv: Sequence[str], environ: Mapping[str, str], *, cwd: Path | None = None) -> float:
+    """CPU ms of one process and its children. Raises RuntimeError if it fails."""
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ, cwd=cwd)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if status:

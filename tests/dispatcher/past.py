@@ -72,6 +72,43 @@ class Past:
         self._trials += 1
         return trial_id
 
+    def suggested_further(
+        self,
+        trial_id: str,
+        index: int,
+        parameter_id: int,
+        parameters: Any,
+        *,
+        state: Any = None,
+        late: bool = False,
+    ) -> None:
+        """A further set for a multi-phase trial."""
+        self._fact(
+            f.FurtherSuggested(
+                trial_id=trial_id,
+                index=index,
+                parameter_id=parameter_id,
+                parameters=json.dumps(parameters),
+                fed_to=self.number,
+                tuner_state=None if state is None else json.dumps(state),
+                late=late,
+            )
+        )
+
+    def result_taken(
+        self, trial_id: str, index: int, parameter_id: int | None, parameters: Any, value: Any
+    ) -> None:
+        """A set of a multi-phase trial has its result."""
+        self._fact(
+            f.ResultTaken(
+                trial_id=trial_id,
+                index=index,
+                parameter_id=parameter_id,
+                parameters=json.dumps(parameters),
+                text=json.dumps(value),
+            )
+        )
+
     def reported(self, trial_id: str, *values: Any, attempt: int = 1) -> None:
         for sequence, value in enumerate(values):
             self.number += 1
