@@ -23,7 +23,7 @@ class Files:
     claim: bytes | None = None
     metrics: bytes = b""
     grace: float | None = None
-    parameter: str | None = None
+    parameters: dict[int, str] = field(default_factory=dict)  # further sets, as their records
     _sizes: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])  # when, how large
 
     def take(self, line: bytes) -> bool:

@@ -255,6 +255,9 @@ class SimKeeper:
         return self.core.counted(self.now, effect.job, tally)
 
     def _update(self, effect: fx.Update) -> list[fx.Effect]:
+        if self.host.full:
+            return self.core.update_failed(self.now, effect, "no space left on device")
+        self.host.files(effect.directory).parameters[effect.number] = effect.parameter
         return []
 
     # ---- the rest -----------------------------------------------------------------------------------------

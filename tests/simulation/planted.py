@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from nnimgr.core import facts as f
-from nnimgr.core import fold, runner
+from nnimgr.core import fold, fold_jobs, phases, runner
 from nnimgr.core.runner import ExperimentRunner
 from nnimgr.core.state import ExperimentState
 from tests.simulation.disk import Files
@@ -39,6 +40,34 @@ PLANTED: dict[str, Plant] = {}
 def planted(make: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
     PLANTED[make.__name__] = contextmanager(make)
     return make
+
+
+# ---- between the two --------------------------------------------------------------------------------------
+
+
+@planted
+def updates_not_adopted() -> Iterator[None]:
+    """After a restart nothing is known of parameter sets that running trials were to get."""
+    spec = runner.job_spec
+
+    def without(*args: Any, **kwargs: Any) -> Any:
+        return replace(spec(*args, **kwargs), updates=())
+
+    with patch.object(runner, "job_spec", without):
+        yield
+
+
+@planted
+def results_not_taken() -> Iterator[None]:
+    """Of a turn's results only the first is taken."""
+    step = phases.take_final
+
+    def once(state: ExperimentState, *rest: Any) -> None:
+        if not state.reported:
+            step(state, *rest)
+
+    with patch.object(fold_jobs, "take_final", once):
+        yield
 
 
 # ---- on the host ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.simulation.keeper import SimKeeper
 
 ENDLESS = 10**9
+LOOK_S = 0.5  # at a parameter set that was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Conduct:
     straggler: bool  # leaves a child that writes on
     bad: bool  # the assessor will not like it
     junk: bool  # writes what is no frame
+    sets: int = 1  # parameter sets that it asks for, with a final result for each
 
     @classmethod
     def draw(cls, kernel: Kernel) -> Conduct:
@@ -56,6 +58,8 @@ class Shim:
         self.strays = 0  # its daemonised children
         self.readable = True
         self.half = False  # the last frame is not complete
+        self._asked: set[int] = set()
+        self._parameter_id = json.loads(start["parameter"])["parameter_id"]
         self._stopping = False
         self._reluctant = self.kernel.likely(0.1)  # its processes take a while to die of SIGKILL
         files = host.files(start["directory"])
@@ -149,6 +153,18 @@ class Shim:
         if not self.main:
             return
         conduct, chance = self.conduct, self.kernel.random
+        if 0 < frame < min(conduct.sets, conduct.frames) and frame not in self._asked:
+            self._asked.add(frame)
+            request = {
+                "trial_job_id": self.start["trial_id"],
+                "type": "REQUEST_PARAMETER",
+                "sequence": 0,
+                "parameter_index": frame,
+            }
+            payload = json.dumps(request).encode()
+            self._write(b"ME%06d" % len(payload) + payload, payload)
+            self._wait(frame)
+            return
         if frame >= conduct.frames:
             self.kernel.at(chance.choice([0.0, 0.1]), self._main_ends, conduct.code, None)
             return
@@ -166,6 +182,20 @@ class Shim:
         else:
             self._finish(frame, content, content[8:])
 
+    def _wait(self, index: int) -> None:
+        """The command looks for its next parameter set; None: it goes on with what it has."""
+        if not self.main:
+            return
+        record = self.files.parameters.get(index)
+        if record is None:
+            self.kernel.at(LOOK_S, self._wait, index)
+            return
+        found = json.loads(record)
+        self.host.witness.given(self.job, index, found)
+        if found["parameters"] is not None:
+            self._parameter_id = found["parameter_id"]
+        self._live(index)
+
     def _finish(self, frame: int, rest: bytes, payload: bytes) -> None:
         """The last bytes of a frame; then the next one is due."""
         if self.main:
@@ -178,10 +208,10 @@ class Shim:
         if chance.random() < 0.05:
             payload = chance.choice([b"", b"no metric", b'{"type": "PERIODICAL"}', b"\xff\xfe"])
         else:
-            final = frame == self.conduct.frames - 1
+            final = frame == self.conduct.frames - 1 or frame < self.conduct.sets > 1
             value = (-1.0 if self.conduct.bad and frame >= 2 else 1.0) * (frame + 1)
             record = {
-                "parameter_id": 0,
+                "parameter_id": self._parameter_id,
                 "trial_job_id": self.start["trial_id"],
                 "type": "FINAL" if final else "PERIODICAL",
                 "sequence": 0 if final else frame,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import json
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +46,10 @@ class _Trial:
     ended: f.TrialStatus | None = None
     stopped: bool = False  # by a user, durably
     attempt: int = 1
+    sets: dict[int, tuple[int | None, str | None]] = field(
+        default_factory=dict
+    )  # further ones: id, parameters
+    results: dict[int | None, str] = field(default_factory=dict)  # by the id of the set
 
 
 class Witness:
@@ -54,15 +60,20 @@ class Witness:
         self.hosts: dict[str, Host] = {}
         self.attempts: dict[str, _Attempt] = collections.defaultdict(_Attempt)
         self.trials: dict[str, _Trial] = {}
+        self.reported: dict[tuple[str, str | None], list[str]] = collections.defaultdict(list)
         self._conducts: dict[str, Conduct] = {}
         self._epochs: dict[str, int] = {}  # instance -> the server obeyed last
+        self.phased: random.Random | None = None  # decides how many parameter sets trials ask for
         self.number = 0
         self._at: datetime | None = None  # of the last fact
 
     def conduct(self, trial_id: str) -> Conduct:
         """What the command of this trial does, in every attempt."""
         if trial_id not in self._conducts:
-            self._conducts[trial_id] = Conduct.draw(self._kernel)
+            drawn = Conduct.draw(self._kernel)
+            sets = 1 if self.phased is None else self.phased.choice([1, 2, 3, 5])
+            # Behind junk no request is read: such a trial waits for ever, and is told why.
+            self._conducts[trial_id] = replace(drawn, sets=1 if drawn.junk else sets)
         return self._conducts[trial_id]
 
     def endless(self) -> list[str]:
@@ -119,6 +130,13 @@ class Witness:
         if attempt.sealed is not None:
             self._kernel.fail(f"attempt {job} wrote frame {len(attempt.frames)} after its end was sealed")
 
+    def given(self, job: str, index: int, record: dict[str, Any]) -> None:
+        """The command of an attempt has found a further parameter set."""
+        found = self.trials[trial_of_job(job)[0]].sets.get(index)
+        parameters = None if record["parameters"] is None else json.dumps(record["parameters"])
+        if found != (record["parameter_id"], parameters) or record["parameter_index"] != index:
+            self._kernel.fail(f"attempt {job} got {record} as set {index}; {found} is recorded")
+
     def exited(self, job: str, code: int | None, signal: int | None) -> None:
         self.attempts[job].exit = (code, signal)
 
@@ -166,6 +184,7 @@ class Witness:
         """The database holds this, and never held anything else."""
         self.number, self._at = 0, None
         self.trials.clear()
+        self.reported.clear()
         for attempt in self.attempts.values():
             attempt.place = attempt.stop = attempt.over = None
             attempt.recorded = 0
@@ -186,6 +205,8 @@ class Witness:
         written = read_frame(job, trial_of_job(job)[0], position=fact.position, payload=payload)
         if fact != written:
             fail(f"frame {fact.position} of {job} was recorded as {fact}, not {written}")
+        if self.phased is not None and isinstance(fact, f.MetricReported) and fact.type == "FINAL":
+            self.reported[trial_of_job(job)[0], fact.parameter_id].append(fact.text)
 
     def _fact(self, fact: f.Fact) -> None:
         fail = self._kernel.fail
@@ -194,6 +215,8 @@ class Witness:
                 if fact.trial_id in self.trials:
                     fail(f"trial {fact.trial_id} was suggested twice")
                 self.trials[fact.trial_id] = _Trial(fact.parameters)
+            case f.FurtherSuggested(late=False) | f.ResultTaken():
+                self._phase(fact)
             case f.JobPlaced():
                 self._placed(fact)
             case f.StopOrdered():
@@ -219,6 +242,17 @@ class Witness:
                 trial.ended = fact.status
             case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):
                 fail(f"the experiment is ERROR: {fact.reason}")
+
+    def _phase(self, fact: f.FurtherSuggested | f.ResultTaken) -> None:
+        trial = self.trials[fact.trial_id]
+        if isinstance(fact, f.ResultTaken):
+            if fact.parameter_id in trial.results:
+                self._kernel.fail(f"the result of set {fact.parameter_id} was taken twice")
+            trial.results[fact.parameter_id] = fact.text
+        else:
+            if fact.index in trial.sets:
+                self._kernel.fail(f"trial {fact.trial_id} was given set {fact.index} twice")
+            trial.sets[fact.index] = (fact.parameter_id, fact.parameters)
 
     def _due(self, fact: f.AttemptDue) -> None:
         trial = self.trials[fact.trial_id]
@@ -291,6 +325,10 @@ class Witness:
             final = (f.TrialStatus.USER_CANCELED, f.TrialStatus.SUCCEEDED, f.TrialStatus.FAILED)
             if trial.stopped and trial.ended not in (*final, *_OTHER_STOPS):
                 fail(f"trial {trial_id} was stopped and is {trial.ended}")
+        for (trial_id, parameter_id), texts in self.reported.items():
+            key = None if parameter_id is None else int(parameter_id)
+            if self.trials[trial_id].results.get(key) != texts[0]:
+                fail(f"set {parameter_id} of trial {trial_id} has {texts}; not the first was taken")
         for host in self.hosts.values():
             for shim in host.shims:
                 if shim.stirs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -41,7 +42,11 @@ class World:
         self._network = network = Network(self.kernel)
         self.hosts = [Host(self.kernel, name, network, self.witness) for name in ("ash", "elm")]
         self.witness.hosts = {host.name: host for host in self.hosts}
-        self.created = _experiment(self.kernel)
+        phased = seed % 4 == 3
+        self.witness.phased = (
+            random.Random(seed) if phased else None
+        )  # of its own: other lives stay as they are
+        self.created = _experiment(self.kernel, phased=phased)
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets
@@ -133,7 +138,7 @@ class World:
             self.kernel.fail("the log folds to another state than the server's")
 
 
-def _experiment(kernel: Kernel) -> f.ExperimentCreated:
+def _experiment(kernel: Kernel, *, phased: bool) -> f.ExperimentCreated:
     chance = kernel.random
     concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
     config = {
@@ -144,12 +149,13 @@ def _experiment(kernel: Kernel) -> f.ExperimentCreated:
         "trainingService": {"platform": "local"},
         "trialConcurrency": concurrency,
         "maxTrialNumber": number,
+        **({"multiPhase": True} if phased else {}),
     }
     return f.ExperimentCreated(
         experiment_id="exp",
         config=config,
         search_space={"x": {"_type": "uniform", "_value": [0, 1]}},
-        limits=f.Limits(trial_concurrency=concurrency, max_trial_number=number),
+        limits=f.Limits(trial_concurrency=concurrency, max_trial_number=number, multi_phase=phased),
     )
 
 
