@@ -240,6 +240,23 @@ class ExperimentReader(CountedMetrics):
         )
         return self._rows(query.order_by(table.c.sequence), _trial)
 
+    def further_sets(self) -> dict[str, list[f.FurtherSuggested]]:
+        """By trial: the parameter sets that multi-phase trials got after their first. Reads through the log."""
+        table = schema.facts
+        query = (
+            select(table.c.kind, table.c.payload)
+            .where(table.c.experiment_id == self._id, table.c.kind == f.FurtherSuggested.__name__)
+            .order_by(table.c.number)
+        )
+        found: dict[str, list[f.FurtherSuggested]] = {}
+        with self._connect() as connection:
+            for kind, payload in connection.execute(query):
+                fact = read_fact(kind, payload)
+                assert isinstance(fact, f.FurtherSuggested)
+                if fact.parameters is not None and not fact.late:
+                    found.setdefault(fact.trial_id, []).append(fact)
+        return found
+
     def finished(self) -> list[TrialRow]:
         """All trials with a final metric, by sequence."""
         table = schema.trials

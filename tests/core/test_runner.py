@@ -245,6 +245,8 @@ async def test_a_multi_phase_trial_gets_further_sets_and_the_tuner_each_result(l
     assert kinds == [m.Ask, m.ResultReported, m.Ask, m.ResultReported, m.Ask, m.TrialFinished]
     (row,) = reader.trials()[1]
     assert (row.status, row.final_value) == (S.SUCCEEDED, 0.75)
+    further = reader.further_sets()[trial(0)]
+    assert [(each.index, each.parameter_id) for each in further] == [(1, 1), (2, 2)]
     assert [job for order, job in lab.service.orders if order == "update"] == [f"exp-{trial(0)}-1"] * 2
 
 
