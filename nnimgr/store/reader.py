@@ -241,7 +241,7 @@ class ExperimentReader(CountedMetrics):
         return self._rows(query.order_by(table.c.sequence), _trial)
 
     def further_sets(self) -> dict[str, list[f.FurtherSuggested]]:
-        """By trial: the parameter sets that multi-phase trials got after their first. Reads through the log."""
+        """By trial: the parameter sets that multi-phase trials got after their first. It reads the log."""
         table = schema.facts
         query = (
             select(table.c.kind, table.c.payload)
