@@ -162,7 +162,7 @@ class FakeRunner:
         return suggested
 
     async def rerun(self, find: Callable[[], Sequence[requests.FailedTrial]]) -> Sequence[f.Suggested]:
-        facts = await self._request(requests.rerun(await asyncio.to_thread(find)))
+        facts = await self.request(requests.rerun(await asyncio.to_thread(find)))
         return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
     async def stop_trial(self, trial_id: str) -> None:
