@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any
 
@@ -48,8 +48,8 @@ class _Way(Enum):
 class _Phases:
     """What a multi-phase trial has beyond its first parameter set, until it ends."""
 
-    ids: dict[int, None] = field(default_factory=dict)  # of the further sets
-    told: bool = False  # the tuner has heard of results
+    sets: dict[int, str] = field(default_factory=dict)  # the further ones by id, as JSON text
+    told: set[int | None] = field(default_factory=set)  # ids of the sets whose results the tuner has heard
 
 
 class TunerHost:
@@ -202,13 +202,13 @@ class TunerHost:
         """What an event of the past means for the multi-phase trials that run."""
         match event:
             case PastSuggestion(further=True):
-                self._phases.setdefault(event.trial_id, _Phases()).ids[event.parameter_id] = None
+                self._phases.setdefault(event.trial_id, _Phases()).sets[event.parameter_id] = event.parameters
             case ResultReported():
-                self._phases.setdefault(event.trial_id, _Phases()).told = True
+                self._phases.setdefault(event.trial_id, _Phases()).told.add(event.parameter_id)
             case TrialFinished():
                 self._phases.pop(event.trial_id, None)
             case SetDiscarded():
-                self._phases_of(event.trial_id).ids.pop(event.parameter_id, None)
+                self._phases_of(event.trial_id).sets.pop(event.parameter_id, None)
 
     def _as_record(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
         """A trial as NNI's import_data takes it; empty if it has no usable result."""
@@ -261,7 +261,7 @@ class TunerHost:
                 self._receive(event)
                 self._keep_phases(event)
             case SetDiscarded():
-                if event.parameter_id in self._phases_of(event.trial_id).ids:
+                if event.parameter_id in self._phases_of(event.trial_id).sets:
                     self._end(event.parameter_id, event.trial_id, success=False)
                 self._keep_phases(event)
             case Imported(records=records):
@@ -272,10 +272,15 @@ class TunerHost:
     def _finished(self, trial: TrialFinished) -> None:
         """The result, if there is one, then the end: of each parameter set of a multi-phase trial."""
         phases = self._phases_of(trial.trial_id)
-        usable = phases.told or self._receive(trial)
+        if phases.told:  # they have got their results; what stands in for one is for those without
+            trial = replace(trial, text=None)
+        usable = trial.parameter_id in phases.told or self._receive(trial)
         success = trial.success and usable
         self._end(trial.parameter_id, trial.trial_id, success=success)
-        for parameter_id in phases.ids:
+        for parameter_id, parameters in phases.sets.items():
+            if parameter_id not in phases.told:
+                further = replace(trial, parameter_id=parameter_id, parameters=parameters, text=None)
+                self._receive(further)
             self._end(parameter_id, trial.trial_id, success=success)
         self._keep_phases(trial)
 
@@ -399,7 +404,7 @@ class TunerHost:
             self._own[parameter_id] = parameters
         trial_id = self._open.pop(parameter_id, None)
         if trial_id is not None:
-            self._phases.setdefault(trial_id, _Phases()).ids[parameter_id] = None
+            self._phases.setdefault(trial_id, _Phases()).sets[parameter_id] = text
         self._channel.send(Suggestion(parameter_id=parameter_id, parameters=text, fed_to=fed_to, state=state))
 
     # ---- calls --------------------------------------------------------------------------------------------

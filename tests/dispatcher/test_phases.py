@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,3 +129,15 @@ async def test_a_tuner_that_keeps_no_state_gets_each_result_once(host: Host, mak
     again = await host(code=RECORDER.format(attributes=""), past=past)
     again.send(m.SetDiscarded(number=past.number, trial_id="t0", parameter_id=2))
     assert await calls_of(again, 3, past.number) == [["import", [0.5, 0.75]]]
+
+
+async def test_a_penalty_is_for_the_sets_without_a_result(host: Host) -> None:
+    tuner = await host(code=RECORDER.format(attributes=""))
+    await calls_of(tuner, 0, 0)
+    tuner.send(result(5, 0, "0.5", made_for=None))
+    await calls_of(tuner, 1, 5, "t0")
+    tuner.send(replace(end(6, text="0.5", success=False), stand_in="9.0"))
+    assert await calls_of(tuner, 2, 6) == [
+        EXPECTED[0],
+        *(["end", 0, False], ["result", 1, "t0", 9.0, "t0"], ["end", 1, False]),
+    ]
