@@ -1,4 +1,4 @@
-"""``nni.utils`` where there is no nnimgr: what the code of trials uses of it. Any Python from 3.8."""
+"""What the code of trials uses of ``nni.utils``; all of it where there is no nnimgr. Any Python from 3.8."""
 
 from __future__ import annotations
 

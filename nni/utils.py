@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from nni import parameter_expressions
+from nni._merge import merge_parameter
 from nnimgr.algorithm import ClassArgsValidator, OptimizeMode, extract_scalar_history, extract_scalar_reward
 
 __all__ = [
@@ -22,8 +23,6 @@ __all__ = [
     "merge_parameter",
     "split_index",
 ]
-
-Base = TypeVar("Base")
 
 
 class NodeType:
@@ -133,29 +132,3 @@ def convert_dict2tuple(value: Any) -> Any:
     for key in value:
         value[key] = convert_dict2tuple(value[key])
     return tuple(sorted(value.items()))
-
-
-# ---- trials ------------------------------------------------------------------------------------------------
-
-
-def merge_parameter(base_params: Base, override_params: dict[str, Any] | None) -> Base:
-    """``base_params``, a dict or an argparse.Namespace, changed in place to hold ``override_params``.
-
-    Raises ValueError for a key that the base does not have and for a value of another type than the base's;
-    None may become anything, and an int may stand where a float was.
-    """
-    held = base_params if isinstance(base_params, dict) else vars(base_params)
-    for key, value in (override_params or {}).items():
-        if key not in held:
-            raise ValueError(
-                f"there is no parameter {key!r} to override; known are {', '.join(map(str, held))}"
-            )
-        old = held[key]
-        widened = type(old) is float and type(value) is int
-        if old is not None and type(value) is not type(old) and not widened:
-            raise ValueError(
-                f"the parameter {key!r} is of type {type(old).__name__} and cannot become "
-                f"{value!r} of type {type(value).__name__}"
-            )
-        held[key] = value
-    return base_params

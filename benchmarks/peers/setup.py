@@ -16,6 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.e2e import sdks
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -33,16 +35,8 @@ class Peer:
 PEERS = {
     "nni": Peer(
         "NNI 3.0",
-        (
-            "nni==3.0",
-            "setuptools<81",
-            "numpy<2",
-            "pandas<2",
-            "scikit-learn<1.4",
-            "websockets<12",
-            "typeguard<4.1.3",
-        ),
-        ("3.11", "3.10", "3.9", "3.8"),
+        ("nni==3.0", *sdks.BESIDE),
+        sdks.PYTHONS,
         trials=24,
     ),
     "ray": Peer("Ray Tune 2.60.0", ("ray[tune]==2.60.0",), ("3.11", "3.12", "3.13", "3.10"), trials=100),
@@ -72,7 +66,7 @@ def base_python(name: str) -> str:
     found: dict[str, str] = {}
     for candidate in candidates:
         path = shutil.which(candidate)
-        if path is not None and (version := _version(path)) is not None:
+        if path is not None and (version := sdks.python_version(path)) is not None:
             found.setdefault(version, path)
     for version in wanted:
         if version in found:
@@ -99,13 +93,6 @@ def install(name: str) -> Path:
     )
     (place / "installed").write_text("\n".join(PEERS[name].requirements), encoding="utf-8")
     return python
-
-
-def _version(python: str) -> str | None:
-    """``3.11``; None: it does not run."""
-    question = "import sys; print('%d.%d' % sys.version_info[:2])"
-    done = subprocess.run([python, "-c", question], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,18 +143,9 @@ def _described(raw: Any, *, file: Path, terminal: Terminal) -> Registered:
     for key in raw:
         if key not in _KNOWN:
             terminal.warn(f"{file}: {key} is not known and not used.")
-    alias = raw.get("alias") or ()
-    return Registered(
-        role=_ROLES[raw["algoType"]],
-        name=raw["builtinName"],
-        class_name=raw["className"],
-        validator=raw.get("classArgsValidator"),
-        class_args=raw.get("classArgs") or {},
-        takes_arguments=raw.get("acceptClassArgs", True) is not False,
-        aliases=(alias,) if isinstance(alias, str) else tuple(map(str, alias)),
-        is_advisor=raw["algoType"] == "advisor",
-        version=__version__,
-    )
+    known = {key: raw[key] for key in _KNOWN if key in raw}
+    described = registered.read_entry(known, _ROLES[raw["algoType"]], advisor=raw["algoType"] == "advisor")
+    return replace(described, version=__version__)
 
 
 def _import(target: str) -> None:

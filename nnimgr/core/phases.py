@@ -13,7 +13,7 @@ from typing import Any
 
 from nnimgr.core import facts as f
 from nnimgr.core.moves import Step, job_touched, reindex, trial_touched
-from nnimgr.core.state import ExperimentState, ParameterSet, TrialState
+from nnimgr.core.state import ExperimentState, JobState, ParameterSet, TrialState
 
 
 def parameter_record(trial: TrialState, index: int = 0) -> str:
@@ -92,6 +92,11 @@ def _wanted(state: ExperimentState, r: f.Recorded) -> None:
     if fact.index and not state.limits.multi_phase:
         trial.note = f"{asked}, but the experiment gives one per trial (multiPhase is not set): it gets None"
     trial.wants.append(fact.index)
+    _say_why(state, trial, job)
+
+
+def _say_why(state: ExperimentState, trial: TrialState, job: JobState) -> None:
+    """What it waits for has changed."""
     if trial.status is f.TrialStatus.RUNNING and job.stop is None:
         trial.reason = waiting_reason(trial)
     reindex(state, trial)
@@ -118,9 +123,7 @@ def _update_ordered(state: ExperimentState, r: f.Recorded) -> None:
     trial.parameter_sets = max(trial.parameter_sets, fact.index + 1)
     if fact.index in trial.wants:
         trial.wants.remove(fact.index)
-    if trial.status is f.TrialStatus.RUNNING and job.stop is None:
-        trial.reason = waiting_reason(trial)
-    reindex(state, trial)
+    _say_why(state, trial, job)
 
 
 def _result_taken(state: ExperimentState, r: f.Recorded) -> None:

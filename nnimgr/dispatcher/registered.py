@@ -20,6 +20,7 @@ __all__ = [
     "Registered",
     "RegistryFileError",
     "lookup",
+    "read_entry",
     "register",
     "registered",
     "registry_file",
@@ -84,7 +85,7 @@ def registered(file: Path) -> list[Registered]:
     """All algorithms of the file, none if there is none. Raises RegistryFileError."""
     raw = _read(file)
     return [
-        _entry(entry, role, advisor=name == "advisors")
+        read_entry(entry, role, advisor=name == "advisors")
         for name, role in _LISTS.items()
         for entry in raw.get(name) or ()
         if _usable(entry)
@@ -123,7 +124,8 @@ def _usable(entry: Any) -> bool:
     )
 
 
-def _entry(entry: Mapping[str, Any], role: str, *, advisor: bool) -> Registered:
+def read_entry(entry: Mapping[str, Any], role: str, *, advisor: bool) -> Registered:
+    """An entry of the file, or a description of one: its ``builtinName`` and ``className`` are there."""
     alias = entry.get("alias") or ()
     return Registered(
         role=role,
@@ -145,7 +147,7 @@ def _drop(raw: dict[str, Any], name: str) -> bool:
         kept = [
             entry
             for entry in entries
-            if not (_usable(entry) and _entry(entry, "", advisor=False).named(name))
+            if not (_usable(entry) and read_entry(entry, "", advisor=False).named(name))
         ]
         found = found or len(kept) < len(entries)
         if key in raw:

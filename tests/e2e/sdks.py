@@ -68,7 +68,7 @@ def _run(*command: str) -> None:
 def _base_python() -> str:
     for candidate in _candidates():
         path = shutil.which(candidate)
-        if path is not None and _version(path) in PYTHONS:
+        if path is not None and python_version(path) in PYTHONS:
             return path
     raise NoSdk(f"NNI's SDKs need one of Python {', '.join(PYTHONS)} in PATH or NNIMGR_TEST_SDK_PYTHON")
 
@@ -80,7 +80,7 @@ def _candidates() -> Iterator[str]:
     yield sys.executable
 
 
-def _version(python: str) -> str | None:
+def python_version(python: str) -> str | None:
     """``3.11``; None: it does not run."""
     question = "import sys; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([python, "-c", question], capture_output=True, text=True, check=False)

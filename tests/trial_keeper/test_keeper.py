@@ -424,17 +424,22 @@ main()
 """
 
 
+def report_twice(found: Host) -> None:
+    """Two metrics arrive, the second written after the first was told."""
+    found.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2; sleep 60")
+    told = found.server.told("e-a-1")
+    wait_for(lambda: len(told.frames) == 1, "a metric")
+    (found.directory / "go").touch()
+    wait_for(lambda: len(told.frames) == 2, "another metric")
+
+
 def test_without_inotify_and_pidfd_it_looks_and_says_so(tmp_path: Path) -> None:
     script = tmp_path / "blind.py"
     script.write_text(BLIND)
     found = Host(tmp_path / "experiment", package=str(script))
     try:
         found.start(str(PACKAGE.parent))
-        found.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2; sleep 60")
-        told = found.server.told("e-a-1")
-        wait_for(lambda: len(told.frames) == 1, "a metric")
-        (found.directory / "go").touch()
-        wait_for(lambda: len(told.frames) == 2, "another metric")
+        report_twice(found)
         assert "without inotify" in found.server.calls[-1]["status"]
         shim = claim_of(found, "e-a-1").pid
         assert shim is not None
@@ -466,11 +471,7 @@ def test_dropped_changes_are_looked_for_everywhere(tmp_path: Path) -> None:
     found = Host(tmp_path / "experiment", package=str(script))
     try:
         found.start(str(PACKAGE.parent))
-        found.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2; sleep 60")
-        told = found.server.told("e-a-1")
-        wait_for(lambda: len(told.frames) == 1, "a metric")
-        (found.directory / "go").touch()
-        wait_for(lambda: len(told.frames) == 2, "another metric")
+        report_twice(found)
     finally:
         found.close()
 
