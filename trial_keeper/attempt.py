@@ -8,6 +8,8 @@ from trial_keeper import wire
 from trial_keeper.claim import Claim, Exit
 from trial_keeper.effects import Shim
 
+_ORPHANED = "its keeper had not heard from the server for too long"
+
 
 class Attempt:
     """One attempt: its commands, its claim, how far its metrics file has been sent, its end.
@@ -32,6 +34,7 @@ class Attempt:
         "marks",
         "note",
         "offset",
+        "orphaned",
         "position",
         "respawn_at",
         "respawns",
@@ -62,6 +65,7 @@ class Attempt:
         self.updates: dict[int, str] = {}
         self.watched = False
         self.doomed = False  # unknown to the server: forget it when it has ended
+        self.orphaned = False  # stopped because the server was not heard of
         self.claimed = False
         self.shim: Shim | None = None
         self.respawns = 0
@@ -144,10 +148,12 @@ class Attempt:
             "at": at,
             "message": self.cause,
         }
+        if self.orphaned and self.verdict == "never_started":
+            final.update(reason="lease", message=_ORPHANED)
         if self.verdict is not None:
             return final
         if found is None:
-            final["reason"] = "exited" if self.stop is None else "stopped"
+            final["reason"] = "exited" if self.stop is None else "lease" if self.orphaned else "stopped"
             return final
         if not here and size < found.size:
             final["reason"] = wire.HOST_LOST
@@ -159,6 +165,11 @@ class Attempt:
         if found.signalled and self.stop is None:
             remarks.append("the shim was told to stop, but not by its keeper")
         reason = "stopped" if found.signalled and self.stop is not None else "exited"
+        if reason == "stopped" and self.orphaned:
+            reason = wire.LEASE
+            remarks.insert(0, _ORPHANED)
+        if found.lapsed:
+            reason = wire.LEASE
         final.update(
             reason=reason,
             code=found.code,
@@ -176,4 +187,5 @@ class Attempt:
             self.shim = (claim.pid, claim.start_time)
         if claim.started is not None and self.started is None:
             self.started = {"at": claim.started[1], "pid": claim.started[0]}
+            self.note = None  # what was in the way of its start
         self.exit = claim.exit

@@ -5,7 +5,7 @@ appends to it. A line without its end does not count::
 
     shim <pid> <start time> <boot id>          or: aborted <boot id>
     started <pid of the command> <unix seconds>
-    exit <code or -> <signal or -> <bytes in .nni/metrics> <1: it was signalled because of a stop> \
+    exit <code or -> <signal or -> <bytes in .nni/metrics> <1: a stop has ended it, 2: its lease, or 0> \
 <unix seconds> <pids that could not be killed, with commas, or -> <one sentence, or nothing>
 or  failed <unix seconds> <why the command could not be started>
 """
@@ -21,18 +21,19 @@ METRICS = ".nni/metrics"
 
 
 class Exit:
-    """How the command ended."""
+    """How the command ended. ``signalled`` because of a stop, or ``lapsed``: its lease was over."""
 
-    __slots__ = ("at", "code", "message", "signal", "signalled", "size", "survivors")
+    __slots__ = ("at", "code", "lapsed", "message", "signal", "signalled", "size", "survivors")
 
     def __init__(
         self, code: int | None, signal: int | None, size: int, *, signalled: bool, at: float,
-        survivors: tuple[int, ...] = (), message: str = "",
+        lapsed: bool = False, survivors: tuple[int, ...] = (), message: str = "",
     ) -> None:  # fmt: skip
         self.code = code
         self.signal = signal
         self.size = size
         self.signalled = signalled
+        self.lapsed = lapsed
         self.at = at
         self.survivors = survivors
         self.message = message
@@ -43,7 +44,7 @@ class Exit:
             "-" if self.code is None else str(self.code),
             "-" if self.signal is None else str(self.signal),
             str(self.size),
-            "1" if self.signalled else "0",
+            "2" if self.lapsed else "1" if self.signalled else "0",
             f"{self.at:.6f}",
             ",".join(map(str, self.survivors)) or "-",
             self.message.replace("\n", " "),
@@ -128,6 +129,7 @@ def _add(claim: Claim, line: str) -> None:
             None if words[1] == "-" else int(words[1]),
             int(words[2]),
             signalled=words[3] == "1",
+            lapsed=words[3] == "2",
             at=float(words[4]),
             survivors=() if words[5] == "-" else tuple(map(int, words[5].split(","))),
             message=words[6],

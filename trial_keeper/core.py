@@ -1,19 +1,20 @@
 """The keeper's side of the protocol, pure: inputs in, effects out; no I/O, no clock, no threads.
 
-``now`` is any clock that does not jump, in seconds. Every input returns the effects to carry out, in order.
-Recovery has no path of its own: the journal's records rebuild the attempts, ``begin`` has every unfinished
-one looked at, and the looks decide as they always do.
+``now`` is a clock that does not jump and counts on while the machine sleeps, in seconds. Every input returns
+the effects to carry out, in order. Recovery has no path of its own: the journal's records rebuild the
+attempts, ``begin`` has every unfinished one looked at, and the looks decide as they always do.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
 from trial_keeper import effects as fx
 from trial_keeper import wire
 from trial_keeper.attempt import Attempt
 from trial_keeper.commands import Commands, Decision
 from trial_keeper.effects import Channel, Effect
+from trial_keeper.lease import Lease
 from trial_keeper.ledger import Act, Ledger, nothing
 from trial_keeper.line import Line
 from trial_keeper.memory import Memory, final_record, stop_record
@@ -31,13 +32,21 @@ REPLACED = "instance"  # why the server refuses a keeper in whose place it has a
 
 
 class Identity(NamedTuple):
-    """What the keeper knows of itself. ``idle_s``: so long without server or live attempt, and it leaves."""
+    """What the keeper knows of itself.
+
+    ``idle_s``: so long without server or live attempt, and it leaves. ``orphan_s``: so long without the
+    server, and its attempts are stopped; None: they run on. ``host``: the ``host`` of ``trial_keeper.wire``,
+    asked for when it is to be told; None: not known.
+    """
 
     instance: str
     boot_id: str
     idle_s: float = 600.0
+    orphan_s: float | None = None
     status: str | None = None
     jitter: Callable[[], float] = lambda: 0.5
+    lease: tuple[int, float] = (0, 0.0)  # its number and its end, as found
+    host: Callable[[], dict[str, Any] | None] = lambda: None
 
 
 class KeeperCore:
@@ -52,6 +61,7 @@ class KeeperCore:
         self._ledger = Ledger(self._out, self._memory.applied)
         self._commands = Commands(self._ledger, self._memory, self._decide)
         self._line = Line(identity.jitter)
+        self._lease = Lease(*identity.lease)
         self._later: list[tuple[float, Effect]] = []
         self._reports = Reports(self.attempts)
         self._flights: dict[Channel, Flight] = {}
@@ -105,11 +115,14 @@ class KeeperCore:
         def begin(now: float) -> None:
             attempt = self.attempts[job] = Attempt(job, seq, start)
             if self._here(attempt):
-                self._out.append(fx.Spawn(job, start))
+                self._out.append(self._spawning(job, start))
             else:  # it was meant for a boot that is over
                 self._look(attempt)
 
         return begin
+
+    def _spawning(self, job: str, start: dict[str, Any]) -> fx.Spawn:
+        return fx.Spawn(job, start, self._lease.number if start.get("lease") else None)
 
     def _updater(self, attempt: Attempt, index: int, parameter: str) -> Act:
         def write(now: float) -> None:
@@ -219,7 +232,7 @@ class KeeperCore:
             elif now < attempt.respawn_at:
                 self._later.append((attempt.respawn_at, fx.Look(attempt.job, attempt.directory)))
             elif attempt.start is not None:
-                self._out.append(fx.Spawn(attempt.job, attempt.start))
+                self._out.append(self._spawning(attempt.job, attempt.start))
             return
         attempt.take(claim)
         if attempt.started is not None and not attempt.started_sent:
@@ -235,7 +248,7 @@ class KeeperCore:
         elif not seen.alive:
             attempt.sealing = True
             attempt.cause = f"its shim (pid {claim.pid}) was killed, so its exit code is not known"
-            self._out.append(fx.Sweep(attempt.job))
+            self._out.append(fx.Sweep(attempt.job, attempt.directory))
         elif not attempt.watched:
             attempt.watched = True
             shim = (claim.pid, claim.start_time)
@@ -263,7 +276,7 @@ class KeeperCore:
                     cause = f"{cause}; processes that could not be killed: {', '.join(map(str, pids))}"
                 self._seal(attempt, None, cause)
             else:
-                self._later.append((now + (SWEEP_PAUSE_S if pids else 0.0), fx.Sweep(job)))
+                self._later.append((now + (SWEEP_PAUSE_S if pids else 0.0), fx.Sweep(job, attempt.directory)))
         return self._pump(now)
 
     def counted(self, now: float, job: str, tally: fx.Tally) -> list[Effect]:
@@ -286,6 +299,8 @@ class KeeperCore:
             attempt.note = _bad_header(tally.end)
         elif tally.end < tally.size:
             attempt.note = f"the metrics file ends in an incomplete frame of {tally.size - tally.end} bytes"
+        elif tally.end > tally.size:
+            attempt.note = "its metrics file was deleted or cut while it ran: what it reported then is lost"
         self._out.append(fx.Unwatch(attempt.job))
         self._ledger.append(final_record(attempt), flush=False)  # lost, it is derived again from the files
         if attempt.doomed:
@@ -329,7 +344,10 @@ class KeeperCore:
 
     def frames_read(self, now: float, job: str, chunk: fx.Chunk) -> list[Effect]:
         """Frames for the report that is being put together."""
-        attempt = self.attempts[job]  # nothing comes between the order to read and this
+        attempt = self.attempts.get(job)
+        if attempt is None:  # it was killed before it was claimed, in the same breath as the order to read
+            self._collect(now)
+            return self._pump(now)
         self._reports.add(attempt, chunk)
         if chunk.bad and attempt.note is None:
             attempt.note = _bad_header(chunk.end)
@@ -360,9 +378,14 @@ class KeeperCore:
     def answered(self, now: float, channel: Channel, answer: dict[str, Any]) -> list[Effect]:
         """The server's answer to the call in flight on this channel."""
         trouble = "this keeper has been replaced" if self._replaced else self._disobeyed(answer)
+        flight = self._flights[channel]
+        lease_s = answer["lease_s"]
+        if lease_s is not None and self._lease.refuses(now, sent_at=flight.sent_at, whole=flight.whole):
+            trouble = trouble or "the answer came after the end of the lease: all that is held is named first"
+            self._inventory = True
         if trouble is not None:
             return self.failed(now, channel, trouble)
-        flight = self._flights.pop(channel)
+        del self._flights[channel]
         if channel is Channel.WAIT and self._ledger.retry_at > now:
             self._wait_at = now + RETRY_S  # commands that cannot be written would be answered at once
         self._heard_at = now
@@ -387,8 +410,30 @@ class KeeperCore:
         for job in answer["kill"]:
             self._kill(job)
         self._commands.take(now, answer["cmds"])
+        self._out += [fx.Serve(*read) for read in answer["reads"]]
+        if lease_s is not None:  # after what is to be killed
+            self._extend_lease(now, sent_at=flight.sent_at, seconds=lease_s)
         if answer["leave"] and not self.attempts:
             self._leave("no job is left and none will come")
+        return self._pump(now)
+
+    def _extend_lease(self, now: float, *, sent_at: float, seconds: float) -> None:
+        number = self._lease.number
+        order = self._lease.extend(now, sent_at=sent_at, seconds=seconds)
+        if order is not None:
+            self._out.append(order)
+        if self._lease.number > number:  # what could not begin before may begin now
+            for attempt in self.attempts.values():
+                if attempt.live and not attempt.claimed and attempt.respawns:
+                    attempt.respawn_at = now
+                    self._look(attempt)
+
+    def extended(self, now: float, order: fx.Extend, trouble: str | None = None) -> list[Effect]:
+        """The end of the lease is written, or why it could not be."""
+        if self._lease.written(order, trouble):
+            self._reports.urgent = True
+            if trouble is not None:
+                self._out.append(fx.Say(trouble))
         return self._pump(now)
 
     def failed(self, now: float, channel: Channel, sentence: str, reason: str | None = None) -> list[Effect]:
@@ -450,7 +495,7 @@ class KeeperCore:
         if now >= self._line.retry_at and not quiet:
             if self._inventory:
                 if Channel.REPORT not in self._flights and not self._collecting:
-                    self._send(Channel.REPORT, self._reports.inventory())
+                    self._send(now, Channel.REPORT, self._reports.inventory())
             else:
                 free = Channel.REPORT not in self._flights and not self._collecting and not self._breather
                 if free and self._reports.due(now):
@@ -458,7 +503,7 @@ class KeeperCore:
                     self._reports.open()
                     self._collect(now)
                 if Channel.WAIT not in self._flights and now >= self._wait_at:
-                    self._send(Channel.WAIT, Flight())
+                    self._send(now, Channel.WAIT, Flight())
         out = self._out[:]
         self._out.clear()
         return out
@@ -474,11 +519,12 @@ class KeeperCore:
         if flight is not None:
             if any(self.attempts[job].seq > self._ledger.acked_cmd for job in flight.finals):
                 self._reports.owed_ack = max(self.attempts[job].seq for job in flight.finals)
-            self._send(Channel.REPORT, flight)
+            self._send(now, Channel.REPORT, flight)
 
-    def _send(self, channel: Channel, flight: Flight) -> None:
+    def _send(self, now: float, channel: Channel, flight: Flight) -> None:
         self._sync_no += 1
         flight.no = self._sync_no
+        flight.sent_at = now
         self._flights[channel] = flight
         header = {
             "instance": self._identity.instance, "k_epoch": self._memory.k_epoch, "sync_no": self._sync_no,
@@ -489,12 +535,18 @@ class KeeperCore:
         }  # fmt: skip
         if flight.gpu is not None:
             header["gpu"] = flight.gpu
+        host = self._identity.host() if flight.whole else None
+        if host is not None:
+            header["host"] = host
         self._out.append(fx.Send(channel, header, flight.payloads))
 
     @property
     def status(self) -> str | None:
         """What is wrong with the keeper itself."""
-        return "; ".join(filter(None, (self._identity.status, self._ledger.trouble))) or None
+        return (
+            "; ".join(filter(None, (self._identity.status, self._ledger.trouble, self._lease.trouble)))
+            or None
+        )
 
     # -- time
 
@@ -508,6 +560,9 @@ class KeeperCore:
             self._remind_at = None
             self._reports.remind()
         self._commands.go_on(now)
+        orphaned_at = self._orphaned_at()
+        if orphaned_at is not None and now >= orphaned_at:
+            self._stop_orphans()
         idle_at = self._idle_at()
         if idle_at is not None and now >= idle_at:
             self._leave("no attempt is live and no server could be reached")
@@ -531,13 +586,30 @@ class KeeperCore:
             times.append(max(self._line.retry_at, self._wait_at))
         if self._commands:
             times.append(self._ledger.retry_at)
-        times += [at for at in (self._remind_at, self._idle_at()) if at is not None]
+        times += [at for at in (self._remind_at, self._idle_at(), self._orphaned_at()) if at is not None]
         return min(times) if times else None
 
     def _idle_at(self) -> float | None:
         if self._heard_at is None or any(attempt.live for attempt in self.attempts.values()):
             return None
         return self._heard_at + self._identity.idle_s
+
+    def _orphaned_at(self) -> float | None:
+        """When attempts that the server has not asked to stop are to be stopped all the same."""
+        limit = self._identity.orphan_s
+        if limit is None or self._heard_at is None or not any(self._orphans()):
+            return None
+        return self._heard_at + limit
+
+    def _orphans(self) -> Iterator[Attempt]:
+        return (attempt for attempt in self.attempts.values() if attempt.live and attempt.stop is None)
+
+    def _stop_orphans(self) -> None:
+        self._out.append(fx.Say(f"no word from the server for {self._identity.orphan_s:g} s: all is stopped"))
+        for attempt in list(self._orphans()):
+            attempt.orphaned = True
+            self._stop(attempt, KILL_GRACE_S)
+            self._ledger.append(stop_record(attempt))
 
     def _leave(self, reason: str) -> None:
         if not self._leaving:

@@ -30,10 +30,14 @@ class Append(NamedTuple):
 
 
 class Spawn(NamedTuple):
-    """Fork a shim for the attempt. The claim sees to it that only one starts it."""
+    """Fork a shim for the attempt. The claim sees to it that only one starts it.
+
+    ``lease``: the number of the one that it may run under; None: it needs none.
+    """
 
     job: str
     start: dict[str, Any]
+    lease: int | None = None
 
 
 class Abort(NamedTuple):
@@ -63,9 +67,10 @@ class Signal(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """Kill every process that carries the attempt's mark; answered by ``swept``."""
+    """Kill every process that was started for the attempt; answered by ``swept``."""
 
     job: str
+    directory: str
 
 
 class Watch(NamedTuple):
@@ -122,6 +127,26 @@ class Send(NamedTuple):
     payloads: list[bytes]
 
 
+class Serve(NamedTuple):
+    """Stream a file or a listing to the server, a read of ``trial_keeper.wire``; it may come again."""
+
+    number: int
+    kind: str
+    directory: str
+    name: str
+    offset: int
+    follow: bool
+    tail: int | None = None
+
+
+class Extend(NamedTuple):
+    """Have the lease of this number end at ``until`` (not at ``before``); answered by ``extended``."""
+
+    number: int
+    until: float
+    before: float
+
+
 class Survey(NamedTuple):
     """Read the machine's GPUs from now on, each change told by ``gpus_read``; or read them no more."""
 
@@ -153,6 +178,8 @@ Effect = Union[
     Count,
     Update,
     Send,
+    Serve,
+    Extend,
     Survey,
     Say,
     Leave,

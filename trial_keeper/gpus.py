@@ -48,10 +48,10 @@ def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Reading:
     gpus: dict[str, Reading] = {}
     try:
         for index, uuid, memory in _rows(ask(_GPUS)):
-            if index.isdigit():
+            if _is_number(index):
                 gpus[uuid] = {"index": int(index), "memory": _mib(memory), "processes": []}
         for uuid, pid, memory in _rows(ask(_PROCESSES)) if gpus else []:
-            owner = owner_of(int(pid)) if pid.isdigit() else None
+            owner = owner_of(int(pid)) if _is_number(pid) else None
             if uuid in gpus and owner is not None:
                 gpus[uuid]["memory"] -= _mib(memory)
                 gpus[uuid]["processes"].append([int(pid), owner.job])
@@ -71,7 +71,12 @@ def _rows(text: str) -> list[list[str]]:
 
 def _mib(text: str) -> int:
     """An amount that may be "[N/A]"."""
-    return int(text) if text.isdigit() else 0
+    return int(text) if _is_number(text) else 0
+
+
+def _is_number(text: str) -> bool:
+    """Whether it can be what it should be: other digits than ours, and too many, are the tool's nonsense."""
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def owner_of(mark: str) -> Callable[[int], Owner | None]:
@@ -98,8 +103,8 @@ class Tool:
         self._asked: subprocess.Popen[bytes] | None = None
         self._stuck: subprocess.Popen[bytes] | None = None
 
-    def __call__(self, query: str) -> str:
-        """What it prints. Raises Trouble."""
+    def __call__(self, query: str, over: threading.Event | None = None) -> str:
+        """What it prints; it is killed where ``over`` is set. Raises Trouble."""
         import subprocess  # only experiments with GPUs pay for it
 
         hanging = f"nvidia-smi has not answered for {self.limit_s:g} s"
@@ -120,6 +125,8 @@ class Tool:
         except OSError as error:
             raise Trouble(f"{path} cannot be started: {error.strerror}") from error
         self._asked = process
+        if over is not None and over.is_set():  # said before there was anything to abandon
+            self.abandon()
         try:
             output, _ = process.communicate(timeout=self.limit_s)
         except subprocess.TimeoutExpired:
@@ -179,7 +186,7 @@ class Survey:
         pause = 0.0
         while not over.wait(pause):
             began = time.monotonic()
-            reading = read(self._ask, self._owner_of)
+            reading = read(lambda query: self._ask(query, over), self._owner_of)
             if reading != last and not over.is_set():
                 last = reading
                 self._told(reading)

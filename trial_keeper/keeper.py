@@ -14,13 +14,27 @@ import sys
 import time
 from typing import Any, Callable, Iterable, NamedTuple, NoReturn
 
+from trial_keeper import (
+    VERSION,
+    copies,
+    eviction,
+    files,
+    lease,
+    machine,
+    memory,
+    procs,
+    spawner,
+)
 from trial_keeper import effects as fx
-from trial_keeper import eviction, files, memory, procs, spawner
 from trial_keeper import journal as journals
+from trial_keeper.code import CodeStore, default_folder
+from trial_keeper.copies import Copies
 from trial_keeper.core import Identity, KeeperCore
+from trial_keeper.deadline import Deadline
 from trial_keeper.effects import Channel, Effect
 from trial_keeper.gpus import PAUSE_S, Reading, Survey
 from trial_keeper.interpreter import Interpreters
+from trial_keeper.reads import Reads
 from trial_keeper.shim import NOT_CLAIMED
 from trial_keeper.streams import Lines, Log
 from trial_keeper.sync import Caller, Failed, Outcome
@@ -64,6 +78,7 @@ class Keeper:
         self._wakes = Lines(pipes.wake)
         self._failures = Lines(pipes.failures)
         self._waiting: list[fx.Spawn] = []
+        self._codeless: dict[str, fx.Spawn] = {}  # attempts whose code is not there yet
         self._slow: collections.deque[fx.Count] = collections.deque()
         self._interpreters = Interpreters(directory, lambda: self._tell(self._start_waiting))
         self._survey = Survey(
@@ -77,11 +92,17 @@ class Keeper:
             instance=instance,
             boot_id=self._boot_id,
             idle_s=float(os.environ.get("NNIMGR_KEEPER_IDLE_S", "600")),
+            orphan_s=_seconds("NNIMGR_KEEPER_ORPHAN_S"),
             status="; ".join(filter(None, (status, found.damage, left))) or None,
             jitter=random.random,
+            lease=lease.find(directory, self._boot_id),
+            host=self._capacity,
         )
         self._core = KeeperCore(identity, [] if found.damage else found.records)
         self._open_journal()
+        store = CodeStore(default_folder(), manager=f"{directory}/manager.json", boot_id=self._boot_id)
+        self._copies = Copies(directory, store, self._code_told)
+        self._reads = Reads(f"{directory}/manager.json", self._experiment)
         self._callers = {
             channel: Caller(channel.value, f"{directory}/manager.json", self._called) for channel in Channel
         }
@@ -89,10 +110,18 @@ class Keeper:
             fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Look: self._look,
             fx.Signal: self._signal, fx.Sweep: self._sweep, fx.Watch: self._watch, fx.Unwatch: self._unwatch,
             fx.Read: self._read, fx.Count: self._count, fx.Update: self._update, fx.Send: self._send,
-            fx.Survey: self._switch_survey, fx.Say: self._say, fx.Leave: self._leave,
+            fx.Serve: self._serve, fx.Extend: self._extend, fx.Survey: self._switch_survey, fx.Say: self._say,
+            fx.Leave: self._leave,
         }  # fmt: skip
 
     # -- opening
+
+    def _capacity(self) -> dict[str, Any] | None:
+        try:
+            return {**machine.capacity(self._directory), "version": VERSION}
+        except (OSError, ValueError) as error:
+            self._log.write(f"what this machine has cannot be read: {error}")
+            return None
 
     def _open_watcher(self) -> str | None:
         try:
@@ -164,6 +193,7 @@ class Keeper:
             readers.append((self._watcher.fd, self._on_change))
         for fd, act in readers:
             self._selector.register(fd, selectors.EVENT_READ, act)
+        self._copies.begin(job for job, attempt in self._core.attempts.items() if attempt.live)
         self._perform(self._core.begin(_now()))
         while True:
             for key, _ in self._selector.select(self._timeout()):
@@ -273,25 +303,39 @@ class Keeper:
             trouble = self._interpreters.trouble(effect.start["command"])
             return [] if trouble is None else self._core.delayed(_now(), effect.job, trouble)
         start = effect.start
-        directory = self._path(start["directory"])
+        directory, cwd = self._path(start["directory"]), start["cwd"]
         environment = {
             **start["environment"],
             "NNI_SYS_DIR": directory,
             "NNI_OUTPUT_DIR": directory,
             MARK: effect.job,
         }
+        if start.get("code") is not None:
+            cwd = environment["NNI_CODE_DIR"] = f"{directory}/{copies.FOLDER}"
+            if not self._copies.has(effect.job):
+                self._codeless[effect.job] = effect
+                self._copies.want(effect.job, directory, start["code"])
+                return []
         added = self._interpreters.path_for(start["command"])
         if added is not None:
             present = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
             environment["PYTHONPATH"] = f"{present}:{added}" if present else added
         changes = [name if value is None else f"{name}={value}" for name, value in environment.items()]
         fields = [
-            effect.job, self._boot_id, directory, start["command"], start["cwd"], start["parameter"],
-            str(start["log_cap"]), *changes,
+            effect.job, self._boot_id, directory, start["command"], cwd, start["parameter"],
+            str(start["log_cap"]),
+            "" if effect.lease is None else lease.path(self._directory, effect.lease), *changes,
         ]  # fmt: skip
         self._requests += spawner.pack(map(os.fsencode, fields))
         self._write_requests()
         return []
+
+    def _code_told(self, job: str, sentence: str | None) -> None:
+        """From the thread that brings attempts their code: what one waits for, or that it is there."""
+        if sentence is None:
+            self._tell(lambda: list(filter(None, [self._codeless.pop(job, None)])))
+        else:
+            self._tell(lambda: self._core.delayed(_now(), job, sentence))
 
     def _start_waiting(self) -> list[Effect]:
         waiting, self._waiting = self._waiting, []
@@ -330,7 +374,8 @@ class Keeper:
         return []
 
     def _sweep(self, effect: fx.Sweep) -> list[Effect]:
-        pids = procs.marked(MARK, effect.job)
+        # By the directory: an experiment of the same name below another home may have the same job ids.
+        pids = procs.marked("NNI_SYS_DIR", self._path(effect.directory))
         procs.signal_all(pids, signal.SIGKILL)
         return self._core.swept(_now(), effect.job, pids)
 
@@ -371,6 +416,9 @@ class Keeper:
             os.close(fd)
 
     def _unwatch(self, effect: fx.Unwatch) -> list[Effect]:
+        self._codeless.pop(effect.job, None)
+        self._copies.end(effect.job)
+        self._reads.ended()
         self._forget_process(effect.job)
         self._blind.pop(effect.job, None)
         watch = self._watches.pop(effect.job, None)
@@ -400,11 +448,26 @@ class Keeper:
         self._callers[effect.channel].call(effect)
         return []
 
+    def _extend(self, effect: fx.Extend) -> list[Effect]:
+        try:
+            lease.write(self._directory, effect, self._boot_id)
+        except OSError as error:
+            return self._core.extended(
+                _now(), effect, f"the end of the lease cannot be written: {error.strerror}"
+            )
+        return self._core.extended(_now(), effect)
+
     def _called(self, order: fx.Send, outcome: Outcome) -> None:
         if isinstance(outcome, Failed):
             self._tell(lambda: self._core.failed(_now(), order.channel, outcome.sentence, outcome.reason))
         else:
             self._tell(lambda: self._core.answered(_now(), order.channel, outcome))
+
+    def _serve(self, effect: fx.Serve) -> list[Effect]:
+        attempts = self._core.attempts.values()
+        found = next((attempt for attempt in attempts if attempt.directory == effect.directory), None)
+        self._reads.take(effect, lambda: found is not None and found.live)
+        return []
 
     def _switch_survey(self, effect: fx.Survey) -> list[Effect]:
         self._survey.switch(effect.on)
@@ -420,6 +483,7 @@ class Keeper:
     def _leave(self, effect: fx.Leave) -> list[Effect]:
         self._log.write(f"keeper {os.getpid()} leaves: {effect.reason}")
         self._survey.switch(False)
+        self._copies.close()
         os._exit(0)
 
 
@@ -435,8 +499,13 @@ def run(directory: str, pipes: Pipes) -> NoReturn:
     Keeper(directory, pipes).run()
 
 
+def _seconds(variable: str) -> float | None:
+    text = os.environ.get(variable)
+    return float(text) if text else None
+
+
 def _now() -> float:
-    return time.monotonic()
+    return lease.now()
 
 
 def _drain(fd: int) -> bytes:
@@ -461,6 +530,8 @@ def _wait_status(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"its shim was killed by signal {os.WTERMSIG(status)}"
     number = os.WEXITSTATUS(status)
+    if number == Deadline.OVER:
+        return "the lease is over, and no word has come from the server since"
     if number != NOT_CLAIMED:
         return f"{os.strerror(number)} (the keeper's log says where)"
     return "its shim gave up (the keeper's log says why)"

@@ -57,6 +57,7 @@ def _restore_attempt(attempt: Attempt, record: Record) -> None:
     if kind == "stop":
         attempt.stop = record["grace"]
         attempt.doomed = record["doomed"]
+        attempt.orphaned = record.get("orphaned", False)
     elif kind == "update":
         attempt.updates[record["index"]] = record["parameter"]
     elif kind == "final":
@@ -84,7 +85,13 @@ def _records_of(attempt: Attempt) -> list[Record]:
 
 def stop_record(attempt: Attempt) -> Record:
     """The attempt is to be stopped."""
-    return {"k": "stop", "job": attempt.job, "grace": attempt.stop, "doomed": attempt.doomed}
+    return {
+        "k": "stop",
+        "job": attempt.job,
+        "grace": attempt.stop,
+        "doomed": attempt.doomed,
+        "orphaned": attempt.orphaned,
+    }
 
 
 def final_record(attempt: Attempt) -> Record:

@@ -16,6 +16,7 @@ class Flight:
 
     def __init__(self) -> None:
         self.no = 0
+        self.sent_at = 0.0
         self.whole = False
         self.entries: dict[str, dict[str, Any]] = {}
         self.payloads: list[bytes] = []

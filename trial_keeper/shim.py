@@ -1,8 +1,9 @@
 """The shim: the parent of one attempt's command. It outlives keeper and server and needs neither.
 
 It takes the claim, starts the command, drains its output, flushes its metrics, stops it when told to
-(SIGTERM, with the grace in ``.nnimgr/stop``), kills whatever is left of it, and writes how it ended into the
-claim file. As a sub-reaper it is the parent of every orphan below it: "no child left" proves that nothing is.
+(SIGTERM, with the grace in ``.nnimgr/stop``) or when its lease is over, kills whatever is left of it, and
+writes how it ended into the claim file. As a sub-reaper it is the parent of every orphan below it: "no child
+left" proves that nothing is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trial_keeper.deadline import Deadline
+
 SHELL = "/bin/bash"
 DEFAULT_GRACE_S = 10.0
 GIVE_UP_S = 10.0  # what SIGKILL has not ended by then hangs in the kernel: reported by pid
@@ -35,6 +38,7 @@ _RESET = [
 
 _FILES = ("stdout", "stderr", "parameter.cfg", claim.METRICS, f"{claim.DIRECTORY}/{claim.NAME}")
 _FOLDERS = (".nni", claim.DIRECTORY, "")
+_LEASE = 7  # of the fields
 
 
 def main(
@@ -63,6 +67,12 @@ def main(
         os._exit(status)
 
 
+def foresee(fields: list[bytes]) -> None:
+    """In the spawner: load what this attempt needs and not all do, once for all shims that come."""
+    if fields[_LEASE]:
+        _deadline(fields[_LEASE])
+
+
 def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
     """Run the command ``:``, and nothing of the user's, in this process; ``directory`` is gone afterwards.
 
@@ -70,7 +80,8 @@ def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
     that no shim has to copy. SIGCHLD must have a handler; the wake-up descriptor is used and given back.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    shim = _Shim([b"", b"", directory.encode(), b":", b"/", b"", b"0", b"A=b", b"BASH_ENV"], null)
+    fields = [b"", b"", directory.encode(), b":", b"/", b"", b"0", b"", b"A=b", b"BASH_ENV"]
+    shim = _Shim(fields, null)
     try:
         shim.take_signals(())
         shim.run(dict(environ))
@@ -84,19 +95,28 @@ def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
             _try(os.rmdir, f"{directory}/{name}")
 
 
+def _deadline(path: bytes) -> Deadline:
+    from trial_keeper.deadline import Deadline
+
+    return Deadline(path)
+
+
 class _Shim:
     __slots__ = (
         "_beat", "_boot", "_cap", "_changes", "_claim", "_command", "_cwd", "_directory", "_dropped",
-        "_flush_at", "_flush_pause", "_flushed", "_give_up_at", "_job", "_kill_at", "_logs", "_main",
-        "_metrics", "_parameter", "_pause", "_poll", "_pulse", "_status", "_stopping", "_wake",
+        "_flush_at", "_flush_pause", "_flushed", "_give_up_at", "_job", "_kill_at", "_lapsed", "_lease",
+        "_logs", "_main", "_metrics", "_parameter", "_pause", "_poll", "_pulse", "_status",
+        "_stopping", "_wake",
     )  # fmt: skip
 
     def __init__(self, fields: list[bytes], wake: int) -> None:
-        self._job, boot, directory, self._command, self._cwd, self._parameter, cap = fields[:7]
-        self._changes = fields[7:]
+        self._job, boot, directory, self._command, self._cwd, self._parameter, cap, lease = fields[:8]
+        self._changes = fields[8:]
         self._boot = boot.decode()
         self._directory = directory.decode("utf-8", "surrogateescape")
         self._cap = int(cap)
+        self._lease = _deadline(lease) if lease else None
+        self._lapsed = False
         self._wake = wake
         self._pulse = self._beat = -1
         self._claim = -1
@@ -125,11 +145,18 @@ class _Shim:
     def run(self, environ: dict[bytes, bytes]) -> None:
         """Claim, start, watch, seal. Returns at once if somebody else has the claim; changes ``environ``."""
         self._prepare()
+        if self._lease is not None and self._lease.over():
+            raise OSError(self._lease.OVER, "the lease is over")
         me = os.getpid()
         fd = claim.take(self._directory, f"shim {me} {procs.start_time(me)} {self._boot}\n".encode())
         if fd is None:
             return
         self._claim = fd
+        if self._lease is not None and self._lease.over():
+            self._lapsed = True
+            self._seal()
+            self._notify()
+            return
         try:
             os.chdir(self._cwd)
             self._start(environ)
@@ -196,6 +223,8 @@ class _Shim:
         """Until nothing of the command is left, or what is left cannot be killed."""
         while not self._reap():
             now = time.monotonic()
+            if self._lease is not None and self._lease.over():
+                self._lapse(now)
             if self._status is not None and not self._stopping and self._kill_at is None:
                 self._kill_at = now  # it ended by itself: its children get no grace
             if self._kill_at is not None and now >= self._kill_at and not self._kill(now):
@@ -203,6 +232,8 @@ class _Shim:
             if now >= self._flush_at:
                 self._flush(now)
             due = self._flush_at if self._kill_at is None else min(self._flush_at, self._kill_at)
+            if self._lease is not None:
+                due = min(due, now + self._lease.LOOK_S)
             for fd, _ in self._poll.poll(max(0.0, due - now) * 1000 + 1):
                 if fd == self._pulse:
                     if _signal.SIGTERM in os.read(fd, 512):
@@ -240,12 +271,26 @@ class _Shim:
         log.close()
         self._dropped += log.dropped
 
+    def _lapse(self, now: float) -> None:
+        """The lease is over: nothing of the command may be left a short while after its end."""
+        assert self._lease is not None
+        grace = self._lease.grace()
+        self._lease = None
+        if self._kill_at is not None:
+            self._kill_at = min(self._kill_at, now + grace)
+        elif self._status is None:
+            self._lapsed = True
+            self._terminate(now, grace)
+
     def _stop(self, now: float) -> None:
+        """The keeper wants the command to end."""
+        if not self._stopping and self._status is None:
+            self._terminate(now, _grace(self._directory))
+
+    def _terminate(self, now: float, grace: float) -> None:
         """SIGTERM to the whole tree, SIGKILL after the grace."""
-        if self._stopping or self._status is not None:
-            return
         self._stopping = True
-        self._kill_at = now + _grace(self._directory)
+        self._kill_at = now + grace
         # The command at once: a look through /proc takes milliseconds where the kernel lists no children.
         procs.signal_all([self._main], _signal.SIGTERM)
         rest = [pid for pid in procs.descendants(os.getpid()) if pid != self._main]
@@ -293,7 +338,8 @@ class _Shim:
         self._append(
             claim.Exit(
                 code, number, os.fstat(self._metrics).st_size,
-                signalled=self._stopping, at=time.time(), survivors=survivors, message=message,
+                signalled=self._stopping, lapsed=self._lapsed, at=time.time(),
+                survivors=survivors, message=message,
             ).line()
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ the pipe is closed, and no shim minds.
 
 A request is a length (4 bytes, big endian) and so many bytes of fields, each a length and its bytes::
 
-    job id, boot id, directory, command, cwd, parameter, cap of a log in bytes,
+    job id, boot id, directory, command, cwd, parameter, cap of a log in bytes, file of the lease or nothing,
     then any number of NAME=value, or NAME to unset it
 """
 
@@ -78,6 +78,7 @@ def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
             while len(buffer) >= 4 and len(buffer) >= (end := 4 + int.from_bytes(buffer[:4], "big")):
                 fields = unpack(buffer[4:end])
                 buffer = buffer[end:]
+                shim.foresee(fields)
                 pid = _fork(fields[0], failures)
                 if pid == 0:
                     shim.main(fields, environ, wake, (requests, failures, pulse, beat), subreaper)

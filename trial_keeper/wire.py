@@ -22,6 +22,11 @@ files, in the order of ``attempts`` and, within one, of its ``events``::
                        "processes": [[pid, job_id | null]]}]},   that compute on it; null: of no trial
                                  left out: nothing new, or unknown (told in each first call of a k_epoch or
                                  m_epoch if it is known, and after each change)
+     "host": {"cpus": float,      what processes may use of the machine
+              "memory": int,      MiB, likewise
+              "disk": int,        MiB that are free where the keeper works
+              "version": str},    of the keeper
+                                 left out: as it was told last (told in each call with "all")
      "attempts": {job_id: {
          "from": int,            position of the first frame of "events"
          "events": [int],        sizes in bytes of the payloads that follow the line
@@ -44,11 +49,34 @@ Answer (200, JSON)::
               [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
      "leave": bool,              no job is left and none will come: exit
      "gpu": bool,                the experiment uses GPUs: read them
-     "lease_s": float | null}
+     "reads": [[read_no, "file" | "list", directory, name, offset, follow, tail]],   wanted now; below
+     "lease_s": float | null}    so long from the moment this request was sent what runs may run on
+                                 (``trial_keeper.lease``); null: for ever
 
     start = {"trial_id": str, "attempt": int, "boot_id": str, "directory": str (relative to the experiment's),
              "command": str (for /bin/bash -c), "cwd": str, "environment": {str: str | null (unset)},
-             "parameter": str (text of parameter.cfg), "log_cap": bytes}
+             "parameter": str (text of parameter.cfg), "log_cap": bytes,
+             "lease": bool,        it may run under a lease only; left out: it needs none
+             "code": {"sha256": str, "size": bytes}}   of its archive; left out: the code is on the host
+
+With ``code`` the attempt gets a copy of its own in ``<directory>/code``, which is its working directory (then
+``cwd`` counts for nothing) and its NNI_CODE_DIR. What the keeper does not have it fetches: ``GET
+/keepers/v1/{experiment_id}/{keeper_id}/code/{sha256}`` answers with the archive, from the byte on that a
+``Range: bytes=N-`` names. What the attempt has left as it was is removed after its end.
+
+A read is not durable: it is repeated in each answer until its call arrives, and then belongs to that call.
+The keeper streams what was asked for by ``POST .../reads/{read_no}``, chunked, in pieces: a byte that says
+which, four of length (big-endian), and so many of content::
+
+    d    a piece of the file ``name`` below ``directory`` (relative to the experiment's), from ``offset`` on;
+         of a listing: lines of [path, bytes, unix seconds], one for each plain file below the directory
+    w    nothing: there is nothing to send yet (at least every WORD_S seconds)
+    e    the end, as JSON: {"error": null | "missing" | "name" | "failed", "sentence": str,
+                            "complete": bool (of a listing: these are all)}
+
+With ``tail``, which may be left out or null, a file is read from where its last so many lines begin. With
+``follow`` it goes on until the attempt is sealed. An answer that comes before the end (410) means that nobody
+reads any more. Neither links nor anything but plain files are read.
 
 Whom to call is in ``<keeper's directory>/manager.json`` (0600, replaced by rename, read again before every
 attempt to connect; a rewritten file ends a wait)::
@@ -57,14 +85,17 @@ attempt to connect; a rewritten file ends a wait)::
                                  turn
      "token": str, "db_id": str, "fingerprint": str | null}
 
+The token changes, in a part, with each writing of the file: a keeper that the server
+does not know yet has to show the last one.
+
 Other answers: 401 wrong token; 404 unknown experiment or keeper; 409 {"error", "reason": "instance" |
-"fenced" | "database"}; 413 too large; 503 not open yet. The keeper backs off
+"turn" | "fenced" | "database"}; 413 too large; 503 not open yet. The keeper backs off
 and tries again on all of them, but "instance" ends it: another keeper has its place, and what it runs counts
 as lost, so it stops its attempts and leaves.
 """
 
 import json
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 PATH = "/keepers/v1/{experiment_id}/{keeper_id}/sync"
 WAIT_S = 20.0
@@ -73,6 +104,13 @@ MAX_EVENTS = 5000
 MAX_BODY = 8 << 20
 
 HOST_LOST = "host_lost"
+LEASE = "lease"
+
+FILE, LISTING = "file", "list"  # kinds of reads
+DATA, WORD, END = b"d", b"w", b"e"  # kinds of pieces
+MISSING, BAD_NAME, FAILED = "missing", "name", "failed"
+WORD_S = 5.0
+PIECE_HEAD = 5  # bytes
 
 
 class WireError(ValueError):
@@ -120,6 +158,17 @@ def decode_answer(body: bytes) -> Dict[str, Any]:
         raise WireError(f"bad answer: {error}") from error
 
 
+def read_piece(kind: bytes, content: bytes) -> bytes:
+    """A piece of a read's stream."""
+    return b"".join((kind, len(content).to_bytes(4, "big"), content))
+
+
+def read_end(*, error: Optional[str] = None, sentence: str = "", complete: bool = True) -> bytes:
+    """Its last piece."""
+    end = {"error": error, "sentence": sentence, "complete": complete}
+    return read_piece(END, json.dumps(end).encode("ascii"))
+
+
 _EMPTY: Dict[str, Any] = {
     "instance": "",
     "acks": {},
@@ -129,5 +178,6 @@ _EMPTY: Dict[str, Any] = {
     "cmds": [],
     "leave": False,
     "gpu": False,
+    "reads": [],
     "lease_s": None,
 }

@@ -60,6 +60,8 @@ class FakeServer:
         self.refused: str | None = None  # the reason
         self.condition = threading.Condition()
         self.closing = False
+        self.lease_s: float | None = None
+        self.cut = False  # nobody is answered
         self.heard: Callable[[dict[str, Any]], object] = lambda header: None
         server = self
 
@@ -141,10 +143,11 @@ class FakeServer:
                         or self.leave
                         or bool(self.kill)
                         or self.refused is not None
+                        or self.cut
                     ),
-                    timeout=wire.WAIT_S,
+                    timeout=wire.WAIT_S if self.lease_s is None else self.lease_s / 3,
                 )
-            if self.closing:
+            if self.closing or self.cut:
                 return None
             if self.refused is not None:
                 return {"error": "no", "reason": self.refused}
@@ -158,7 +161,7 @@ class FakeServer:
                 "kill": self.kill,
                 "cmds": [command for command in self.commands if command[0] > header["acked_cmd"]],
                 "leave": self.leave,
-                "lease_s": None,
+                "lease_s": self.lease_s,
             }
 
     def _take(

@@ -38,6 +38,9 @@ class Rig:
         self.said: list[str] = []
         self.surveys: list[bool] = []
         self.left: str | None = None
+        self.orphan_s: float | None = None
+        self.lease = (0, 0.0)  # number and end
+        self.leases: list[int | None] = []  # that each shim was given
         self._pids = itertools.count(100)
         self.start()
 
@@ -45,7 +48,8 @@ class Rig:
         """A keeper starts and recovers."""
         self.calls = {}
         self.watched = set()
-        self.core = KeeperCore(Identity(instance="i", boot_id=self.boot), self.journal)
+        identity = Identity(instance="i", boot_id=self.boot, orphan_s=self.orphan_s, lease=self.lease)
+        self.core = KeeperCore(identity, self.journal)
         self.journal = self.core.records()
         self.durable = len(self.journal)
         self._flushable: list[int] = []
@@ -120,7 +124,7 @@ class Rig:
         del self.calls[channel]
         answer = {
             "db_id": "db", "m_epoch": 1, "instance": "i", "acks": {}, "rewind": {}, "done": [], "kill": [],
-            "cmds": [], "leave": False, "gpu": False, "lease_s": None, **fields,
+            "cmds": [], "leave": False, "gpu": False, "reads": [], "lease_s": None, **fields,
         }  # fmt: skip
         self.run(self.core.answered(self.now, channel, answer))
 
@@ -157,6 +161,7 @@ class Rig:
 
     def _spawn(self, effect: fx.Spawn) -> None:
         self.spawned.append(effect.job)
+        self.leases.append(effect.lease)
 
     def _abort(self, effect: fx.Abort) -> list[fx.Effect]:
         self.claims.setdefault(effect.job, claim.Claim(None, "", self.boot))
@@ -206,6 +211,12 @@ class Rig:
     def _send(self, effect: fx.Send) -> None:
         assert effect.channel not in self.calls, "two calls of one kind in flight"
         self.calls[effect.channel] = effect
+
+    def _extend(self, effect: fx.Extend) -> list[fx.Effect]:
+        if self.disk_full:
+            return self.core.extended(self.now, effect, "read-only file system")
+        self.lease = (effect.number, effect.until)
+        return self.core.extended(self.now, effect)
 
     def _survey(self, effect: fx.Survey) -> None:
         self.surveys.append(effect.on)

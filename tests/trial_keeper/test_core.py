@@ -403,6 +403,15 @@ def test_a_further_parameter_set_is_written_when_there_is_room(rig: Rig) -> None
     assert rig.updates == {(JOB, 1): "{}"}
 
 
+def test_an_unknown_attempt_that_nobody_has_claimed_is_forgotten_at_once(rig: Rig) -> None:
+    rig.order(start(1, "a"))
+    rig.start()  # the next keeper looks for frames of all that it holds
+    rig.greet(kill=["a"])
+    assert rig.claims["a"].pid is None and not rig.core.attempts
+    rig.wait(5.0)
+    assert rig.left is None
+
+
 def test_an_unknown_attempt_is_stopped_and_forgotten(rig: Rig) -> None:
     running(rig)
     rig.answer(Channel.WAIT, kill=[JOB])
@@ -431,6 +440,16 @@ def test_a_bad_header_ends_the_reading_with_a_note(rig: Rig) -> None:
     assert final(rig)["n"] == 1 and "byte 9" in str(report(rig)[0]["note"])
 
 
+def test_a_metrics_file_that_the_trial_has_deleted_is_told_of(rig: Rig) -> None:
+    running(rig)
+    rig.metrics[JOB] = b"ME000001a"
+    rig.run(rig.core.grown(rig.now, JOB))
+    rig.answer()
+    rig.metrics[JOB] = b""
+    rig.exit(JOB)
+    assert "was deleted or cut while it ran" in str(report(rig)[0]["note"])
+
+
 def test_it_leaves_only_without_attempts(rig: Rig) -> None:
     running(rig)
     rig.answer(Channel.WAIT, leave=True)
@@ -457,6 +476,29 @@ def test_it_stays_while_an_attempt_lives(rig: Rig) -> None:
     rig.fail(Channel.WAIT)
     rig.wait(3600)
     assert rig.left is None
+
+
+def test_orphans_are_stopped_when_so_wanted_and_the_keeper_leaves(rig: Rig) -> None:
+    rig.orphan_s = 3600.0
+    rig.start()
+    rig.greet()
+    running(rig)
+    rig.order(start(2, "exp-bbbb2-1"))
+    rig.fail(Channel.WAIT)
+    rig.wait(3590)
+    assert rig.signalled == [] and rig.left is None
+    rig.wait(20)
+    assert rig.signalled == [(JOB, 10.0)]
+    assert [record["orphaned"] for record in rig.journal if record["k"] == "stop"] == [True, True]
+    rig.start()  # it was killed meanwhile: what it has begun goes on
+    rig.exit(JOB, None, signalled=True)
+    ends = [record["final"] for record in rig.journal if record["k"] == "final"]
+    assert [end["reason"] for end in ends] == ["lease", "lease"]
+    assert ends[1]["message"] == "its keeper had not heard from the server for too long"
+    for channel in list(rig.calls):
+        rig.fail(channel)
+    rig.wait(700)
+    assert rig.left is not None
 
 
 def test_two_attempts_share_a_report(rig: Rig) -> None:
@@ -543,6 +585,9 @@ def test_what_a_start_waits_for_is_said(rig: Rig) -> None:
     rig.answer()
     rig.run(rig.core.delayed(rig.now, JOB, "python3 is slow"))
     assert Channel.REPORT not in rig.calls
+    rig.claim(JOB)
+    rig.wait(1)
+    assert report(rig)[0]["started"] is not None and report(rig)[0]["note"] is None
 
 
 READING = {"trouble": None, "gpus": [{"index": 0, "memory": 0, "processes": []}]}

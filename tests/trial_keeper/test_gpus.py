@@ -38,6 +38,12 @@ def test_what_the_tool_does_not_know_counts_as_nothing() -> None:
     assert reading["gpus"] == [{"index": 0, "memory": 0, "processes": [[8, None]]}]
 
 
+@pytest.mark.parametrize("odd", ["²", "٣", "9" * 30, "9" * 5000])
+def test_odd_numbers_are_none(odd: str) -> None:
+    reading = read(f"{odd}, GPU-z, 1\n0, GPU-a, {odd}\n", f"GPU-a, {odd}, 1\nGPU-a, 8, {odd}\n")
+    assert reading["gpus"] == [{"index": 0, "memory": 0, "processes": [[8, None]]}]
+
+
 def test_sentences_are_no_gpus() -> None:
     assert read("No devices were found\n") == {"trouble": None, "gpus": []}
 
@@ -92,9 +98,10 @@ def test_what_nobody_waits_for_any_more_is_killed(smi: Smi, tmp_path: Path) -> N
     os.mkfifo(tmp_path / "begun")
     smi(f"echo $$ > {tmp_path}/begun; exec sleep 1000")
     told: list[gpus.Reading] = []
+    before = set(threading.enumerate())  # the last ones of other tests may still end
     survey = gpus.Survey(told.append, mark=MARK)
     survey.switch(True)
-    (thread,) = (each for each in threading.enumerate() if each.name == "gpus")
+    (thread,) = set(threading.enumerate()) - before
     (tmp_path / "begun").read_text()
     survey.switch(False)
     thread.join(10)

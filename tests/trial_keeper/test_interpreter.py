@@ -31,7 +31,7 @@ def test_a_program_that_is_only_called_alike_is_not_asked(tmp_path: Path, name: 
 
 @pytest.mark.parametrize("name", ["python", "python3", "python3.11"])
 def test_an_interpreter_is_asked(tmp_path: Path, name: str) -> None:
-    path = program(tmp_path, name, f'echo "$@" > {tmp_path}/ran; exit 1')
+    path = program(tmp_path, name, f'echo "$@" >> {tmp_path}/ran; exit 1')  # again to compile
     asked = Interpreters(str(tmp_path), lambda: None)
     wait_for(lambda: asked.ready(f"{path} train.py"), "the answer")
     assert (tmp_path / "ran").read_text().startswith("-c ")

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,14 +239,17 @@ def test_a_killed_shim_is_noticed_and_swept(here: Host) -> None:
     here.attempt("e-a-1", REPORT + "report 1; (setsid sleep 61 &) & echo $$ > main; sleep 62")
     told = here.server.told("e-a-1")
     wait_for(lambda: told.frames and text(here.directory / "main"), "the trial")
-    shim = claim_of(here, "e-a-1").pid
-    assert shim is not None
-    os.kill(shim, signal.SIGKILL)
-    here.server.ended("e-a-1")
-    assert ending(told) == ("exited", None, None)
-    assert told.final is not None and "killed" in told.final["message"]
-    assert procs.start_time(int(text(here.directory / "main"))) is None
-    assert procs.marked("NNIMGR_JOB_ID", "e-a-1") == []
+    elsewhere = {"NNIMGR_JOB_ID": "e-a-1", "NNI_SYS_DIR": "/elsewhere/trials/a"}
+    with subprocess.Popen(["sleep", "64"], env={**os.environ, **elsewhere}) as namesake:
+        shim = claim_of(here, "e-a-1").pid
+        assert shim is not None
+        os.kill(shim, signal.SIGKILL)
+        here.server.ended("e-a-1")
+        assert ending(told) == ("exited", None, None)
+        assert told.final is not None and "killed" in told.final["message"]
+        assert procs.start_time(int(text(here.directory / "main"))) is None
+        assert procs.marked("NNIMGR_JOB_ID", "e-a-1") == [namesake.pid]
+        namesake.kill()
 
 
 def test_another_boot_is_a_lost_host(here: Host) -> None:

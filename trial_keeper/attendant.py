@@ -1,0 +1,420 @@
+"""The program at the other end of a machine's one connection: it serves all experiments that run there.
+
+It reads requests, a JSON object a line, on standard input and answers on standard output::
+
+    {"no": int, "do": str, ...}   ->   {"no": int, "answer": {...}}  or  {"no": int, "error": one sentence}
+
+    silence  {"seconds"}                      end after so long without a line; no answer, as for beat
+    beat     {}                               the server is there
+    write    {"directory", "manager"}         replace manager.json (0600) of the keeper in the directory
+    keep     {"directory", "path", "environ"} see to it that the keeper runs; answered when it has ended
+    end      {"directory", "told"}            end the keeper; answered when it is gone
+    remove   {"directory", "only_look"}       remove the directory of an experiment without a keeper, or only
+                                              say why it could not be done
+    read     {"directory", "folder": [str], "name", "offset", "tail": int | null}
+             -> {"offset", "size", "identity", "data": base64}: a piece of a file below the folder, from the
+                offset on, or from where its last so many lines begin; of a file of that size and identity
+    list     {"directory", "folder": [str], "after": str | null}
+             -> {"files": [[path, bytes, unix seconds]], "more": bool, "complete": bool}: those below the
+                folder whose paths come after that one; complete: these, with those before, are all
+    facts    {}                               what this machine is (trial_keeper.facts)
+
+Of a file that cannot be read, read and list say {"refused": "missing" | "name", "sentence"}. Neither links
+nor anything but plain files are read.
+
+A directory is one of an experiment, relative to the home; its keeper's is ``keeper`` in it. ``path`` is put
+in front of PATH. Keepers are started detached and outlive the attendant, whose end means nothing to them.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import importlib.util
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict
+
+from trial_keeper import plain, procs, wire
+from trial_keeper.facts import facts
+from trial_keeper.programs import tidy
+from trial_keeper.watch import open_process
+
+LEAVE_S = 5.0  # for a keeper that was told to leave, and again after SIGTERM
+LOOK_S = 0.5  # at a process, where the kernel does not tell its end
+SILENCE_S = 60.0
+LAST_WORDS = 2048
+PIECE = 1 << 18  # bytes of a file, or of a listing, in one answer: all experiments share the session
+_TOP = "nni-experiments"
+
+Request = Dict[str, Any]
+
+
+class Trouble(Exception):
+    """What was asked for cannot be done; one sentence."""
+
+
+class Process:
+    """A keeper: its pid and start time, and the child if it is ours."""
+
+    def __init__(self, pid: int, child: Any = None) -> None:
+        self.pid = pid
+        self._child = child
+        self._start = procs.start_time(pid)
+
+    def wait(self, limit: float | None = None) -> bool:
+        """Wait for its end, no longer than that; whether it has ended."""
+        if self._child is not None:
+            import subprocess
+
+            try:
+                self._child.wait(limit)
+            except subprocess.TimeoutExpired:
+                return False
+            return True
+        try:
+            fd = open_process(self.pid)
+        except OSError:
+            fd = None
+        end = None if limit is None else time.monotonic() + limit
+        try:
+            while self.alive():
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                if fd is None:
+                    time.sleep(LOOK_S if left is None else min(LOOK_S, left))
+                else:
+                    select.select([fd], [], [], left)
+        finally:
+            if fd is not None:
+                os.close(fd)
+        return True
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, negative for a signal; None: it runs, or was not our child."""
+        return None if self._child is None else self._child.returncode
+
+    def alive(self) -> bool:
+        return self._start is not None and procs.start_time(self.pid) == self._start
+
+    def send(self, number: int) -> None:
+        if self.alive():
+            procs.signal_all([self.pid], number)
+
+
+class Attendant:
+    """``program``: the file that keepers are run from. ``say`` writes a line; any thread may call it."""
+
+    def __init__(self, program: str, home: str, say: Callable[[bytes], None]) -> None:
+        self._program = program
+        self._home = home
+        self._say = say
+        self._starting = threading.Lock()
+        self._kept: dict[str, tuple[Process, list[int]]] = {}  # keeper's directory -> who waits for its end
+        self._ends: dict[str, int] = {}  # directory -> number of the last request to end its keeper
+        self._acts: dict[str, Callable[[Request], Any]] = {
+            "write": self._write, "keep": self._keep, "end": self._end, "remove": self._remove,
+            "read": _or_refused(self._read), "list": _or_refused(self._list), "facts": self._facts,
+        }  # fmt: skip
+
+    def take(self, request: Request) -> None:
+        """Serve a request in a thread of its own: a disk that hangs must stop nobody else."""
+        if request["do"] == "end":  # its thread may overtake that of a request to keep
+            self._ends[request["directory"]] = request["no"]
+        threading.Thread(target=self._serve, args=(request,), daemon=True).start()
+
+    def _serve(self, request: Request) -> None:
+        number = request["no"]
+        try:
+            act = self._acts.get(request["do"])
+            if act is None:
+                raise Trouble(f"this attendant cannot {request['do']}")
+            answer = act(request)
+        except OSError as error:
+            what = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+            self._tell(number, error=f"{what}{error.strerror or error}")
+        except (Trouble, KeyError, TypeError, ValueError) as error:
+            self._tell(number, error=f"{error}" or type(error).__name__)
+        else:
+            if answer is not None:
+                self._tell(number, answer=answer)
+
+    def _tell(self, number: int, **fields: Any) -> None:
+        self._say(json.dumps({"no": number, **fields}).encode() + b"\n")
+
+    def _path(self, request: Request) -> str:
+        """The experiment's directory, which nothing but itself may lie behind."""
+        parts = str(request["directory"]).split("/")
+        if parts[0] != _TOP or len(parts) < 3 or any(part in ("", ".", "..") for part in parts):
+            raise Trouble(f"{request['directory']!r} is no directory of an experiment")
+        return os.path.join(self._home, *parts)
+
+    # -- what is asked for
+
+    def _write(self, request: Request) -> Any:
+        directory = os.path.join(self._path(request), "keeper")
+        if importlib.util.find_spec("_ssl") is None and any(map(_needs_tls, request["manager"]["urls"])):
+            raise Trouble(
+                f"{sys.executable} was built without TLS, by which keepers know their server: name the "
+                "directory of another Python as pythonPath"
+            )
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        path = f"{directory}/manager.json"
+        own = f"{path}.{os.getpid()}.{threading.get_ident()}"
+        try:
+            fd = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(fd, "w", encoding="ascii") as file:
+                json.dump(request["manager"], file)
+            os.rename(own, path)
+        except OSError:
+            if os.path.exists(own):
+                os.unlink(own)
+            raise
+        return {}
+
+    def _keep(self, request: Request) -> Any:
+        directory = os.path.join(self._path(request), "keeper")
+        with self._starting:
+            if self._ends.get(request["directory"], 0) > request["no"]:
+                raise Trouble("its keeper was to end meanwhile")
+            found = find(directory)
+            kept = self._kept.get(directory)
+            if found is not None and kept is not None and kept[0].pid == found.pid and kept[0].alive():
+                kept[1].append(request["no"])
+                return None
+            process = found if found is not None else self._start(directory, request)
+            waiting = [request["no"]]
+            self._kept[directory] = process, waiting
+        process.wait()
+        with self._starting:
+            if self._kept.get(directory, (None,))[0] is process:
+                del self._kept[directory]
+        for number in waiting:
+            self._tell(number, answer=_fate(process, directory))
+        return None
+
+    def _start(self, directory: str, request: Request) -> Process:
+        import subprocess
+
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        environ = {**os.environ, **request.get("environ", {})}
+        if request.get("path"):
+            path = os.path.expanduser(request["path"])
+            environ["PATH"] = f"{path}:{environ.get('PATH', os.defpath)}"
+        log = os.open(f"{directory}/keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-S", "-E", self._program, directory],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=environ,
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
+        return Process(child.pid, child)
+
+    def _end(self, request: Request) -> Any:
+        directory = os.path.join(self._path(request), "keeper")
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            process = self._found(directory)
+            if process is None:
+                return {}
+            if number is not None:
+                process.send(number)
+            elif not request["told"]:
+                continue
+            if process.wait(LEAVE_S):
+                return {}
+        raise Trouble("its keeper does not end, not even when it is killed")
+
+    def _found(self, directory: str) -> Process | None:
+        """The keeper that runs there, also one that was started just now and does not hold its lock yet."""
+        with self._starting:
+            process = find(directory)
+            if process is None and directory in self._kept and self._kept[directory][0].alive():
+                process = self._kept[directory][0]
+            return process
+
+    def _remove(self, request: Request) -> Any:
+        directory = self._path(request)
+        if find(f"{directory}/keeper") is not None:
+            raise Trouble(
+                f"{directory} is not removed: its keeper runs, until it has had no trial for a while"
+            )
+        if request.get("only_look"):
+            return {}
+        end = time.monotonic() + LEAVE_S
+        while os.path.exists(directory) and not _removed(directory, last=time.monotonic() > end):
+            time.sleep(LOOK_S / 10)
+        while True:  # what else is empty of the experiment's
+            directory = os.path.dirname(directory)
+            if os.path.dirname(directory) == self._home:
+                return {}
+            try:
+                os.rmdir(directory)
+            except OSError:
+                return {}
+
+    def _read(self, request: Request) -> Any:
+        root = self._there(request)
+        with contextlib.closing(plain.PlainFile(root, _folder(request), request["name"])) as file:
+            if request["tail"] is None:
+                offset = request["offset"]
+                file.seek(offset)
+            else:
+                offset = file.seek_tail(request["tail"])
+            data = base64.b64encode(file.read(PIECE)).decode("ascii")
+            return {"offset": offset, "size": file.size, "identity": file.identity, "data": data}
+
+    def _list(self, request: Request) -> Any:
+        found, complete = plain.list_files(self._there(request), _folder(request))
+        after = request["after"]
+        page: list[plain.Listed] = []
+        size = 0
+        for entry in found:
+            if after is None or entry.path > after:
+                size += len(json.dumps(entry))
+                if page and size > PIECE:
+                    return {"files": page, "more": True, "complete": complete}
+                page.append(entry)
+        return {"files": page, "more": False, "complete": complete}
+
+    def _there(self, request: Request) -> str:
+        directory = self._path(request)
+        if not os.path.isdir(directory):
+            raise Trouble(f"there is no ~/{request['directory']} any more")
+        return directory
+
+    def _facts(self, request: Request) -> Any:
+        return facts(os.path.join(self._home, _TOP))
+
+
+def _needs_tls(url: str) -> bool:
+    return url.startswith("https:")
+
+
+def _folder(request: Request) -> list[str]:
+    return plain.check_path("/".join(request["folder"]))
+
+
+def _or_refused(act: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    """Files that are not there, and names that no file can have, are no trouble of the attendant's."""
+
+    def refuse(request: Request) -> Any:
+        try:
+            return act(request)
+        except FileNotFoundError as error:
+            return {"refused": wire.MISSING, "sentence": f"{error}"}
+        except ValueError as error:
+            return {"refused": wire.BAD_NAME, "sentence": f"{error}"}
+
+    return refuse
+
+
+def find(directory: str) -> Process | None:
+    """The keeper of this directory, whoever has started it: it is called with it and holds its lock open."""
+    lock = os.path.realpath(f"{directory}/lock")
+    for pid in procs.all_pids():
+        if procs.strings(pid, "cmdline")[-1:] == [directory] and _has_open(pid, lock):
+            return Process(pid)
+    return None
+
+
+def _removed(directory: str, *, last: bool) -> bool:
+    """Whether it could be removed whole: a compiler that the keeper had started may still write there."""
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        if last or error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+            raise
+        return False
+    return True
+
+
+def _has_open(pid: int, path: str) -> bool:
+    """Its spawner and its shims, which have the same arguments, have closed it."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:  # it has ended, or is another user's
+        return False
+    return any(_target(f"/proc/{pid}/fd/{name}") == path for name in names)
+
+
+def _target(link: str) -> str | None:
+    try:
+        return os.readlink(link)
+    except OSError:  # closed meanwhile
+        return None
+
+
+def _fate(process: Process, directory: str) -> dict[str, Any]:
+    """How a keeper has ended: its exit code, if it was our child; if it failed, the last line of its log."""
+    failed = bool(process.code)
+    return {"code": process.code, "said": _last_words(f"{directory}/keeper.log") if failed else None}
+
+
+def _last_words(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return None
+    return next((line.strip() for line in reversed(lines) if line.strip()), None)
+
+
+def cut_connection() -> None:
+    """End this user's sshd of the connection: nobody is at its other end any more.
+
+    What it forwards would hold its port, and the keepers' calls, until the kernel gives up: hours.
+    """
+    for pid in procs.ancestors(os.getpid()):
+        title = " ".join(procs.strings(pid, "cmdline"))
+        if title.startswith("sshd") and "@" in title:
+            procs.signal_all([pid], signal.SIGTERM)
+            return
+
+
+def run(program: str) -> None:
+    """Serve until standard input ends, or is silent for too long."""
+    saying = threading.Lock()
+
+    def say(line: bytes) -> None:
+        with saying:
+            try:
+                while line:
+                    line = line[os.write(1, line) :]
+            except OSError:  # nobody listens: standard input ends, too
+                return
+
+    threading.Thread(target=tidy, args=(program,), daemon=True).start()
+    attendant = Attendant(program, os.path.expanduser("~"), say)
+    silence = SILENCE_S
+    content = b""
+    while True:
+        if not select.select([0], [], [], silence)[0]:
+            cut_connection()
+            break
+        chunk = os.read(0, 1 << 16)
+        if not chunk:
+            break
+        *lines, content = (content + chunk).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            if request["do"] == "silence":
+                silence = float(request["seconds"])
+            elif request["do"] != "beat":
+                attendant.take(request)
+    os._exit(0)  # whatever its threads wait for

@@ -1,0 +1,149 @@
+"""Reading what a trial has written, whatever it may have put in the place of a file or a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import NamedTuple, Sequence
+
+MOST_FILES = 10_000  # in one listing
+_CHUNK = 1 << 16
+_PRIVATE = ".nnimgr"  # the claim
+_ATTEMPT = re.compile("attempt-[0-9]+")  # a later attempt's folder lies in the first one's
+
+
+def check_path(path: str) -> list[str]:
+    """The parts of a path that stays below the folder from which it leads. Raises ValueError."""
+    parts = path.split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise ValueError(f"{path!r} is not the name of a file")
+    return parts
+
+
+class PlainFile:
+    """An open file, read from its beginning. No link is followed below ``root``; only plain files count."""
+
+    def __init__(self, root: str, parts: Sequence[str], path: str) -> None:
+        """``path`` is below the folder that ``parts`` lead to.
+
+        Raises ValueError (no such path can be), FileNotFoundError (also for a link or a pipe).
+        """
+        *folders, name = check_path(path)
+        directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in (*parts, *folders):
+                inner = _open_at(directory, part, os.O_DIRECTORY)
+                os.close(directory)
+                directory = inner
+            self.descriptor = _open_at(directory, name, os.O_NONBLOCK)
+        finally:
+            os.close(directory)
+        self._status = os.fstat(self.descriptor)
+        if not stat.S_ISREG(self._status.st_mode):
+            self.close()
+            raise FileNotFoundError(f"{name} is not a plain file")
+
+    @property
+    def size(self) -> int:
+        """Bytes in it when it was opened."""
+        return self._status.st_size
+
+    @property
+    def identity(self) -> str:
+        """Differs from that of any other file that may be put in its place."""
+        return f"{self._status.st_dev}:{self._status.st_ino}"
+
+    def read(self, size: int = _CHUNK) -> bytes:
+        """The next piece; empty at the end of what there is."""
+        return os.read(self.descriptor, size)
+
+    def seek(self, offset: int) -> None:
+        os.lseek(self.descriptor, offset, os.SEEK_SET)
+
+    def seek_tail(self, lines: int) -> int:
+        """Go to where the last so many lines begin, and say where that is; a last line need not be complete.
+
+        What is before them is not read.
+        """
+        end = at = self.size
+        if lines > 0 and end > 0:
+            lines += os.pread(self.descriptor, 1, end - 1) == b"\n"  # the one that ends the last line
+        else:
+            at = 0 if lines > 0 else end
+        while lines > 0 and at > 0:
+            begin = max(0, at - _CHUNK)
+            chunk = os.pread(self.descriptor, at - begin, begin)
+            found = len(chunk)
+            while lines > 0 and found >= 0:
+                found = chunk.rfind(b"\n", 0, found)
+                lines -= found >= 0
+            at = begin + found + 1 if lines == 0 else begin
+        self.seek(at)
+        return at
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class Listed(NamedTuple):
+    """A plain file: its path below the folder, bytes, and when it was written last (unix seconds)."""
+
+    path: str
+    size: int
+    modified: float
+
+
+def list_files(root: str, parts: Sequence[str]) -> tuple[list[Listed], bool]:
+    """The plain files below the folder that ``parts`` lead to, by path; False: there are more than these.
+
+    Links are not followed. Raises FileNotFoundError.
+    """
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            inner = _open_at(directory, part, os.O_DIRECTORY)
+            os.close(directory)
+            directory = inner
+        return _list(directory)
+    finally:
+        os.close(directory)
+
+
+def _list(directory: int) -> tuple[list[Listed], bool]:
+    found: list[Listed] = []
+    for at, folders, names, folder in os.fwalk(".", dir_fd=directory):
+        prefix = "" if at == "." else at[2:] + "/"
+        if not prefix:
+            folders[:] = [
+                name
+                for name in folders
+                if name != _PRIVATE and not (_ATTEMPT.fullmatch(name) and _is_attempt(folder, name))
+            ]
+        folders.sort()
+        for name in sorted(names):
+            try:
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except OSError:  # it has gone
+                continue
+            if stat.S_ISREG(status.st_mode):
+                if len(found) == MOST_FILES:
+                    return sorted(found), False
+                found.append(Listed(prefix + name, status.st_size, status.st_mtime))
+    return sorted(found), True
+
+
+def _is_attempt(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(f"{name}/{_PRIVATE}", dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _open_at(directory: int, name: str, flags: int) -> int:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=directory)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FileNotFoundError(f"{name} cannot be read: {error.strerror}") from error

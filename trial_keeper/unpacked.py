@@ -1,0 +1,313 @@
+"""The trials' code on this machine: what is in it, unpacked once, copied for each attempt, taken away after.
+
+A list of what was unpacked goes with it, one line of JSON each: ``[name, kind, mode, size, check]``, where
+``check`` is the CRC-32 of a file or the target of a link; folders come before what is in them. Every file of
+a copy gets the same time, so that the list is enough to tell which of them the trial has left as they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import sys
+import zlib
+from typing import Any, NamedTuple
+
+FOLDER, FILE, LINK = "d", "f", "l"
+UNTOUCHED_S = 981_173_106  # the time of every file in a copy; whole seconds, which any disk can keep
+_CLONE = 0x40049409  # FICLONE
+_PIECE = 1 << 20
+_CANNOT_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
+
+
+class Entry(NamedTuple):
+    """One thing in the code. ``check``: of a file its CRC-32, of a link its target."""
+
+    name: str
+    kind: str
+    mode: int
+    size: int
+    check: int | str
+
+
+class BadArchive(ValueError):
+    """The archive holds what no packing puts in; one sentence."""
+
+
+def unpack(archive: str, directory: str) -> list[Entry]:
+    """Unpack into the new ``directory``, with modes that let the keeper read and remove all of it.
+
+    Raises OSError, BadArchive.
+    """
+    import gzip
+    import tarfile
+
+    os.mkdir(directory, 0o700)
+    entries: list[Entry] = []
+    folders = {""}
+    try:
+        with gzip.open(archive, "rb") as packed, tarfile.open(
+            fileobj=packed, mode="r|", encoding="utf-8", errors="surrogateescape"
+        ) as tar:
+            for member in tar:
+                parent, _, last = member.name.rpartition("/")
+                if parent not in folders or last in ("", ".", "..") or "\0" in last:
+                    raise BadArchive(f"the trial code holds the name {member.name!r}")
+                path = f"{directory}/{member.name}"
+                if member.isdir():
+                    os.mkdir(path, 0o700)
+                    folders.add(member.name)
+                    entries.append(Entry(member.name, FOLDER, member.mode, 0, 0))
+                elif member.issym():
+                    os.symlink(member.linkname, path)
+                    entries.append(Entry(member.name, LINK, 0o777, 0, member.linkname))
+                elif member.isfile():
+                    content = tar.extractfile(member)
+                    assert content is not None
+                    check = _write(content, path, member.size)
+                    entries.append(Entry(member.name, FILE, member.mode, member.size, check))
+                else:
+                    raise BadArchive(f"the trial code holds {member.name!r}, which is no file")
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise BadArchive(f"the trial code cannot be unpacked: {error}") from error
+    return entries
+
+
+def _write(content: Any, path: str, size: int) -> int:
+    check = 0
+    with open(path, "xb", buffering=0) as file:
+        while size > 0:
+            piece = content.read(min(size, _PIECE))
+            if not piece:
+                raise BadArchive("the trial code ends in the middle of a file")
+            check = zlib.crc32(piece, check)
+            write_all(file.fileno(), piece)
+            size -= len(piece)
+    return check
+
+
+def write_list(path: str, entries: list[Entry]) -> None:
+    """Keep the list in a file, whole or not at all. Raises OSError."""
+    own = f"{path}.{os.getpid()}"
+    with open(own, "w", encoding="ascii") as file:
+        for entry in entries:
+            file.write(json.dumps(entry) + "\n")
+    os.rename(own, path)
+
+
+def read_list(path: str) -> list[Entry]:
+    """The list in a file. Raises OSError, ValueError."""
+    with open(path, encoding="ascii") as file:
+        return [Entry(*json.loads(line)) for line in file]
+
+
+def is_whole(directory: str, entries: list[Entry]) -> bool:
+    """Whether everything is there as it was unpacked: a host that lost its power may have lost a part."""
+    try:
+        for name, kind, _mode, size, check in entries:
+            path = f"{directory}/{name}"
+            if kind == FILE:
+                if os.path.getsize(path) != size or _crc(path) != check:
+                    return False
+            elif kind == LINK:
+                if os.readlink(path) != check:
+                    return False
+            elif not os.path.isdir(path):
+                return False
+    except OSError:
+        return False
+    return True
+
+
+def _crc(path: str) -> int:
+    check = 0
+    with open(path, "rb", buffering=0) as file:
+        while True:
+            piece = file.read(_PIECE)
+            if not piece:
+                return check
+            check = zlib.crc32(piece, check)
+
+
+def copy(tree: str, entries: list[Entry], target: str) -> None:
+    """Make ``target`` a copy, whole or not at all; nothing to do if it is there. Raises OSError.
+
+    Files share their blocks with the tree where the file system can do that.
+    """
+    if os.path.isdir(target):
+        return
+    fresh = f"{target}.new"
+    remove(fresh)
+    try:
+        _fill(fresh, tree, entries)
+        os.rename(fresh, target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            remove(fresh)  # a full disk gets its room back
+        raise
+
+
+def _fill(fresh: str, tree: str, entries: list[Entry]) -> None:
+    os.makedirs(fresh)
+    clones = True
+    for name, kind, mode, _size, check in entries:
+        path = f"{fresh}/{name}"
+        if kind == FOLDER:
+            os.mkdir(path, 0o700)
+        elif kind == LINK:
+            os.symlink(str(check), path)
+            with contextlib.suppress(NotImplementedError):
+                os.utime(path, (UNTOUCHED_S, UNTOUCHED_S), follow_symlinks=False)
+        else:
+            clones = _copy_file(f"{tree}/{name}", path, mode, clones=clones)
+    for name, kind, mode, _size, _check in reversed(entries):
+        if kind == FOLDER:
+            os.chmod(f"{fresh}/{name}", mode)
+
+
+def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
+    """Copy one file; whether it is worth a try to clone the next one."""
+    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            if clones:
+                try:
+                    fcntl.ioctl(written, _CLONE, read)
+                except OSError as error:
+                    if error.errno not in _CANNOT_CLONE:
+                        raise
+                    clones = False
+            if not clones:
+                while True:
+                    piece = os.read(read, _PIECE)
+                    if not piece:
+                        break
+                    write_all(written, piece)
+            os.fchmod(written, mode)
+            os.utime(written, (UNTOUCHED_S, UNTOUCHED_S))
+        finally:
+            os.close(written)
+    finally:
+        os.close(read)
+    return clones
+
+
+def write_all(fd: int, piece: bytes) -> None:
+    """Write all of it. Raises OSError."""
+    done = os.write(fd, piece)
+    while done < len(piece):
+        done += os.write(fd, memoryview(piece)[done:])
+
+
+def stamp(directory: str) -> int:
+    """The file system's time (in ns) now that the copy is made: nothing in it is changed before that."""
+    os.utime(directory)
+    return os.stat(directory).st_ctime_ns
+
+
+def is_untouched(directory: str, entries: list[Entry], stamped: int) -> bool:
+    """Whether a copy is what it was when it was stamped, and holds nothing else."""
+    children = {"": 0}
+    try:
+        for entry in entries:
+            found = os.lstat(f"{directory}/{entry.name}")
+            if entry.kind == FOLDER:
+                if not stat.S_ISDIR(found.st_mode) or stat.S_IMODE(found.st_mode) != entry.mode:
+                    return False
+                children[entry.name] = 0
+            elif found.st_ctime_ns > stamped or int(found.st_mtime) != UNTOUCHED_S:
+                return False
+            children[entry.name.rpartition("/")[0]] += 1
+        return all(len(os.listdir(f"{directory}/{name}")) == number for name, number in children.items())
+    except OSError:
+        return False
+
+
+def take_away(attempt: str, name: str, entries: list[Entry], *, stamped: int | None = None) -> None:
+    """Remove what is as it was from the copy ``name`` in the folder ``attempt``; nothing outside it.
+
+    What the trial has written or changed stays, with the folders that lead there. ``stamped``: when the copy
+    was made, if that is known. Raises OSError.
+    """
+    latest = sys.maxsize if stamped is None else stamped
+    root: dict[str, Any] = {}
+    nodes = {"": root}
+    for entry in entries:
+        parent, _, last = entry.name.rpartition("/")
+        children: dict[str, Any] = {}
+        nodes[parent][last] = (entry, children)
+        if entry.kind == FOLDER:
+            nodes[entry.name] = children
+    try:
+        above = os.open(attempt, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        _take_folder(above, name, 0o700, root, latest)
+    finally:
+        os.close(above)
+
+
+def _take_folder(above: int, name: str, mode: int, children: dict[str, Any], latest: int) -> None:
+    try:
+        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    except OSError:  # the trial has put something else in its place
+        return
+    try:
+        locked = mode & 0o300 != 0o300
+        if locked:
+            os.fchmod(folder, mode | 0o700)
+        for last, (entry, below) in children.items():
+            if entry.kind == FOLDER:
+                _take_folder(folder, last, entry.mode, below, latest)
+            elif _is_untouched(folder, last, entry, latest):
+                os.unlink(last, dir_fd=folder)
+        try:
+            os.rmdir(name, dir_fd=above)
+        except OSError:
+            if locked:
+                os.fchmod(folder, mode)
+    finally:
+        os.close(folder)
+
+
+def _is_untouched(folder: int, name: str, entry: Entry, latest: int) -> bool:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if int(found.st_mtime) != UNTOUCHED_S or found.st_ctime_ns > latest:
+            return False
+        if entry.kind == LINK:
+            return stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=folder) == entry.check
+    except OSError:
+        return False
+    return (
+        stat.S_ISREG(found.st_mode)
+        and found.st_size == entry.size
+        and stat.S_IMODE(found.st_mode) == entry.mode
+    )
+
+
+def remove(path: str) -> None:
+    """Remove it and all that is in it, whatever the modes are; nothing to do if it is not there.
+
+    Raises OSError.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        os.unlink(path)
+        return
+    if mode & 0o700 != 0o700:
+        os.chmod(path, 0o700)
+    with os.scandir(path) as found:
+        children = [child.path for child in found]
+    for child in children:
+        remove(child)
+    os.rmdir(path)
