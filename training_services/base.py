@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+SILENT_AFTER = timedelta(seconds=30)
 
 
 class ServiceError(Exception):
@@ -152,7 +154,11 @@ class JobEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLost:
-    """Proof that the attempt is gone without an end of its own (another boot, wiped directory, no pod)."""
+    """The attempt is gone without an end of its own: what its host still says of it is too late.
+
+    There is proof (another boot, a wiped directory, no pod, a lease that is over), or a user takes it on
+    himself.
+    """
 
     job_id: str
     reason: str
@@ -206,6 +212,46 @@ class KeeperHeard:
     keeper_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineAdded:
+    """A machine is to be used from now on (again, if it was drained or removed).
+
+    ``machine``: an item of ``machineList`` in canonical form, its secrets references; None: one that the
+    configuration has.
+    """
+
+    keeper_id: str
+    machine: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineDrained:
+    """Nothing more is placed on the machine; what runs there ends there."""
+
+    keeper_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRemoved:
+    """The machine is drained, and its keeper leaves then. ``force``: what runs there goes on elsewhere."""
+
+    keeper_id: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineGone:
+    """A removed machine is used no longer: nothing of the experiment is placed there, its keeper was ended.
+
+    ``note``: what could not be done there, as one sentence.
+    """
+
+    keeper_id: str
+    note: str | None = None
+
+
+MachineEvent = MachineAdded | MachineDrained | MachineRemoved | MachineGone
+
 JobEvent = (
     JobPlaced
     | JobWaiting
@@ -223,6 +269,7 @@ JobEvent = (
     | KeeperAcknowledged
     | KeeperSilent
     | KeeperHeard
+    | MachineEvent
 )
 
 
@@ -260,12 +307,24 @@ class KnownKeeper:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMachine:
+    """A machine that is not used as the configuration says. ``added``: as in MachineAdded."""
+
+    keeper_id: str
+    added: Mapping[str, Any] | None = None
+    draining: bool = False
+    removing: bool = False
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKeepers:
-    """What ``open`` is told: the identity of the experiment's database and the keepers it knows."""
+    """What ``open`` is told: the identity of the experiment's database, and the keepers that it knows."""
 
     db_id: str
     m_epoch: int
     keepers: tuple[KnownKeeper, ...] = ()
+    machines: tuple[KnownMachine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,11 +337,59 @@ class TrialJobDetail:
     ended: bool
 
 
+class TrialFile(NamedTuple):
+    """A plain file that a trial has written. ``path``: below its attempt's folder, with slashes."""
+
+    path: str
+    size: int  # bytes
+    modified_at: datetime  # the host's clock
+
+
+@dataclass(frozen=True, slots=True)
+class FileListing:
+    """Files by path. ``complete``: these are all; a listing is bounded."""
+
+    files: tuple[TrialFile, ...]
+    complete: bool = True
+
+
+class MachineStatus(StrEnum):
+    """How a machine of an experiment is at present."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    UNREACHABLE = "unreachable"
+    DRAINING = "draining"  # nothing more is placed there
+    REMOVING = "removing"  # nor will it be used again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A machine of an experiment. What its keeper has not told (yet) is None.
+
+    ``reason``: why it is not connected, one sentence, or what its keeper complains of; ``since``: of that.
+    """
+
+    keeper_id: str
+    name: str
+    address: str
+    status: MachineStatus
+    reason: str | None
+    since: datetime | None
+    job_ids: tuple[str, ...]
+    cpus: float | None = None
+    memory: int | None = None  # MiB
+    disk: int | None = None  # MiB that were free when its keeper called first
+    gpus: int | None = None
+    version: str | None = None  # of its keeper
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What a platform can do beside the contract."""
 
     updates: bool  # update_trial_job (NNI: isMultiPhaseJobSupported)
+    machines: bool = False  # MachineAdded and the other facts of machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +404,12 @@ class ExperimentContext:
     python: str  # the interpreter of the user who created the experiment
     environ: Mapping[str, str] = field(repr=False)
     log_level: str = "info"
-    silent_after: timedelta = timedelta(seconds=30)  # without a word from it a keeper counts as silent
+    silent_after: timedelta = SILENT_AFTER  # without a word from it a keeper counts as silent
     multi_phase: bool = False  # trials may ask for further parameter sets
+    nni_manager_ip: str | None = None  # where keepers of other machines call the server, if it was given
+    lease: timedelta | None = None  # so long what runs goes on without its server; None: for ever
+    trial_cpu_number: float | None = None  # counted against what a machine has; None: not counted
+    trial_memory_size: int | None = None  # MiB; likewise
 
 
 class TrainingService(abc.ABC):
@@ -353,16 +464,46 @@ class TrainingService(abc.ABC):
         """Batches of events, until the service is closed. One consumer."""
 
     @abc.abstractmethod
-    def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+    def read_log(
+        self,
+        job_id: str,
+        name: str,
+        *,
+        follow: bool,
+        tail: int | None = None,
+        keeper_id: str | None = None,
+    ) -> AsyncIterator[bytes]:
         """Chunks of a file of the job: ``stdout``, ``stderr`` or ``trial.log``.
 
-        With ``follow`` it goes on until the job has ended. Raises FileNotFoundError, ValueError (bad name).
+        ``tail``: only so many last lines of what is there now, the last of which need not be complete; what
+        is before them is not read. With ``follow`` it goes on until the job has ended. ``keeper_id``: of its
+        place, for a job that the service may have forgotten. Raises FileNotFoundError, ValueError (bad
+        name), ServiceUnavailable (the host cannot be reached, or no more).
         """
+
+    @abc.abstractmethod
+    async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
+        """What the job has written. ``keeper_id`` and what is raised: as for ``read_log``."""
+
+    @abc.abstractmethod
+    def read_file(self, job_id: str, path: str, *, keeper_id: str | None = None) -> AsyncIterator[bytes]:
+        """Chunks of one of its files, as long as that is now.
+
+        Neither links nor anything but plain files are read. ``keeper_id`` and what is raised: as for
+        ``read_log``.
+        """
+
+    def machines(self) -> Sequence[Machine]:
+        """The machines of the experiment, if the platform has any that it tells apart."""
+        return ()
 
     def notices(self) -> Mapping[str, str]:
         """What is wrong with the platform at present, a sentence each under a name of what it is about."""
         return {}
 
     @abc.abstractmethod
-    async def close(self, *, detach: bool) -> None:
-        """Let go. ``detach``: leave jobs and keepers running; else end the keepers (jobs ended before)."""
+    async def close(self, *, detach: bool) -> Sequence[str]:
+        """Let go. ``detach``: leave jobs and keepers running; else end the keepers (jobs ended before).
+
+        Returns what could not be ended and may be left somewhere, a sentence each.
+        """

@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from training_services.base import (
     Capabilities,
     EndReason,
+    FileListing,
     FrameSkipped,
     JobEnded,
     JobEvent,
@@ -41,11 +42,13 @@ from training_services.base import (
     ServiceUnavailable,
     StopOrdered,
     TrainingService,
+    TrialFile,
     TrialJobDetail,
     TrialJobSpec,
     UpdateOrdered,
 )
 from training_services.outbox import Outbox
+from trial_keeper.plain import check_path
 
 __all__ = [
     "FakeService",
@@ -379,16 +382,38 @@ class FakeService(TrainingService):
         while (batch := await self._outbox.take()) is not None:
             yield batch
 
-    async def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+    async def read_log(
+        self,
+        job_id: str,
+        name: str,
+        *,
+        follow: bool,
+        tail: int | None = None,
+        keeper_id: str | None = None,
+    ) -> AsyncIterator[bytes]:
         if name not in ("stdout", "stderr", "trial.log"):
             raise ValueError(f"{name!r} is not a log")
         if (job_id, name) not in self._logs:
             raise FileNotFoundError(f"{job_id} has no {name}")
-        yield self._logs[job_id, name]
+        lines = self._logs[job_id, name].splitlines(keepends=True)
+        yield b"".join(lines if tail is None else lines[len(lines) - min(tail, len(lines)) :])
 
-    async def close(self, *, detach: bool) -> None:
+    async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
+        names = sorted(name for found, name in self._logs if found == job_id)
+        return FileListing(tuple(TrialFile(name, len(self._logs[job_id, name]), AT) for name in names))
+
+    async def read_file(
+        self, job_id: str, path: str, *, keeper_id: str | None = None
+    ) -> AsyncIterator[bytes]:
+        check_path(path)
+        if (job_id, path) not in self._logs:
+            raise FileNotFoundError(f"{job_id} has no {path}")
+        yield self._logs[job_id, path]
+
+    async def close(self, *, detach: bool) -> Sequence[str]:
         self.closed = detach
         self._outbox.close()
+        return ()
 
 
 def _parameter_id(record: str) -> str | None:

@@ -12,26 +12,45 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable
+import secrets
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
+from training_services.base import FileListing, ServiceUnavailable
 from training_services.keeper_link import Backlog, KeeperLink, Key, Received, Refused
+from training_services.keeper_reads import ReadStream, read_listing
 from training_services.keeper_request import Request, WireError, read_request
+from trial_keeper import wire
 from trial_keeper.wire import WAIT_S
 
-__all__ = ["Answer", "Call", "KeeperDesk", "KeeperHub", "token_digest"]
+__all__ = ["Answer", "Call", "KeeperDesk", "KeeperHub", "split_turn", "token_digest", "with_turn"]
 
 logger = logging.getLogger(__name__)
 
 MAX_BACKLOG = 20_000  # uncommitted frames of an experiment above which reports wait for their commit
+MAX_READS = 16  # of one keeper at once
+MAX_LISTING = 16 << 20  # bytes
 LEAVING_S = 0.5  # a keeper that is to leave and still has attempts is told again: it forgets some unsaid
 
 
 def token_digest(token: str) -> str:
     """The SHA-256 (hex) under which a keeper's token is known."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def with_turn(token: str, turn: str) -> str:
+    """The token as ``manager.json`` has it: it says, too, at which writing of that file it was read."""
+    return f"{token}.{turn}"
+
+
+def split_turn(written: str) -> tuple[str, str]:
+    """The token itself, and the turn."""
+    token, _, turn = written.partition(".")
+    return token, turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,9 @@ def _refusal(status: HTTPStatus, sentence: str, **more: str) -> Answer:
 
 
 _CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open here at present.")
+_REMOVED = _refusal(
+    HTTPStatus.CONFLICT, "The machine of this keeper was removed from the experiment.", reason="instance"
+)
 _UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "What this call brought is not recorded yet.")
 
 
@@ -66,29 +88,38 @@ class KeeperDesk:
     """The door of one keeper.
 
     ``deliver`` takes what each request has brought, and the desk, which has called it. A call that waits is
-    held for ``wait_s`` at most, so that a keeper with nothing to say is heard often enough.
+    held for ``wait_s`` at most, so that a keeper with nothing to say is heard often enough. ``archive`` finds
+    the packed code of a hash, which need not be there.
     """
 
     link: KeeperLink
     backlog: Backlog
     token_sha256: str | None
     deliver: Callable[[KeeperDesk, Received], None]
+    archive: Callable[[str], Path]
     wait_s: float = WAIT_S
+    answered_at: float = 0.0  # on the loop's clock; a lease runs from before that
     open: bool = False  # the jobs of before have all been submitted again: reports can be judged
+    turn: str = ""  # of the last writing of the keeper's manager.json
     _calls: list[Call] = field(default_factory=list)
+    _reads: dict[int, ReadStream] = field(default_factory=dict)
 
     def admits(self, token: str) -> bool:
         """Whether it is this keeper's token."""
-        return self.token_sha256 is not None and hmac.compare_digest(token_digest(token), self.token_sha256)
+        digest = token_digest(split_turn(token)[0])
+        return self.token_sha256 is not None and hmac.compare_digest(digest, self.token_sha256)
 
-    def receive(self, body: bytes) -> Answer | Call:
-        """Take one call: its answer, or the call to wait for (``release`` it if the caller has gone)."""
+    def receive(self, body: bytes, *, token: str = "") -> Answer | Call:
+        """Take one call: its answer, or the call to wait for (``release`` it if the caller has gone).
+
+        ``token``: as ``manager.json`` has it.
+        """
         if not self.open:
             return _CLOSED
         try:
             request = read_request(body)
             status = self.link.status
-            received = self.link.receive(request)
+            received = self.link.receive(request, newest=split_turn(token)[1] == self.turn)
         except WireError as error:
             logger.warning("keeper %s sends what is no sync: %s", self.link.keeper_id, error)
             return _refusal(HTTPStatus.BAD_REQUEST, f"This is no sync: {error}.")
@@ -121,8 +152,10 @@ class KeeperDesk:
                 self._finish(call, self._answer(call))
 
     def close(self) -> None:
-        """Answer every call that is held; later ones are turned away."""
+        """Answer every call that is held; later ones are turned away, and reads end."""
         self.open = False
+        for stream in self._reads.values():
+            stream.finish(ServiceUnavailable("the experiment was closed while this was read"))
         for call in list(self._calls):
             self._finish(call, _CLOSED)
 
@@ -131,6 +164,61 @@ class KeeperDesk:
         if call in self._calls:
             self._drop(call)
             call.answer.cancel()
+
+    async def read(
+        self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """As ``KeeperFiles.read``."""
+        async with aclosing(self._read(wire.FILE, parts, path, follow=follow, tail=tail)) as stream:
+            async for chunk in stream:
+                yield chunk
+
+    async def listing(self, parts: Sequence[str]) -> FileListing:
+        """As ``KeeperFiles.listing``."""
+        text = b""
+        stream = ReadStream(self.link.keeper_id)
+        async with aclosing(self._read(wire.LISTING, parts, "", stream=stream)) as chunks:
+            async for chunk in chunks:
+                text += chunk
+                if len(text) > MAX_LISTING:
+                    raise ServiceUnavailable("the list of the files is too long")
+        return read_listing(text, complete=stream.complete)
+
+    async def _read(
+        self,
+        kind: str,
+        parts: Sequence[str],
+        path: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stream: ReadStream | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        if not self.open:
+            raise ServiceUnavailable("the experiment is not open here at present")
+        if len(self._reads) >= MAX_READS:
+            raise ServiceUnavailable(
+                f"{len(self._reads)} files of the machine of keeper {self.link.keeper_id} "
+                "are being read already"
+            )
+        found = ReadStream(self.link.keeper_id) if stream is None else stream
+        number = secrets.randbits(48)
+        self._reads[number] = found
+        self.link.order_read(number, kind, "/".join(parts), path, follow=follow, tail=tail)
+        self.flush()
+        try:
+            async for chunk in found.chunks():
+                yield chunk
+        finally:
+            found.close()
+            self.link.drop_read(number)
+            del self._reads[number]
+
+    def take_read(self, number: int) -> ReadStream | None:
+        """The read whose call has come, if somebody waits for it; there is one call for each."""
+        self.link.drop_read(number)
+        stream = self._reads.get(number)
+        return None if stream is None or not stream.open() else stream
 
     def _is_answerable(self, call: Call) -> bool:
         if call.needs:
@@ -157,6 +245,7 @@ class KeeperDesk:
         self._finish(call, _UNCOMMITTED if call.needs else self._answer(call))
 
     def _answer(self, call: Call) -> Answer:
+        self.answered_at = asyncio.get_running_loop().time()
         return Answer(HTTPStatus.OK, self.link.answer(call.request))
 
     def _finish(self, call: Call, answer: Answer) -> None:
@@ -175,12 +264,18 @@ class KeeperHub:
 
     def __init__(self) -> None:
         self._desks: dict[tuple[str, str], KeeperDesk] = {}
+        self._barred: dict[tuple[str, str], str] = {}  # digests of tokens
+
+    def bar(self, experiment_id: str, keeper_id: str, *, token_sha256: str) -> None:
+        """This keeper's machine is used no longer: it is to stop what it still runs, and to leave."""
+        self._barred[experiment_id, keeper_id] = token_sha256
 
     def add(self, experiment_id: str, desk: KeeperDesk) -> None:
         """Serve this keeper. It takes the place of a desk of the same name."""
         key = experiment_id, desk.link.keeper_id
         if (old := self._desks.get(key)) is not None:
             old.close()
+        self._barred.pop(key, None)
         self._desks[key] = desk
 
     def remove(self, experiment_id: str, desk: KeeperDesk) -> None:
@@ -194,6 +289,9 @@ class KeeperHub:
         """The desk that a caller may speak to, or why there is none."""
         desk = self._desks.get((experiment_id, keeper_id))
         if desk is None:
+            barred = self._barred.get((experiment_id, keeper_id), "")
+            if hmac.compare_digest(token_digest(split_turn(token)[0]), barred):
+                return _REMOVED
             return _refusal(HTTPStatus.NOT_FOUND, "No such experiment or keeper is open here.")
         if desk.token_sha256 is None:
             return _CLOSED

@@ -36,8 +36,8 @@ from training_services.base import (
 )
 from training_services.frames import read_frames
 from training_services.keeper_orders import Command, Orders
-from training_services.keeper_request import Attempt, Final, Request
-from training_services.placement import GpuReading
+from training_services.keeper_request import Attempt, Final, HostFacts, Request
+from training_services.needs import GpuReading
 
 __all__ = ["Backlog", "Key", "KeeperLink", "Received", "Refused", "StartOrder"]
 
@@ -60,13 +60,14 @@ class Received(NamedTuple):
     """What a request has brought.
 
     ``events`` in order; ``needs`` are the facts to commit before it is answered; ``ended`` the jobs that hold
-    their places no longer; ``gpus`` a new reading of the host's GPUs.
+    their places no longer; ``gpus`` a new reading of the host's GPUs; ``host`` what is told of the host.
     """
 
     events: list[JobEvent]
     needs: set[Key]
     ended: list[str]
     gpus: GpuReading | None = None
+    host: HostFacts | None = None
 
 
 @dataclass(slots=True)
@@ -94,7 +95,8 @@ class _Job:
     committed: int = 0  # frames
     started: bool = False  # told to the core
     stopped: bool = False  # a stop was ordered
-    lost: bool = False  # it ends without an end of its own: its commands become nop
+    lost: bool = False  # it ends without an end of its own: its commands become nop, but for a stop
+    astray: bool = False  # lost without proof: it may still run there
     end: _End = _End.NONE
     notes: set[str] = field(default_factory=set)
 
@@ -110,11 +112,13 @@ class KeeperLink:
         m_epoch: int,
         backlog: Backlog,
         reads_gpus: bool = False,
+        lease: timedelta | None = None,
     ) -> None:
         self.keeper_id = known.keeper_id
         self.instance = known.instance
         self.boot_id = known.boot_id
         self.status: str | None = None  # the keeper's sentence on itself
+        self.host: HostFacts | None = None  # as it was told last
         self.leaving = False  # answers tell the keeper to exit
         self._leave_told = False  # to a call that waits: if another comes, attempts are left there
         self.ready = False  # it has spoken to this runner: jobs may be placed on it
@@ -122,6 +126,7 @@ class KeeperLink:
         self._db_id = db_id
         self._m_epoch = m_epoch
         self._reads_gpus = reads_gpus  # the keeper is to
+        self._lease_s = None if lease is None else lease.total_seconds()
         self._backlog = backlog
         self._jobs: dict[str, _Job] = {}
         self._orders = Orders(last=known.last_cmd, committed=known.last_cmd)  # for ``instance``
@@ -134,6 +139,8 @@ class KeeperLink:
         self._waited = -1  # sync_no of the last one without
         self._binding: Key | None = None  # KeeperBound is on its way
         self._retired = set(known.retired)  # instances that were replaced
+        self._reads: dict[int, Sequence[Any]] = {}  # wanted, and their calls have not come
+        self._unsent: set[int] = set()  # of these
         self._fresh: dict[str, None] = {}  # jobs with frames committed and not told
         self._ended: list[str] = []  # during the request being applied
 
@@ -154,7 +161,8 @@ class KeeperLink:
             started=job.started,
             stopped=job.stop is not None,
         )
-        self._put(placed.cmd_seq, "start", job.id, {**start, "boot_id": placed.place.boot_id}, committed=True)
+        body = self._start_body(start, boot_id=placed.place.boot_id)
+        self._put(placed.cmd_seq, "start", job.id, body, committed=True)
         for order, parameter in job.updates:
             body = {"index": order.index, "parameter": parameter}
             self._put(order.cmd_seq, "update", job.id, body, committed=True)
@@ -171,8 +179,12 @@ class KeeperLink:
         place = Place(keeper_id=self.keeper_id, instance=self.instance, boot_id=self.boot_id, gpus=gpus)
         seq = self._orders.last + 1
         self._jobs[job_id] = _Job(trial_id=trial_id, place=place, start_cmd=seq, last_cmd=seq)
-        self._put(seq, "start", job_id, {**start, "boot_id": self.boot_id})
+        self._put(seq, "start", job_id, self._start_body(start, boot_id=self.boot_id))
         return JobPlaced(job_id=job_id, place=place, cmd_seq=seq)
+
+    def _start_body(self, start: StartOrder, *, boot_id: str) -> StartOrder:
+        leased = {} if self._lease_s is None else {"lease": True}
+        return {**start, "boot_id": boot_id, **leased}
 
     def order_update(self, job_id: str, *, index: int, parameter: str) -> UpdateOrdered | None:
         job = self._jobs.get(job_id)
@@ -197,6 +209,26 @@ class KeeperLink:
         seq = orders.last + 1
         self._put(seq, "stop", job_id, {"grace": grace.total_seconds()})
         return StopOrdered(job_id=job_id, cmd_seq=seq, grace=grace)
+
+    def order_read(
+        self, number: int, kind: str, directory: str, name: str, *, follow: bool, tail: int | None
+    ) -> None:
+        """Have the keeper stream this, as ``trial_keeper.wire`` says; every answer repeats it until then."""
+        self._reads[number] = (number, kind, directory, name, 0, follow, tail)
+        self._unsent.add(number)
+
+    def drop_read(self, number: int) -> None:
+        """Its call has come, or nobody waits for that any more."""
+        self._reads.pop(number, None)
+        self._unsent.discard(number)
+
+    def give_up(self, reason: str) -> list[JobEvent]:
+        """Every open job is lost: by its lease nothing of it runs. A start that has not left never will."""
+        events: list[JobEvent] = []
+        for job_id, job in self._jobs.items():
+            if job.end is _End.NONE:
+                self._lose(job_id, job, reason, events)
+        return events
 
     def _put(
         self, seq: int, kind: str, job_id: str, body: Mapping[str, Any], *, committed: bool = False
@@ -237,6 +269,7 @@ class KeeperLink:
         told = job.end is _End.TOLD
         job.end = _End.COMMITTED
         job.lost = job.lost or lost
+        job.astray = lost and not told
         self._backlog.frames -= job.received - job.committed
         job.committed = job.received
         self._fresh.pop(job_id, None)
@@ -260,21 +293,26 @@ class KeeperLink:
 
     # ---- requests -----------------------------------------------------------------------------------------
 
-    def receive(self, request: Request) -> Received:
-        """Apply a request; doubled and overtaken ones change nothing. Raises Refused."""
-        self._refuse(request)
+    def receive(self, request: Request, *, newest: bool = True) -> Received:
+        """Apply a request; doubled and overtaken ones change nothing. Raises Refused.
+
+        ``newest``: it was sent by somebody who has read ``manager.json`` since it was last written.
+        """
+        self._refuse(request, newest=newest)
         events: list[JobEvent] = []
         needs: set[Key] = set()
         if request.instance == self.instance and request.k_epoch < self._k_epoch:
             return Received(events, needs, [])
         ended = self._ended = []
         gpus: GpuReading | None = None
+        host: HostFacts | None = None
         self._bind(request, events)
         if self._binding is not None:
             needs.add(self._binding)
         self._take_acknowledgement(request, events)
         if self._is_newest(request):
-            self.status, gpus = request.status, request.gpus
+            self.status, gpus, host = request.status, request.gpus, request.host
+            self.host = host or self.host
             for job_id, attempt in request.attempts.items():
                 job = self._jobs.get(job_id)
                 if job is not None and job.end is _End.NONE:
@@ -282,15 +320,18 @@ class KeeperLink:
             if request.all:
                 self._take_inventory(request, events)
         self._await_commits(request, needs)
-        return Received(events, needs, ended, gpus)
+        return Received(events, needs, ended, gpus, host)
 
-    def _refuse(self, request: Request) -> None:
+    def _refuse(self, request: Request, *, newest: bool) -> None:
         if request.db_id_seen not in (None, self._db_id):
             raise Refused("database", "This keeper has obeyed another database of the experiment.")
         if request.m_epoch_seen > self._m_epoch:
             raise Refused("fenced", "This keeper has obeyed a later start of the experiment's runner.")
         if request.instance in self._retired:
             raise Refused("instance", "The directory of this keeper was replaced by another one.")
+        if request.instance != self.instance and not newest:
+            # A late word of a directory that is gone by now, maybe: it may not take its successor's place.
+            raise Refused("turn", "This is a new keeper, and manager.json was written since it has read it.")
 
     def _bind(self, request: Request, events: list[JobEvent]) -> None:
         same = request.instance == self.instance
@@ -410,7 +451,7 @@ class KeeperLink:
             job = self._jobs.get(job_id)
             if job is None or job.end is _End.COMMITTED:
                 continue
-            if attempt.final is not None and job.end is _End.TOLD:
+            if (attempt.final is not None or job.lost) and job.end is _End.TOLD:
                 needs.add(("ended", job_id))
 
     # ---- answers ------------------------------------------------------------------------------------------
@@ -421,6 +462,7 @@ class KeeperLink:
         return (
             (self.leaving and not self._leave_told)
             or self._orders.committed > told
+            or bool(self._unsent)
             or self.untold >= MAX_UNTOLD
             or request.m_epoch_seen != self._m_epoch
             or request.db_id_seen is None
@@ -442,6 +484,7 @@ class KeeperLink:
                 rewind[job_id] = job.received
         self._fresh.clear()
         self.untold = 0
+        self._unsent.clear()
         if not request.news:
             self._leave_told = self.leaving
         return {
@@ -455,7 +498,8 @@ class KeeperLink:
             "cmds": self._outgoing(),
             "leave": self.leaving,
             "gpu": self._reads_gpus,
-            "lease_s": None,
+            "reads": list(self._reads.values()),
+            "lease_s": self._lease_s,
         }
 
     def _outgoing(self) -> list[Sequence[Any]]:
@@ -464,7 +508,7 @@ class KeeperLink:
         for seq in range(self._seen_cmd + 1, min(self._orders.committed, self._seen_cmd + MAX_COMMANDS) + 1):
             command = self._orders.find(seq)
             job = None if command is None else self._jobs.get(command.job_id)
-            if command is None or job is None or job.lost:
+            if command is None or job is None or (job.lost and command.kind != "stop"):
                 commands.append((seq, "nop", command.job_id if command else "", {}))
             else:
                 commands.append((seq, command.kind, command.job_id, command.body))
@@ -472,6 +516,11 @@ class KeeperLink:
         return commands
 
     # ---- questions ----------------------------------------------------------------------------------------
+
+    def is_astray(self, job_id: str) -> bool:
+        """Whether the job was given up without proof that nothing of it runs."""
+        job = self._jobs.get(job_id)
+        return job is not None and job.astray
 
     def is_open(self, job_id: str) -> bool:
         """Whether the job is here and has not ended."""

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from training_services.base import EndReason
-from training_services.placement import Gpu, GpuProcess, GpuReading
+from training_services.needs import Capacity, Gpu, GpuProcess, GpuReading
 from trial_keeper import wire
 from trial_keeper.wire import WireError
 
-__all__ = ["Attempt", "Final", "Request", "Started", "WireError", "read_request"]
+__all__ = ["Attempt", "Final", "HostFacts", "Request", "Started", "WireError", "read_request"]
 
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]+-[a-z0-9]+-[0-9]+")
@@ -47,6 +47,13 @@ class Attempt(NamedTuple):
         return max(self.first + len(self.payloads), self.final.frames if self.final else 0)
 
 
+class HostFacts(NamedTuple):
+    """What a keeper says of its machine, and its own version."""
+
+    capacity: Capacity
+    version: str
+
+
 class Request(NamedTuple):
     instance: str
     k_epoch: int
@@ -61,6 +68,7 @@ class Request(NamedTuple):
     status: str | None
     attempts: Mapping[str, Attempt]
     gpus: GpuReading | None = None  # a new reading
+    host: HostFacts | None = None
 
     @property
     def news(self) -> bool:
@@ -88,6 +96,7 @@ def read_request(body: bytes) -> Request:
                 job_id: _attempt(attempt, payloads[job_id]) for job_id, attempt in header["attempts"].items()
             },
             gpus=None if header.get("gpu") is None else _gpus(header["gpu"]),
+            host=None if header.get("host") is None else _host(header["host"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         raise WireError(f"bad header: {error!r}") from error
@@ -126,6 +135,17 @@ def _gpus(raw: Any) -> GpuReading:
         for gpu in raw["gpus"]
     )
     return GpuReading(gpus, trouble=_optional_text(raw["trouble"]))
+
+
+def _host(raw: Any) -> HostFacts:
+    cpus = raw["cpus"]
+    if type(cpus) not in (int, float) or not 0 < cpus < 1e6:
+        raise ValueError(f"{cpus!r} is no number of CPUs")
+    memory, disk = _natural(raw["memory"]), raw.get("disk")
+    return HostFacts(
+        Capacity(cpus=cpus, memory=max(1, memory), disk=None if disk is None else _natural(disk)),
+        version=_text(raw["version"]),
+    )
 
 
 def _job(value: Any) -> str | None:

@@ -1,32 +1,30 @@
 """What all platforms share whose jobs are run by keepers.
 
-A platform brings its ``KeeperHost``s (how to start a keeper there, and how to tell it where the server is)
-and says what a start command holds. Everything else is here: enrolment, placement, orders, silence.
+A platform brings its ``KeeperHost``s (how to start a keeper there, how to tell it where the server is, what a
+start command holds). Everything else is here: enrolment, placement, orders, silence.
 """
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import logging
 import secrets
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from itertools import islice
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from training_services.base import (
     Capabilities,
-    EndReason,
     ExperimentContext,
+    FileListing,
     FrameSkipped,
     JobEnded,
     JobEvent,
     JobLost,
     JobPlaced,
-    JobRejected,
     JobWaiting,
     KeeperAcknowledged,
     KeeperBound,
@@ -35,113 +33,135 @@ from training_services.base import (
     KeeperSilent,
     KnownKeeper,
     KnownKeepers,
+    Machine,
+    MachineAdded,
+    MachineDrained,
+    MachineEvent,
+    MachineGone,
+    MachineRemoved,
     MetricReported,
     ParametersWanted,
     ServiceError,
+    ServiceUnavailable,
     StopOrdered,
     TrainingService,
     TrialJobDetail,
     TrialJobSpec,
     UpdateOrdered,
 )
-from training_services.keeper_host import KeeperHost
-from training_services.keeper_hub import MAX_BACKLOG, KeeperDesk, KeeperHub, token_digest
-from training_services.keeper_link import Backlog, KeeperLink, Received, StartOrder
+from training_services.code import archive_path
+from training_services.doors import KeeperDoors, NoDoors
+from training_services.keeper_host import JobFiles, KeeperHost, Wants, attempt_folder
+from training_services.keeper_hub import MAX_BACKLOG, KeeperDesk, KeeperHub, split_turn, token_digest
+from training_services.keeper_link import Backlog, KeeperLink, Received
+from training_services.keeper_queue import JobQueue
+from training_services.keeper_seat import KeeperSeat
 from training_services.outbox import Outbox
-from training_services.placement import HostLedger, Need, Waits
-from trial_keeper.wire import PATH, WAIT_S
+from training_services.placement import HostLedger
+from training_services.ssh.connection import SshPool
+from trial_keeper.wire import WAIT_S
 
-__all__ = ["KeeperHost", "KeeperService", "ServiceTools"]
+__all__ = ["KeeperService", "ServiceTools"]
 
 logger = logging.getLogger(__name__)
-
-SHORT_LIFE_S = 1.0  # a keeper that ended sooner is not started again at once
-PAUSES_S = (0.05, 5.0)  # first and longest such pause
-FIRST = 8  # so many waiting jobs are told whatever is new of why they wait; what an event costs is bounded
-LOOK_AGAIN_S = 5.0  # at what is in the way of every start: nothing tells when it has gone
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceTools:
-    """What a server gives to every service. ``urls``: where keepers reach it, as "http://host:port"."""
+    """What a server gives to every service.
+
+    ``urls``: where keepers on its machine reach it, as "http://host:port"; ``doors``: where others do;
+    ``machines``: the connections to those, one each.
+    """
 
     hub: KeeperHub
     ledger: HostLedger
     urls: Sequence[str]
-
-
-@dataclass(slots=True, eq=False)
-class _Seat:
-    """A host, its keeper's desk, and what is known of the keeper."""
-
-    keeper: KeeperHost
-    desk: KeeperDesk
-    token: str
-    enrolled: bool  # its token is committed
-    jobs: set[str] = field(default_factory=set)  # placed here, until they are forgotten
-    closing: dict[str, None] = field(default_factory=dict)  # those of them that have ended
-    tending: asyncio.Task[None] | None = None
-    timer: asyncio.TimerHandle | None = None
-    heard_at: float = 0.0  # on the loop's clock
-    silent: bool = False
-    ready: bool = False  # it has spoken, and who waited for that has a place
-    trouble: str | None = None  # why the keeper does not run
-
-    @property
-    def link(self) -> KeeperLink:
-        return self.desk.link
+    doors: KeeperDoors = field(default_factory=NoDoors)
+    machines: SshPool = field(default_factory=SshPool)
 
 
 class KeeperService(TrainingService):
-    """A platform of keepers. Subclasses give ``find_hosts`` and ``start_order``."""
+    """Runs the jobs of one experiment on hosts with keepers.
 
-    capabilities = Capabilities(updates=True)
+    ``make_host`` makes one of a machine that is added while the experiment runs (see MachineAdded); it may
+    raise ServiceUnavailable.
+    """
 
-    def __init__(self, context: ExperimentContext, tools: ServiceTools) -> None:
+    capabilities = Capabilities(updates=True, machines=True)
+
+    def __init__(
+        self,
+        context: ExperimentContext,
+        tools: ServiceTools,
+        hosts: Sequence[KeeperHost],
+        *,
+        make_host: Callable[[Mapping[str, Any]], KeeperHost] | None = None,
+    ) -> None:
         self.context = context
         self._tools = tools
-        self._db_id = ""
+        self._hosts = {host.keeper_id: host for host in hosts}
+        self._make_host = make_host
+        self._known = KnownKeepers(db_id="", m_epoch=0)
+        self._adopted = False
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # machines that come or go
+        self._returning: dict[str, MachineAdded] = {}  # added again while they were going
+        self._drained: set[str] = set()  # before they had come
+        self._absent: dict[str, str] = {}  # machines that could not be added: why
         self._backlog = Backlog()
         self._outbox = Outbox()
-        self._seats: dict[str, _Seat] = {}
-        self._placed: dict[str, _Seat] = {}  # job -> where
-        self._queue: OrderedDict[str, TrialJobSpec] = OrderedDict()  # not placed; its front is found at once
-        self._waits: dict[str, str] = {}  # the sentence that each of them was told last
-        self._adopted = False
-        self._look: asyncio.TimerHandle | None = None  # at what was in the way
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._seats: dict[str, KeeperSeat] = {}
+        self._placed: dict[str, KeeperSeat] = {}  # job -> where
+        self._queue = JobQueue(
+            context.experiment_id,
+            tools.ledger,
+            start=self._start,
+            put=self._outbox.put,
+            placed=lambda: len(self._placed),
+        )
+        self._ends: dict[str, list[asyncio.Future[None]]] = {}  # who waits for the end of a job
 
-    # ---- for the platform ---------------------------------------------------------------------------------
-
-    @abc.abstractmethod
-    async def find_hosts(self) -> Sequence[KeeperHost]:
-        """The hosts of this experiment, checked. Raises ServiceUnavailable."""
-
-    def obstacle(self) -> str | None:
-        """Why no job can be started at present, as one sentence: looked at before each is placed."""
-        return None
-
-    @abc.abstractmethod
-    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
-        """The start command of a job on these GPUs."""
+    def hosts(self, added: Iterable[Mapping[str, Any]] = ()) -> list[KeeperHost]:
+        """Those of the configuration, and of machines that were added to it. Raises ServiceUnavailable."""
+        if self._make_host is None:
+            return list(self._hosts.values())
+        more = (self._make_host(machine) for machine in added)
+        return list({host.keeper_id: host for host in (*self._hosts.values(), *more)}.values())
 
     # ---- life ---------------------------------------------------------------------------------------------
 
     async def open(self, known: KnownKeepers) -> None:
-        self._db_id = known.db_id
+        self._known = known
+        hosts = dict(self._hosts)
+        for machine in known.machines:
+            if machine.gone:
+                hosts.pop(machine.keeper_id, None)
+            elif machine.added is not None:
+                hosts[machine.keeper_id] = self._host(machine.keeper_id, machine.added)
+        await asyncio.gather(*(host.open() for host in hosts.values()))
         records = {keeper.keeper_id: keeper for keeper in known.keepers}
-        for host in await self.find_hosts():
-            self._seats[host.keeper_id] = await self._seat(host, records.get(host.keeper_id), known)
-        for seat in self._seats.values():
-            self._tools.hub.add(self.context.experiment_id, seat.desk)
-            if not seat.enrolled:
-                digest = token_digest(seat.token)
-                self._outbox.put([KeeperEnrolled(keeper_id=seat.keeper.keeper_id, token_sha256=digest)])
-        self._tools.ledger.listen(self, self._place_waiting, experiment_id=self.context.experiment_id)
+        seats = [await self._seat(host, records.get(name)) for name, host in hosts.items()]
+        for name, record in records.items():
+            if name not in hosts:
+                self._tools.hub.bar(self.context.experiment_id, name, token_sha256=record.token_sha256)
+        leaving = {machine.keeper_id: machine for machine in known.machines if machine.draining}
+        for seat in seats:
+            if (left := leaving.get(seat.id)) is not None:
+                seat.draining, seat.removing = True, left.removing
+            self._admit(seat)
+        self._queue.listen()
 
-    async def _seat(self, host: KeeperHost, record: KnownKeeper | None, known: KnownKeepers) -> _Seat:
+    def _admit(self, seat: KeeperSeat) -> None:
+        self._seats[seat.id] = seat
+        self._tools.hub.add(self.context.experiment_id, seat.desk)
+        if not seat.draining:
+            self._queue.add(seat)
+        seat.enrol()
+
+    async def _seat(self, host: KeeperHost, record: KnownKeeper | None) -> KeeperSeat:
+        known, host.changed = self._known, self.reasons_changed
         manager = await host.read_manager()
-        token = str(manager.get("token", "")) if manager is not None else ""
+        token = split_turn(str(manager.get("token", "")))[0] if manager is not None else ""
         enrolled = record is not None and token_digest(token) == record.token_sha256
         if not enrolled:
             token = secrets.token_urlsafe(32)
@@ -153,52 +173,49 @@ class KeeperService(TrainingService):
             db_id=known.db_id,
             m_epoch=known.m_epoch,
             backlog=self._backlog,
-            reads_gpus=bool(self.context.trial_gpu_number),
+            reads_gpus=bool((host.wants or Wants.of(self.context)).gpus),
+            lease=self.context.lease,
         )
         desk = KeeperDesk(
             link=link,
             backlog=self._backlog,
             token_sha256=token_digest(token) if enrolled else None,
             deliver=self._deliver,
-            wait_s=min(WAIT_S, self.context.silent_after.total_seconds() / 2),
+            archive=partial(archive_path, self.context.directory),
+            wait_s=self._longest_call(),
         )
         silent = record is not None and record.silent
-        return _Seat(host, desk, token, enrolled, silent=silent)
+        return KeeperSeat(host, desk, self, token=token, enrolled=enrolled, silent=silent, known=known)
+
+    def _longest_call(self) -> float:
+        """Seconds that a call may wait: often enough that no keeper seems silent and no lease ends."""
+        lease = self.context.lease
+        longest = WAIT_S if lease is None else min(WAIT_S, lease.total_seconds() / 3)
+        return min(longest, self.context.silent_after.total_seconds() / 2)
 
     def adopted(self) -> None:
-        self._adopted = True
         self._tools.ledger.rebuilt(self.context.experiment_id)
+        self._adopted = True
         for seat in self._seats.values():
-            seat.desk.open = True
-            if seat.enrolled:
-                self._tend(seat)
+            seat.open()
+            self._see_off(seat)
 
-    async def close(self, *, detach: bool) -> None:
-        self._tools.ledger.ignore(self)
-        if self._look is not None:
-            self._look.cancel()
-        for seat in self._seats.values():
-            if seat.timer is not None:
-                seat.timer.cancel()
-        for task in self._tasks:
+    async def close(self, *, detach: bool) -> Sequence[str]:
+        left: Sequence[str | None] = ()
+        self._queue.close()
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
         if not detach:
             for job_id, seat in self._placed.items():
                 self._tools.ledger.release(seat.keeper.host.id, job_id)
-            await asyncio.gather(*(self._dismiss(seat) for seat in self._seats.values()))
+            left = await asyncio.gather(*(seat.dismiss() for seat in self._seats.values()))
         for seat in self._seats.values():
             self._tools.hub.remove(self.context.experiment_id, seat.desk)
-            await seat.keeper.close()
+        await asyncio.gather(*(seat.keeper.close() for seat in self._seats.values()))
         self._outbox.close()
-
-    async def _dismiss(self, seat: _Seat) -> None:
-        seat.link.leaving = True
-        seat.desk.flush()
-        try:
-            await seat.keeper.end(told=seat.link.ready)
-        except (OSError, ServiceError) as error:
-            logger.warning("the keeper on %s could not be ended: %s", seat.keeper.host.name, error)
+        return [sentence for sentence in left if sentence is not None]
 
     # ---- orders -------------------------------------------------------------------------------------------
 
@@ -208,12 +225,7 @@ class KeeperService(TrainingService):
         if job.place is not None:
             self._adopt(job, job.place)
             return None
-        outcome = self._place(job)
-        if isinstance(outcome, JobPlaced):
-            return outcome
-        self._queue[job.id] = job
-        reason = self._waits[job.id] = outcome.told(first=len(self._queue) <= FIRST)
-        return JobWaiting(job_id=job.id, reason=reason)
+        return self._queue.submit(job)
 
     def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
         seat = self._seats.get(placed.place.keeper_id)
@@ -221,86 +233,26 @@ class KeeperService(TrainingService):
             reason = f"its keeper {placed.place.keeper_id} is not in the configuration any more"
             self._outbox.put([JobLost(job_id=job.id, reason=reason)])
             return
-        seat.link.adopt(job, self.start_order(job, placed.place.gpus))
+        seat.link.adopt(job, seat.keeper.start_order(job, placed.place.gpus))
         self._settle_in(job.id, seat)
-        self._tools.ledger.hold(self._need(job), seat.keeper.host, placed.place.gpus)
+        need = self._queue.need(job.id, seat)
+        self._tools.ledger.hold(need, seat.keeper.host, placed.place.gpus)
 
-    def _place(self, job: TrialJobSpec) -> JobPlaced | Waits:
-        """Raises JobRejected if no host will ever do."""
-        need = self._need(job)
-        obstacle = self.obstacle()
-        if obstacle is not None and self._look is None:
-            self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
-        waits: list[Waits] = []
-        rejections: list[JobRejected] = []
-        for seat in sorted(self._seats.values(), key=lambda seat: len(seat.jobs)):
-            host = seat.keeper.host
-            try:
-                if obstacle is not None or not seat.link.ready:
-                    self._tools.ledger.check(need, host)
-                    waits.append(Waits(obstacle or _not_ready(seat)))
-                    continue
-                gpus = self._tools.ledger.place(need, host)
-            except JobRejected as rejection:
-                rejections.append(rejection)
-                continue
-            if isinstance(gpus, Waits):
-                waits.append(gpus)
-                continue
-            order = self.start_order(job, gpus)
-            placed = seat.link.order_start(job.id, job.trial_id, gpus=gpus, start=order)
-            self._settle_in(job.id, seat)
-            return placed
-        if not waits:
-            raise rejections[0]
-        return Waits(
-            *("; ".join(dict.fromkeys(w.told(first=first) for w in waits)) for first in (True, False))
-        )
+    def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
+        order = seat.keeper.start_order(job, gpus)
+        placed = seat.link.order_start(job.id, job.trial_id, gpus=gpus, start=order)
+        self._settle_in(job.id, seat)
+        return placed
 
-    def _settle_in(self, job_id: str, seat: _Seat) -> None:
+    def _settle_in(self, job_id: str, seat: KeeperSeat) -> None:
         self._placed[job_id] = seat
         seat.jobs.add(job_id)
 
-    def _need(self, job: TrialJobSpec) -> Need:
-        context = self.context
-        return Need(experiment_id=context.experiment_id, job_id=job.id, gpus=context.trial_gpu_number)
+    def reasons_changed(self) -> None:
+        self._queue.reasons_changed()
 
-    def _place_waiting(self, *, tell_all: bool = False) -> None:
-        """Place what can be placed, first come first served; tell the first of the rest, or all, why not.
-
-        All jobs of an experiment need the same: where one has to wait, those behind it have to.
-        """
-        for job in self._front():
-            event: JobEvent
-            try:
-                outcome = self._place(job)
-            except JobRejected as rejection:
-                event = _rejected(job.id, str(rejection))
-            else:
-                if isinstance(outcome, Waits):
-                    self._tell_why(outcome, number=len(self._queue) if tell_all else FIRST)
-                    return
-                event = outcome
-            del self._queue[job.id], self._waits[job.id]
-            self._outbox.put([event])
-
-    def _front(self) -> Iterator[TrialJobSpec]:
-        """The first job of the queue, as long as there is another one each time."""
-        while self._queue:
-            yield next(iter(self._queue.values()))
-
-    def _tell_why(self, waits: Waits, *, number: int) -> None:
-        news: list[JobEvent] = []
-        for position, job_id in enumerate(islice(self._queue, number)):
-            reason = waits.told(first=position < FIRST)
-            if reason != self._waits[job_id]:
-                self._waits[job_id] = reason
-                news.append(JobWaiting(job_id=job_id, reason=reason))
-        self._outbox.put(news)
-
-    def _look_again(self) -> None:
-        self._look = None
-        self._place_waiting(tell_all=True)
+    def put(self, events: Sequence[JobEvent]) -> None:
+        self._outbox.put(events)
 
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
         seat = self._placed.get(job_id)
@@ -309,8 +261,7 @@ class KeeperService(TrainingService):
         return seat.link.order_update(job_id, index=index, parameter=parameter_text)
 
     def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
-        if self._queue.pop(job_id, None) is not None:
-            del self._waits[job_id]
+        if self._queue.withdraw(job_id):
             return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
         seat = self._placed.get(job_id)
         return None if seat is None else seat.link.order_stop(job_id, grace=grace)
@@ -319,7 +270,7 @@ class KeeperService(TrainingService):
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
         frames: dict[str, int] = {}
-        touched: dict[_Seat, None] = {}
+        touched: dict[KeeperSeat, None] = {}
         held_back = self._backlog.frames > MAX_BACKLOG
         for fact in facts:
             if type(fact) is MetricReported:
@@ -337,8 +288,11 @@ class KeeperService(TrainingService):
         for seat in touched:
             seat.desk.flush()
 
-    def _take_fact(self, fact: JobEvent) -> _Seat | None:
+    def _take_fact(self, fact: JobEvent) -> KeeperSeat | None:
         """Apply one fact; the seat whose calls it may answer."""
+        if isinstance(fact, MachineEvent):
+            self._take_machine_fact(fact)
+            return None
         if isinstance(fact, KeeperEnrolled | KeeperBound | KeeperAcknowledged):
             keeper_seat = self._seats.get(fact.keeper_id)
             if keeper_seat is not None:
@@ -359,17 +313,16 @@ class KeeperService(TrainingService):
             case JobEnded() | JobLost():
                 self._outbox.put(seat.link.end_committed(fact.job_id, lost=isinstance(fact, JobLost)))
                 seat.desk.settle(("ended", fact.job_id))
+                self._end_waits(fact.job_id)
                 self._leave(fact.job_id, seat)
         return seat
 
-    def _take_keeper_fact(self, fact: KeeperEnrolled | KeeperBound | KeeperAcknowledged, seat: _Seat) -> None:
+    def _take_keeper_fact(
+        self, fact: KeeperEnrolled | KeeperBound | KeeperAcknowledged, seat: KeeperSeat
+    ) -> None:
         match fact:
             case KeeperEnrolled():
-                if not seat.enrolled and fact.token_sha256 == token_digest(seat.token):
-                    seat.enrolled = True
-                    seat.desk.token_sha256 = fact.token_sha256
-                    if self._adopted:
-                        self._tend(seat)
+                seat.enrolled(fact)
             case KeeperBound():
                 seat.link.bound_committed(fact.instance, fact.boot_id)
                 seat.desk.settle(("bound", fact.instance, fact.boot_id))
@@ -377,114 +330,141 @@ class KeeperService(TrainingService):
                 for job_id in list(seat.closing):
                     self._forget(job_id, seat)
 
-    def _leave(self, job_id: str, seat: _Seat) -> None:
+    def _leave(self, job_id: str, seat: KeeperSeat) -> None:
         """The job has ended for good: free its place, and forget it when its keeper needs nothing more."""
-        self._tools.ledger.release(seat.keeper.host.id, job_id)
+        if not seat.link.is_astray(job_id):
+            self._release(job_id, seat)
         seat.closing[job_id] = None
         self._forget(job_id, seat)
+        self._see_off(seat)
 
-    def _forget(self, job_id: str, seat: _Seat) -> None:
+    def _release(self, job_id: str, seat: KeeperSeat) -> None:
+        if self._tools.ledger.release(seat.keeper.host.id, job_id):
+            self._queue.left(seat)
+
+    def _forget(self, job_id: str, seat: KeeperSeat) -> None:
         if seat.link.forget_ended(job_id):
+            self._release(job_id, seat)
             self._placed.pop(job_id, None)
             seat.jobs.discard(job_id)
             seat.closing.pop(job_id, None)
+
+    # ---- machines -----------------------------------------------------------------------------------------
+
+    def machines(self) -> Sequence[Machine]:
+        found = []
+        for seat in self._seats.values():
+            reading = self._tools.ledger.reading(seat.keeper.host.id)
+            gpus = None if reading is None or reading.trouble is not None else len(reading.gpus)
+            found.append(seat.machine(gpus=gpus))
+        return found
+
+    def _take_machine_fact(self, fact: MachineEvent) -> None:
+        name = fact.keeper_id
+        seat = self._seats.get(name)
+        if isinstance(fact, MachineAdded):
+            if seat is None:
+                self._spawn(name, self._join(fact))
+            elif name in self._tasks:
+                self._returning[name] = fact
+            else:
+                seat.draining = seat.removing = False
+                self._queue.add(seat)
+        elif isinstance(fact, MachineDrained | MachineRemoved) and seat is not None:
+            self._returning.pop(name, None)
+            seat.draining = True
+            seat.removing = seat.removing or isinstance(fact, MachineRemoved)
+            self._queue.remove(seat)
+            self._see_off(seat)
+        elif isinstance(fact, MachineRemoved):  # it could not be added
+            self._absent.pop(name, None)
+            if (joining := self._tasks.pop(name, None)) is not None:
+                joining.cancel()
+            self._outbox.put([MachineGone(keeper_id=name)])
+        elif isinstance(fact, MachineDrained):  # it is being added
+            self._drained.add(name)
+
+    def _spawn(self, keeper_id: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=f"{self.context.experiment_id}:{keeper_id}")
+        self._tasks[keeper_id] = task
+
+        def over(_: object) -> None:
+            if self._tasks.get(keeper_id) is task:
+                del self._tasks[keeper_id]
+
+        task.add_done_callback(over)
+
+    def _host(self, keeper_id: str, machine: Mapping[str, Any] | None) -> KeeperHost:
+        """Raises ServiceUnavailable."""
+        if machine is None:
+            return self._hosts[keeper_id]
+        if self._make_host is None:
+            raise ServiceUnavailable("this platform has no machines that could be added")
+        return self._make_host(machine)
+
+    async def _join(self, fact: MachineAdded) -> None:
+        """Use a machine from now on."""
+        name = fact.keeper_id
+        try:
+            host = self._host(name, fact.machine)
+            await host.open()
+            seat = await self._seat(host, None)
+        except (ServiceError, OSError) as error:
+            self._absent[name] = f"the machine {name} cannot be used: {error}"
+            logger.warning("experiment %s: %s", self.context.experiment_id, self._absent[name])
+            return
+        self._absent.pop(name, None)
+        seat.draining = name in self._drained
+        self._drained.discard(name)
+        self._admit(seat)
+        if self._adopted:
+            seat.open()
+
+    def _see_off(self, seat: KeeperSeat) -> None:
+        """Let go of a machine that was removed, once no job needs it."""
+        ended = len(seat.jobs) == len(seat.closing)  # what it still has to hear of them, it need not hear
+        if seat.removing and self._adopted and ended and seat.id not in self._tasks:
+            self._spawn(seat.id, self._let_go(seat))
+
+    async def _let_go(self, seat: KeeperSeat) -> None:
+        await seat.stop()
+        note = await seat.dismiss()
+        hub, experiment_id = self._tools.hub, self.context.experiment_id
+        hub.remove(experiment_id, seat.desk)
+        if seat.desk.token_sha256 is not None:
+            hub.bar(experiment_id, seat.id, token_sha256=seat.desk.token_sha256)
+        await seat.keeper.close()
+        for job_id in seat.jobs:
+            self._tools.ledger.release(seat.keeper.host.id, job_id)
+            self._placed.pop(job_id, None)
+        del self._seats[seat.id], self._tasks[seat.id]
+        if (fact := self._returning.pop(seat.id, None)) is not None:
+            self._spawn(seat.id, self._join(fact))
+        else:
+            self._outbox.put([MachineGone(keeper_id=seat.id, note=note)])
 
     # ---- keepers ------------------------------------------------------------------------------------------
 
     def _deliver(self, desk: KeeperDesk, received: Received) -> None:
         seat = self._seats[desk.link.keeper_id]
-        seat.heard_at = asyncio.get_running_loop().time()
-        seat.trouble = None
-        if seat.silent:
-            seat.silent = False
-            self._outbox.put([KeeperHeard(keeper_id=seat.keeper.keeper_id)])
+        news = seat.heard()
         self._outbox.put(received.events)
         for job_id in received.ended:
-            self._tools.ledger.release(seat.keeper.host.id, job_id)
-            self.job_ended(job_id)
+            self._release(job_id, seat)
+            self._end_waits(job_id)
+        if received.host is not None:
+            self._tools.ledger.told(seat.keeper.host.id, received.host.capacity)
         if received.gpus is not None:
-            self._tools.ledger.read(seat.keeper.host.id, self, received.gpus)
-        if not seat.ready:
-            seat.ready = True
-            self._place_waiting(tell_all=True)
-
-    def job_ended(self, job_id: str) -> None:
-        """For the platform: the keeper has reported the end of this job."""
-        return None
-
-    def _tend(self, seat: _Seat) -> None:
-        """Keep the seat's keeper running from now on."""
-        loop = asyncio.get_running_loop()
-        if seat.tending is not None:
-            seat.tending.cancel()
-        else:
-            seat.heard_at = loop.time()
-            self._listen(seat)
-        seat.tending = self._spawn(self._keep(seat), name=f"{self.context.experiment_id}:keeper")
-
-    async def _keep(self, seat: _Seat) -> None:
-        loop = asyncio.get_running_loop()
-        first, longest = PAUSES_S
-        pause = 0.0
-        while True:
-            began = loop.time()
-            seat.trouble = await self._run_keeper(seat)
-            name = seat.keeper.host.name
-            logger.warning("keeper of %s on %s: %s", self.context.experiment_id, name, seat.trouble)
-            lived = loop.time() - began >= SHORT_LIFE_S
-            pause = 0.0 if lived else min(max(first, 2 * pause), longest)
-            if pause:
-                self._place_waiting(tell_all=True)  # whoever waits is told why
-                await asyncio.sleep(pause)  # back-off
-
-    async def _run_keeper(self, seat: _Seat) -> str:
-        """Start it if it does not run, and return when it has ended: what is to be said of that."""
-        try:
-            await seat.keeper.write_manager(self._manager(seat))  # tells, too, if its disk takes no writing
-        except (OSError, ServiceError) as error:
-            return f"it cannot be told where the server is: {error}"
-        try:
-            await seat.keeper.keep()
-        except (OSError, ServiceError) as error:
-            return f"it could not be started: {error}"
-        return "it has ended and is started again"
-
-    def _manager(self, seat: _Seat) -> Mapping[str, Any]:
-        path = PATH.format(experiment_id=self.context.experiment_id, keeper_id=seat.keeper.keeper_id)
-        urls = [url.rstrip("/") + path for url in self._tools.urls]
-        return {"urls": urls, "token": seat.token, "db_id": self._db_id, "fingerprint": None}
-
-    def _listen(self, seat: _Seat) -> None:
-        """One timer per keeper: it is set anew only when it goes off."""
-        loop = asyncio.get_running_loop()
-        limit = self.context.silent_after.total_seconds()
-        left = seat.heard_at + limit - loop.time()
-        if left <= 0:
-            left = limit
-            if not seat.silent:
-                seat.silent = True
-                reason = f"no word from the keeper on {seat.keeper.host.name} for {limit:g} s"
-                if seat.trouble is not None:
-                    reason += f": {seat.trouble}"
-                self._outbox.put([KeeperSilent(keeper_id=seat.keeper.keeper_id, reason=reason)])
-            self._tend(seat)
-        seat.timer = loop.call_later(left, self._listen, seat)
-
-    def _spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+            self._tools.ledger.read(seat.keeper.host.id, self._queue, received.gpus)
+        if news:
+            self._queue.ready(seat)
 
     def notices(self) -> Mapping[str, str]:
-        found = {}
+        found = {f"machine {name}": why for name, why in self._absent.items()}
         for keeper_id, seat in self._seats.items():
-            name = seat.keeper.host.name
-            if seat.trouble is not None:
-                found[f"keeper {keeper_id}"] = f"the keeper on {name}: {seat.trouble}"
-            elif seat.link.status is not None:
-                found[f"keeper {keeper_id}"] = f"on {name}: {seat.link.status}"
-            if self.context.trial_gpu_number:
+            if (notice := seat.notice()) is not None:
+                found[f"keeper {keeper_id}"] = notice
+            if seat.wants.gpus:
                 trouble = self._tools.ledger.trouble(seat.keeper.host)
                 if trouble is not None:
                     found[f"gpus {keeper_id}"] = trouble
@@ -502,25 +482,66 @@ class KeeperService(TrainingService):
         while (batch := await self._outbox.take()) is not None:
             yield batch
 
-    def is_open(self, job_id: str) -> bool:
+    async def read_log(
+        self,
+        job_id: str,
+        name: str,
+        *,
+        follow: bool,
+        tail: int | None = None,
+        keeper_id: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        keeper, files = self._files(job_id, keeper_id)
+        async with aclosing(keeper.read_log(files, name, follow=follow, tail=tail)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def read_file(
+        self, job_id: str, path: str, *, keeper_id: str | None = None
+    ) -> AsyncIterator[bytes]:
+        keeper, files = self._files(job_id, keeper_id)
+        async with aclosing(keeper.read_file(files, path)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
+        keeper, files = self._files(job_id, keeper_id)
+        return await keeper.list_files(files)
+
+    def _files(self, job_id: str, keeper_id: str | None) -> tuple[KeeperHost, JobFiles]:
+        """Who reads the files of this job, and where they are. Raises FileNotFoundError."""
+        seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
+        if seat is None:
+            raise FileNotFoundError(f"{job_id} has not run on a machine of this experiment")
+        _, trial_id, attempt = job_id.rsplit("-", 2)
+        files = JobFiles(
+            job_id=job_id,
+            parts=attempt_folder(trial_id, int(attempt)),
+            keeper=seat.desk,
+            is_open=partial(self._is_open, job_id),
+            ended=partial(self._ended, job_id),
+        )
+        return seat.keeper, files
+
+    def _is_open(self, job_id: str) -> bool:
         """Whether the job waits or runs."""
         seat = self._placed.get(job_id)
         return job_id in self._queue if seat is None else seat.link.is_open(job_id)
 
+    def _end_waits(self, job_id: str) -> None:
+        """The keeper has reported the end of this job."""
+        for waiter in self._ends.pop(job_id, ()):
+            if not waiter.done():
+                waiter.set_result(None)
 
-def _not_ready(seat: _Seat) -> str:
-    sentence = f"waits for the keeper on {seat.keeper.host.name}"
-    return sentence if seat.trouble is None else f"{sentence}: {seat.trouble}"
-
-
-def _rejected(job_id: str, reason: str) -> JobEnded:
-    return JobEnded(
-        job_id=job_id,
-        reason=EndReason.NEVER_STARTED,
-        exit_code=None,
-        signal=None,
-        metrics=0,
-        acked_cmd=0,
-        ended_at=datetime.now(UTC),
-        message=reason,
-    )
+    async def _ended(self, job_id: str, seconds: float) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = self._ends.setdefault(job_id, [])
+        waiters.append(waiter)
+        try:
+            await asyncio.wait({waiter}, timeout=seconds)
+        finally:
+            if not waiter.done():
+                waiters.remove(waiter)
+                if not waiters:
+                    self._ends.pop(job_id, None)

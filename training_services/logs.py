@@ -1,44 +1,34 @@
-"""Reading a trial's output files on this machine, whatever the trial may have put in their place."""
+"""A trial's files on this machine."""
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["LOG_NAMES", "LogFile", "PlainFile"]
+from training_services.base import FileListing, TrialFile
+from trial_keeper.plain import Listed, PlainFile, list_files
+
+__all__ = [
+    "LOG_NAMES",
+    "FolderFiles",
+    "LogFile",
+    "check_log_name",
+    "folder_file",
+    "folder_listing",
+    "listing_of",
+]
+
+_PIECE = 1 << 18
 
 LOG_NAMES = ("stdout", "stderr", "trial.log")
-_CHUNK = 1 << 16
 
 
-class PlainFile:
-    """An open file, read from its beginning. No link is followed below ``root``; only plain files count."""
-
-    def __init__(self, root: Path, parts: Sequence[str], name: str) -> None:
-        """Raises ValueError (not the name of a file), FileNotFoundError (also for a link or a pipe)."""
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise ValueError(f"{name!r} is not the name of a file")
-        directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            for part in parts:
-                inner = _open_at(directory, part, os.O_DIRECTORY)
-                os.close(directory)
-                directory = inner
-            self._descriptor = _open_at(directory, name, os.O_NONBLOCK)
-        finally:
-            os.close(directory)
-        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-            self.close()
-            raise FileNotFoundError(f"{name} is not a plain file")
-
-    def read(self) -> bytes:
-        """The next piece; empty at the end of what there is."""
-        return os.read(self._descriptor, _CHUNK)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
+def check_log_name(name: str) -> None:
+    """Raises ValueError if it is not a log's name."""
+    if name not in LOG_NAMES:
+        raise ValueError(f"{name!r} is not one of {', '.join(LOG_NAMES)}")
 
 
 class LogFile(PlainFile):
@@ -46,15 +36,59 @@ class LogFile(PlainFile):
 
     def __init__(self, root: Path, parts: Sequence[str], name: str) -> None:
         """Raises ValueError (not a log's name), FileNotFoundError (also for a link or a pipe)."""
-        if name not in LOG_NAMES:
-            raise ValueError(f"{name!r} is not one of {', '.join(LOG_NAMES)}")
-        super().__init__(root, parts, name)
+        check_log_name(name)
+        super().__init__(str(root), parts, name)
 
 
-def _open_at(directory: int, name: str, flags: int) -> int:
+async def folder_file(
+    root: Path, parts: Sequence[str], path: str, *, tail: int | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Chunks of a file below the folder that ``parts`` lead to, as long as it is now, or its last lines.
+
+    Raises ValueError (no such path can be), FileNotFoundError (also for a link or a pipe).
+    """
+    file = await asyncio.to_thread(PlainFile, str(root), parts, path)
     try:
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=directory)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise FileNotFoundError(f"{name} cannot be read: {error.strerror}") from error
+        left = file.size
+        if tail is not None:
+            left -= await asyncio.to_thread(file.seek_tail, tail)
+        while left > 0 and (piece := await asyncio.to_thread(file.read, min(_PIECE, left))):
+            left -= len(piece)
+            yield piece
+    finally:
+        file.close()
+
+
+async def folder_listing(root: Path, parts: Sequence[str]) -> FileListing:
+    """The plain files below that folder. Raises FileNotFoundError."""
+    found, complete = await asyncio.to_thread(list_files, str(root), parts)
+    return listing_of(found, complete=complete)
+
+
+def listing_of(found: Iterable[Listed], *, complete: bool) -> FileListing:
+    """The same as a service gives it; a name that is no text is shown escaped."""
+    files = tuple(
+        TrialFile(
+            path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
+            size,
+            datetime.fromtimestamp(modified, UTC),
+        )
+        for path, size, modified in found
+    )
+    return FileListing(files, complete)
+
+
+class FolderFiles:
+    """``KeeperFiles`` of an experiment's directory on this machine."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def read(
+        self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Whatever ``follow`` says, nothing follows."""
+        return folder_file(self._directory, parts, path, tail=tail)
+
+    async def listing(self, parts: Sequence[str]) -> FileListing:
+        return await folder_listing(self._directory, parts)

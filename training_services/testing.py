@@ -37,6 +37,8 @@ from training_services.base import (
     KeeperSilent,
     KnownKeeper,
     KnownKeepers,
+    KnownMachine,
+    MachineEvent,
     MetricReported,
     ParametersWanted,
     StopOrdered,
@@ -101,6 +103,7 @@ class CoreDouble:
     taken: list[JobEvent] = field(default_factory=list)  # since it was opened
     commits: bool = True  # False: what is taken is never committed
     m_epoch: int = 0
+    machines: tuple[KnownMachine, ...] = ()  # what is committed about machines
     service: TrainingService | None = None
     _jobs: dict[str, _Kept] = field(default_factory=dict)
     _keepers: dict[str, KnownKeeper] = field(default_factory=dict)
@@ -118,7 +121,8 @@ class CoreDouble:
             replace(keeper, last_cmd=self._last_cmds.get(keeper.keeper_id, 0))
             for keeper in self._keepers.values()
         )
-        await service.open(KnownKeepers(db_id="contract", m_epoch=self.m_epoch, keepers=keepers))
+        known = KnownKeepers(db_id="contract", m_epoch=self.m_epoch, keepers=keepers, machines=self.machines)
+        await service.open(known)
         answers = [
             service.submit_trial_job(
                 replace(
@@ -206,7 +210,7 @@ class CoreDouble:
         elif isinstance(fact, KeeperSilent | KeeperHeard):
             keeper = self._keepers[fact.keeper_id]
             self._keepers[fact.keeper_id] = replace(keeper, silent=isinstance(fact, KeeperSilent))
-        elif fact.job_id in self._jobs:
+        elif not isinstance(fact, MachineEvent) and fact.job_id in self._jobs:
             self._record_job(fact, self._jobs[fact.job_id])
         return True
 
@@ -417,16 +421,48 @@ class TrainingServiceContract:
         platform.behave("aaaa1", Behaviour.REPORTS)
         job_id = core.submit("aaaa1")
         await core.seen(JobStarted, job_id)
+        keeper_id = (await core.seen(JobPlaced, job_id)).place.keeper_id
         assert core.service is not None
-        assert b"".join([chunk async for chunk in core.service.read_log(job_id, "stdout", follow=True)]) == (
-            b"hello\n"
-        )
+        followed = core.service.read_log(job_id, "stdout", follow=True, keeper_id=keeper_id)
+        assert b"".join([chunk async for chunk in followed]) == b"hello\n"
         await core.seen(JobEnded, job_id)
+        for tail, expected in ((0, b""), (1, b"hello\n"), (9, b"hello\n")):
+            last = core.service.read_log(job_id, "stdout", follow=False, tail=tail, keeper_id=keeper_id)
+            assert b"".join([chunk async for chunk in last]) == expected
         for name, error in (("../exit", ValueError), ("trial.log", FileNotFoundError)):
             try:
-                async for _ in core.service.read_log(job_id, name, follow=False):
+                async for _ in core.service.read_log(job_id, name, follow=False, keeper_id=keeper_id):
                     break
             except error:
                 continue
             raise AssertionError(f"{name} could be read")
+        await core.close(detach=False)
+
+    async def test_files_are_listed_and_read(self, platform: ContractPlatform) -> None:
+        core = CoreDouble()
+        await core.open(platform.make())
+        platform.behave("aaaa1", Behaviour.REPORTS)
+        job_id = core.submit("aaaa1")
+        await core.seen(JobEnded, job_id)
+        keeper_id = (await core.seen(JobPlaced, job_id)).place.keeper_id
+        service = core.service
+        assert service is not None
+        listing = await service.list_files(job_id, keeper_id=keeper_id)
+        assert listing.complete
+        assert {file.path: file.size for file in listing.files}["stdout"] == len(b"hello\n")
+        chunks = service.read_file(job_id, "stdout", keeper_id=keeper_id)
+        assert b"".join([chunk async for chunk in chunks]) == b"hello\n"
+        for path, error in (
+            ("../stdout", ValueError),
+            ("/etc/passwd", ValueError),
+            ("a/../../b", ValueError),
+            ("", ValueError),
+            ("no/such/file", FileNotFoundError),
+        ):
+            try:
+                async for _ in service.read_file(job_id, path, keeper_id=keeper_id):
+                    break
+            except error:
+                continue
+            raise AssertionError(f"{path} could be read")
         await core.close(detach=False)

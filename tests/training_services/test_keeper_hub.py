@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ class Office:
             backlog=self.backlog,
             token_sha256=token_digest(TOKEN),
             deliver=self._deliver,
+            archive=Path,
             open=True,
         )
         self.hub = KeeperHub()

@@ -188,6 +188,15 @@ def test_a_directory_made_anew_loses_the_jobs_of_the_old_one(rig: Rig) -> None:
     assert refused.value.reason == "instance"
 
 
+def test_a_keeper_that_nobody_knows_has_to_have_read_the_newest_manager_json(rig: Rig) -> None:
+    """Else a late first call of a directory that was wiped would take the place of the one after it."""
+    rig.sync(all=True)
+    assert rig.link.receive(rig.request(wait=True), newest=False) == Received([], set(), [])
+    with pytest.raises(Refused) as refused:
+        rig.link.receive(rig.request(instance="i0", all=True), newest=False)
+    assert refused.value.reason == "turn" and rig.link.instance == "i1"
+
+
 def test_foreign_keepers_are_refused(rig: Rig) -> None:
     for more, reason in (({"db_id_seen": "other"}, "database"), ({"m_epoch_seen": 4}, "fenced")):
         with pytest.raises(Refused) as refused:
@@ -529,3 +538,60 @@ def test_what_a_process_claims_to_be_may_be_anything(rig: Rig) -> None:
 def test_what_is_no_reading_is_no_sync(rig: Rig, reading: Any) -> None:
     with pytest.raises(WireError):
         rig.request(gpu=reading)
+
+
+# ---- the lease, and what is given up ----------------------------------------------------------------------
+
+
+def leased() -> Rig:
+    rig = Rig()
+    keeper = KnownKeeper(keeper_id="k", token_sha256="", instance=None, boot_id=None, last_cmd=0)
+    rig.link = KeeperLink(keeper, db_id="db", m_epoch=3, backlog=rig.backlog, lease=timedelta(minutes=5))
+    rig.sync(all=True)
+    return rig
+
+
+def test_each_answer_names_the_lease_and_each_start_wants_one() -> None:
+    rig = leased()
+    rig.start()
+    _, answer = rig.sync(wait=True)
+    assert answer["lease_s"] == 300.0
+    assert [command[3]["lease"] for command in answer["cmds"]] == [True]
+
+
+def test_what_is_given_up_by_its_lease_is_lost_and_its_start_never_leaves() -> None:
+    rig = leased()
+    rig.start()
+    rig.sync(wait=True)
+    rig.acknowledge(1)
+    rig.sync(wait=True)
+    rig.start("x-bbbbb-1")
+    events = rig.link.give_up("silent for too long")
+    assert [event for event in events if isinstance(event, JobLost)] == [
+        JobLost(job_id=job, reason="silent for too long") for job in ("x-aaaaa-1", "x-bbbbb-1")
+    ]
+    assert rig.link.give_up("again") == []
+    request = rig.request({"x-aaaaa-1": attempt(started=True)}, all=True)
+    assert rig.link.receive(request).needs == {("ended", "x-aaaaa-1")}  # else it would not be told to kill it
+    rig.commit(*events)
+    answer = rig.link.answer(request)
+    assert answer["kill"] == ["x-aaaaa-1"]
+    assert [(seq, kind) for seq, kind, *_ in answer["cmds"]] == [(2, "nop")]
+
+
+def test_a_stop_reaches_what_a_user_has_given_up(rig: Rig) -> None:
+    rig.start()
+    rig.sync(wait=True)
+    rig.acknowledge(1)
+    rig.sync(wait=True)
+    stop = rig.link.order_stop("x-aaaaa-1", grace=GRACE)
+    assert stop is not None
+    rig.commit(stop, JobLost(job_id="x-aaaaa-1", reason="a user says so"))
+    assert rig.link.is_astray("x-aaaaa-1")
+    events, answer = rig.sync({"x-aaaaa-1": attempt(started=True)})
+    assert events == [] and answer["kill"] == ["x-aaaaa-1"]
+    assert [(seq, kind) for seq, kind, *_ in answer["cmds"]] == [(2, "stop")]
+    rig.acknowledge(2)
+    events, answer = rig.sync({"x-aaaaa-1": attempt(final=final(0, "stopped"))})
+    assert events == [KeeperAcknowledged(keeper_id="k", acked_cmd=2)] and answer["done"] == ["x-aaaaa-1"]
+    assert rig.link.forget_ended("x-aaaaa-1")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -16,7 +19,7 @@ from pydantic import ValidationError
 
 from tests.gpus import ScriptedGpus
 from tests.training_services.hosting import serve
-from training_services import keeper_service
+from training_services import keeper_queue, keeper_seat
 from training_services.base import (
     EndReason,
     ExperimentContext,
@@ -33,8 +36,8 @@ from training_services.base import (
 )
 from training_services.keeper_hub import KeeperDesk, KeeperHub
 from training_services.keeper_service import ServiceTools
-from training_services.local import LocalConfig, LocalService
-from training_services.placement import HostLedger
+from training_services.local import LocalConfig, LocalKeeper, LocalService
+from training_services.placement import Host, HostLedger, Need, Waits
 from training_services.process import WatchedProcess, lock_holder
 from training_services.testing import Behaviour, ContractPlatform, CoreDouble, TrainingServiceContract
 
@@ -67,6 +70,7 @@ class LocalPlatform(ContractPlatform):
         self.config = LocalConfig()
         self.gpu_number: float | None = None
         self.silent_after = timedelta(seconds=30)
+        self.lease: timedelta | None = None
         self.environ = {**os.environ}
         self.python = sys.executable
 
@@ -80,6 +84,7 @@ class LocalPlatform(ContractPlatform):
             python=self.python,
             environ=self.environ,
             silent_after=self.silent_after,
+            lease=self.lease,
         )
         return LocalService(context, self.config, self.tools)
 
@@ -188,7 +193,9 @@ async def test_the_trial_finds_what_nni_gives_it(platform: LocalPlatform) -> Non
     job_id = core.submit("aaaa1")
     await core.seen(JobEnded, job_id)
     assert core.service is not None
-    text = b"".join([chunk async for chunk in core.service.read_log(job_id, "stdout", follow=False)]).decode()
+    text = b"".join(
+        [chunk async for chunk in core.service.read_log(job_id, "stdout", follow=False, keeper_id="local")]
+    ).decode()
     lines = text.splitlines()
     trial = platform.directory / "contract" / "trials" / "aaaa1"
     assert lines[0] == str(platform.code)
@@ -253,6 +260,36 @@ async def test_a_gpu_that_others_use_is_given_when_they_have_left(platform: Loca
     await core.close(detach=False)
 
 
+@pytest.mark.parametrize("why", ["it is cancelled", "it could not be started"])
+async def test_gpus_are_kept_for_a_job_only_as_long_as_it_waits_for_them(
+    platform: LocalPlatform, why: str
+) -> None:
+    platform.give_gpus(2, 0, 1)
+    core = CoreDouble()
+    await core.open(platform.make())
+    host = Host(id="local", name="this machine")
+    ledger = platform.tools.ledger
+
+    def other(trial: str) -> Need:
+        return Need(experiment_id="other", job_id=f"other-{trial}-1", gpus=1)
+
+    platform.behave("aaaa1", Behaviour.REPORTS)
+    ledger.hold(other("a"), host, (0,))
+    job_id = core.submit("aaaa1")
+    waits = "waits for 2 GPUs on this machine: GPU 0 is used by experiment other trial a, GPU 1 is free"
+    await core.waits(job_id, waits)
+    assert isinstance(ledger.place(other("b"), host), Waits)
+    if why == "it is cancelled":
+        core.cancel(job_id)
+    else:
+        shutil.rmtree(platform.code)
+        ledger.hold(other("c"), host, (0,))
+        ledger.release("local", "other-c-1")  # whoever waits is asked
+    assert ledger.place(other("b"), host) == (1,)
+    core.cancel(job_id)
+    await core.close(detach=False)
+
+
 async def test_without_the_tool_only_jobs_that_need_gpus_wait(platform: LocalPlatform) -> None:
     platform.gpu_number = 0.5
     (platform.directory / "python3").symlink_to(sys.executable)
@@ -302,7 +339,7 @@ async def test_who_waits_far_behind_is_told_only_that(platform: LocalPlatform) -
     platform.give_gpus(1, 0)
     core = CoreDouble()
     await core.open(platform.make())
-    trials = [f"aaaa{number}" for number in range(keeper_service.FIRST + 3)]
+    trials = [f"aaaa{number}" for number in range(keeper_queue.FIRST + 3)]
     for trial in trials[:2]:
         platform.behave(trial, Behaviour.REPORTS_LATER)
     first, second, *others = (core.submit(trial) for trial in trials)
@@ -311,7 +348,7 @@ async def test_who_waits_far_behind_is_told_only_that(platform: LocalPlatform) -
     await core.seen(JobStarted, first)
     platform.release("aaaa0")
     await core.seen(JobStarted, second)
-    for job_id in others[: keeper_service.FIRST]:
+    for job_id in others[: keeper_queue.FIRST]:
         await core.waits(job_id, f"{by}aaaa1")
     await core.waits(others[-1], behind)
     for job_id in others:
@@ -394,7 +431,7 @@ async def test_a_call_is_held_for_less_than_the_silence_that_would_be_told(platf
 async def test_without_the_code_jobs_are_adopted_and_stopped_and_new_ones_wait(
     platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_service, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(keeper_queue, "LOOK_AGAIN_S", 0.05)
     core = CoreDouble()
     await core.open(platform.make())
     platform.behave("aaaa1", Behaviour.SLEEPS)
@@ -418,7 +455,7 @@ async def test_without_the_code_jobs_are_adopted_and_stopped_and_new_ones_wait(
 async def test_a_missing_interpreter_is_waited_for(
     platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_service, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(keeper_queue, "LOOK_AGAIN_S", 0.05)
     interpreter = platform.directory / "python"
     platform.python = str(interpreter)
     core = CoreDouble()
@@ -432,16 +469,40 @@ async def test_a_missing_interpreter_is_waited_for(
     await core.close(detach=False)
 
 
+async def test_a_keeper_that_has_not_come_so_far_as_to_be_found_is_ended_too(platform: LocalPlatform) -> None:
+    started = platform.directory / "started"
+    os.mkfifo(started)
+    interpreter = platform.directory / "python"
+    interpreter.write_text(
+        f'#!/bin/sh\n[ "$3" = -c ] && exec {sys.executable} "$@"\necho $$ > {started}\nexec sleep 1000\n'
+    )
+    interpreter.chmod(0o755)
+    platform.python = str(interpreter)
+    core = CoreDouble()
+    await core.open(platform.make())
+    keeper = WatchedProcess(int(await asyncio.to_thread(started.read_text)))
+    try:
+        await core.close(detach=False)
+        async with asyncio.timeout(10):
+            await keeper.ended()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            keeper.send(signal.SIGKILL)
+        keeper.close()
+
+
 async def test_a_planted_link_is_not_read(platform: LocalPlatform, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     trial = tmp_path / "contract" / "trials" / "aaaa1"
     trial.mkdir(parents=True)
     (trial / "stdout").symlink_to(tmp_path / "secret")
     os.mkfifo(trial / "stderr")
-    service = platform.make()
+    core = CoreDouble()
+    await core.open(service := platform.make())
     for name in ("stdout", "stderr"):
-        with pytest.raises(FileNotFoundError):
-            await anext(service.read_log("contract-aaaa1-1", name, follow=False))
+        with pytest.raises(FileNotFoundError, match=name):
+            await anext(service.read_log("contract-aaaa1-1", name, follow=False, keeper_id="local"))
+    await core.close(detach=False)
 
 
 async def test_metrics_arrive_once_and_in_order_however_often_the_keeper_dies(
@@ -476,3 +537,35 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_what_is_cut_off_has_ended_by_its_lease_when_it_is_given_up(
+    platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    monkeypatch.setattr(keeper_seat, "LEASE_KILL_S", 1.0)
+    platform.lease = timedelta(seconds=2)
+    platform.behave("aaaa1", Behaviour.SLEEPS)
+    core = CoreDouble()
+    await core.open(platform.make())
+    job = core.submit("aaaa1")
+    await core.seen(JobStarted, job)
+    (desk,) = platform.tools.hub._desks.values()
+    desk.close()  # from now on it refuses
+    with monkeypatch.context() as patch:
+        if killed:
+            patch.setattr(LocalKeeper, "keep", _never)
+            await platform.kill_keeper()
+        lost = await core.seen(JobLost, job)
+        assert "its lease (2 s) is over" in lost.reason and platform.processes("aaaa1") == 0
+    desk.open = True
+    if not killed:  # what it reports then is too late, and it goes on with the next attempt
+        await core.seen(JobStarted, core.submit("aaaa1", attempt=2))
+        assert not any(isinstance(fact, JobEnded) for fact in core.of(job))
+        assert core.cancel("contract-aaaa1-2") is not None
+        await core.seen(JobEnded, "contract-aaaa1-2")
+    await core.close(detach=False)
+
+
+async def _never(self: LocalKeeper) -> None:
+    await asyncio.get_running_loop().create_future()

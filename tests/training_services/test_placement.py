@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+
 import pytest
 
 from training_services.base import JobRejected
@@ -139,7 +142,7 @@ def ledger_of(number: int) -> HostLedger:
 def test_experiments_share_the_ledger() -> None:
     ledger = ledger_of(3)
     freed: list[str] = []
-    ledger.listen("y", lambda: freed.append("y"), experiment_id="y")
+    ledger.listen("y", lambda _: freed.append("y"), experiment_id="y")
     assert ledger.place(need(3), HOST) == (0, 1, 2)
     assert isinstance(ledger.place(need(1, job="y-bbbbb-1", experiment="y"), HOST), Waits)
     ledger.release("h", "x-aaaaa-1")
@@ -155,7 +158,7 @@ def test_who_holds_least_is_asked_first_and_then_who_was_given_something_longest
     ledger = ledger_of(3)
     asked: list[str] = []
     for name in ("x", "y", "z"):
-        ledger.listen(name, lambda name=name: asked.append(name), experiment_id=name)  # type: ignore[misc]
+        ledger.listen(name, lambda _, name=name: asked.append(name), experiment_id=name)  # type: ignore[misc]
     ledger.place(need(1, job="y-bbbbb-1", experiment="y"), HOST)
     ledger.place(need(1, job="x-aaaaa-1"), HOST)
     ledger.place(need(1, job="x-aaaab-1"), HOST)
@@ -210,7 +213,7 @@ def test_troubles_are_said() -> None:
 def test_no_gpu_is_given_away_before_all_are_back() -> None:
     ledger = ledger_of(3)
     freed: list[None] = []
-    ledger.listen("x", lambda: freed.append(None), experiment_id="x")
+    ledger.listen("x", lambda _: freed.append(None), experiment_id="x")
     ledger.expect(["y", "z"])
     assert ledger.place(need(0), HOST) == ()
     assert isinstance(ledger.place(need(1), HOST), Waits)
@@ -222,3 +225,144 @@ def test_no_gpu_is_given_away_before_all_are_back() -> None:
     ledger.rebuilt("z")
     assert freed == [None]
     assert ledger.place(need(1), HOST) == (1,)
+
+
+def waiting(ledger: HostLedger, wanted: Need, at: Host = HOST) -> str:
+    return reason(ledger.place(wanted, at))
+
+
+def test_single_gpus_do_not_pass_by_for_ever_who_needs_several() -> None:
+    """As each falls free it is kept, against those who hold something, for who holds nothing."""
+    ledger = ledger_of(3)
+    for number in range(3):
+        assert ledger.place(need(1, job=f"x-aaaa{number}-1"), HOST) == (number,)
+    two = need(2, job="y-bbbbb-1", experiment="y")
+    waiting(ledger, two)
+    ledger.release("h", "x-aaaa1-1")
+    assert waiting(ledger, two).endswith("x trial aaaa2, GPU 1 is free")
+    assert waiting(ledger, need(1, job="x-aaaa3-1")) == (
+        "waits for 1 GPU on this machine: GPU 0 is used by experiment x trial aaaa0 and kept for "
+        "experiment y trial bbbbb, whose turn it is, GPU 1 is kept for experiment y trial bbbbb, "
+        "whose turn it is, GPU 2 is used by experiment x trial aaaa2"
+    )
+    ledger.release("h", "x-aaaa2-1")
+    assert ledger.place(two, HOST) == (1, 2)
+    assert isinstance(ledger.place(need(1, job="x-aaaa3-1"), HOST), Waits)
+    ledger.release("h", "y-bbbbb-1")
+    assert ledger.place(need(1, job="x-aaaa3-1"), HOST) == (1,)
+
+
+def test_parts_do_not_pass_by_for_ever_who_needs_a_whole_one() -> None:
+    ledger = ledger_of(1)
+    for job in ("x-aaaa0-1", "x-aaaa1-1"):
+        assert ledger.place(need(0.5, job=job), HOST) == (0,)
+    whole = need(1, job="y-bbbbb-1", experiment="y")
+    waiting(ledger, whole)
+    ledger.release("h", "x-aaaa0-1")
+    assert waiting(ledger, need(0.5, job="x-aaaa2-1")) == (
+        "waits for 0.5 of a GPU on this machine: GPU 0 is used by experiment x trial aaaa1 and kept for "
+        "experiment y trial bbbbb, whose turn it is"
+    )
+    ledger.release("h", "x-aaaa1-1")
+    assert ledger.place(whole, HOST) == (0,)
+
+
+def test_every_experiment_that_waits_has_its_turn_again_and_again() -> None:
+    """Two with single GPUs, one that needs all of them, and one with parts; trials end at random."""
+    ledger, draw = ledger_of(4), Random(1)
+    wants = {"a": 1.0, "b": 4.0, "c": 0.5, "d": 1.0}
+    ran = dict.fromkeys(wants, 0)
+    queues = {
+        name: [need(gpus, job=f"{name}-{n}-1", experiment=name) for n in range(2)]
+        for name, gpus in wants.items()
+    }
+    running: list[Need] = []
+
+    def freed(name: str) -> None:
+        while queues[name] and isinstance(ledger.place(queues[name][0], HOST), tuple):
+            running.append(queues[name].pop(0))
+
+    for name in wants:
+        ledger.listen(name, lambda _, name=name: freed(name), experiment_id=name)  # type: ignore[misc]
+        freed(name)
+    for _ in range(400):
+        over = running.pop(draw.randrange(len(running)))
+        ran[over.experiment_id] += 1
+        ledger.release("h", over.job_id)
+        queues[over.experiment_id].append(over)
+        freed(over.experiment_id)
+        assert running
+    assert min(ran.values()) > 20
+
+
+def test_nothing_is_kept_for_who_waits_for_more_than_the_ends_of_trials() -> None:
+    busy = reading(1, Gpu(index=1, processes=(GpuProcess(4711, None),)))
+    ledger = HostLedger()
+    ledger.read("h", "keeper", busy)
+    assert ledger.place(need(1), HOST) == (0,)
+    waiting(ledger, need(2, job="y-bbbbb-1", experiment="y"))
+    waiting(ledger, need(2, job="z-ccccc-1", experiment="z"), host(use_active_gpu=True))
+    assert isinstance(ledger.place(need(1, job="x-aaaab-1"), HOST), Waits)  # z's, which uses active ones
+    ledger.withdraw("z")
+    ledger.release("h", "x-aaaaa-1")
+    assert ledger.place(need(1, job="x-aaaab-1"), HOST) == (0,)
+
+
+def test_nothing_is_kept_for_who_waits_no_longer() -> None:
+    ledger = ledger_of(2)
+    asked: list[str] = []
+    leave: Callable[[], None]
+    for number in range(2):
+        ledger.place(need(1, job=f"x-aaaa{number}-1"), HOST)
+    ledger.listen("x", lambda _: asked.append("x"), experiment_id="x")
+    two, later = need(2, job="y-bbbbb-1", experiment="y"), need(1, job="x-aaaa3-1")
+    for leave in (
+        lambda: ledger.withdraw("y"),
+        lambda: ledger.withdraw("y", host_id="h"),
+        lambda: ledger.ignore("y"),
+    ):
+        ledger.listen("y", lambda _: None, experiment_id="y")
+        waiting(ledger, two)
+        ledger.release("h", "x-aaaa0-1")
+        assert isinstance(ledger.place(later, HOST), Waits)
+        asked.clear()
+        ledger.withdraw("y", host_id="other")
+        assert not asked
+        leave()
+        assert asked == ["x"]
+        assert ledger.place(later, HOST) == (0,)
+        ledger.release("h", later.job_id)
+        ledger.place(need(1, job="x-aaaa0-1"), HOST)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        ({"max_jobs_per_gpu": 2}, {"max_jobs_per_gpu": 4}, True),
+        ({"max_jobs_per_gpu": 2, "use_active_gpu": True}, {"max_jobs_per_gpu": 2}, True),
+        ({}, {"max_jobs_per_gpu": 4}, False),
+        ({"max_jobs_per_gpu": 4}, {}, False),
+        ({"max_jobs_per_gpu": 4}, {"use_active_gpu": True}, False),
+    ],
+)
+def test_trials_of_two_experiments_share_a_gpu_only_if_both_allow_it(
+    first: dict[str, object], second: dict[str, object], together: bool
+) -> None:
+    """A trial that holds a GPU with others' leave is no foreign process on it, whatever useActiveGpu says."""
+    ledger = ledger_of(1)
+    one, other = need(1), need(1, job="y-bbbbb-1", experiment="y")
+    assert ledger.place(one, host(**first)) == (0,)
+    ledger.read("h", "keeper", reading(0, Gpu(index=0, processes=(GpuProcess(7, one.job_id),))))
+    assert (ledger.place(other, host(**second)) == (0,)) is together
+
+
+def test_a_foreign_process_bars_only_those_who_want_no_active_gpu() -> None:
+    ledger = HostLedger()
+    ledger.read("h", "keeper", reading(0, Gpu(index=0, processes=(GpuProcess(4711, None),))))
+    active = host(use_active_gpu=True, max_jobs_per_gpu=2)
+    assert ledger.place(need(1), active) == (0,)
+    other = need(1, job="y-bbbbb-1", experiment="y")
+    assert waiting(ledger, other, host(max_jobs_per_gpu=2)) == (
+        "waits for 1 GPU on this machine: GPU 0 is used by experiment x trial aaaaa and process 4711"
+    )
+    assert ledger.place(other, active) == (0,)

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from training_services import registry
-from training_services.local import LocalConfig, LocalService
+from training_services.local import LocalConfig, LocalHosts, LocalService
 
 
 def test_local_is_built_in() -> None:
     assert "local" in registry.platforms()
-    assert registry.create("local") == (LocalConfig, LocalService)
+    assert registry.create("local") == (LocalConfig, LocalService, LocalHosts)
     assert registry.config_class("local") is LocalConfig
     assert registry.service_class("local") is LocalService
 

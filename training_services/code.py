@@ -1,0 +1,256 @@
+"""The trials' code as one file, for machines that do not have it: same content, same name.
+
+The hash is over names, modes and contents, not over times: who touches a file sends nothing anew. What an
+experiment has packed lies in the folder ``code`` of its directory, where the keepers' door finds it.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import os
+import stat
+import tarfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from pathspec import GitIgnoreSpec
+
+from training_services.base import ServiceUnavailable
+
+__all__ = ["IGNORE", "CodeArchive", "CodeLimits", "archive_path", "code_folder", "pack_code"]
+
+IGNORE = ".nniignore"
+KEPT = 5  # archives of an experiment: a start that was ordered before the code changed still needs its own
+TRIES = 3  # of a directory that changes while it is read
+_SHOWN = 3  # of what is largest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeLimits:
+    """How much a trial's code may be: entries, and bytes of all files together."""
+
+    entries: int = 20_000
+    size: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeArchive:
+    """Packed code. ``size``: bytes of the archive; ``content``: of the files in it."""
+
+    path: Path
+    sha256: str
+    size: int
+    content: int
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """The ``code`` of a start command, as ``trial_keeper.wire`` has it."""
+        return {"sha256": self.sha256, "size": self.size}
+
+
+class _Entry(NamedTuple):
+    name: str
+    path: str
+    status: os.stat_result
+
+
+def code_folder(directory: Path) -> Path:
+    """Where an experiment keeps what it has packed."""
+    return directory / "code"
+
+
+def archive_path(directory: Path, sha256: str) -> Path:
+    """The archive of this hash in the experiment's directory; it need not be there."""
+    return code_folder(directory) / f"{sha256}.tar.gz"
+
+
+def pack_code(source: Path, directory: Path, *, limits: CodeLimits | None = None) -> CodeArchive:
+    """Pack ``source`` (trialCodeDirectory) for the experiment in ``directory``. Blocks while it reads.
+
+    What ``.nniignore`` names (in gitignore's syntax) is left out, and so are experiments that lie in the
+    code's directory, sockets, pipes and devices. Raises ServiceUnavailable: the directory is missing, cannot
+    be read, changes all the time or is larger than the limits.
+    """
+    folder = code_folder(directory)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for attempt in range(TRIES):
+            try:
+                archive = _pack(source, directory, limits or CodeLimits())
+                break
+            except _Changed as changed:
+                if attempt == TRIES - 1:
+                    sentence = f"the trial code {changed} changes while it is read; list it in {IGNORE}"
+                    raise ServiceUnavailable(sentence) from changed
+    except OSError as error:
+        where = error.filename or folder
+        raise ServiceUnavailable(
+            f"the trial code could not be packed: {where}: {error.strerror or error}"
+        ) from error
+    _drop_old(folder, archive.path)
+    return archive
+
+
+class _Changed(Exception):
+    """This file is not any more what it was when it was listed."""
+
+
+def _pack(source: Path, directory: Path, limits: CodeLimits) -> CodeArchive:
+    entries = list(_bounded(source, _entries(source, _left_out(source, directory), _ignored(source)), limits))
+    folder = code_folder(directory)
+    fresh = folder / f"new.{os.getpid()}.{threading.get_ident()}"
+    try:
+        with fresh.open("wb") as file:
+            sink = _Hashing(file)
+            with (
+                gzip.GzipFile(filename="", mode="wb", fileobj=sink, mtime=0, compresslevel=1) as packed,
+                tarfile.open(
+                    fileobj=packed,
+                    mode="w|",
+                    format=tarfile.GNU_FORMAT,
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                ) as tar,
+            ):
+                for entry in entries:
+                    _add(tar, entry)
+            file.flush()
+            os.fsync(file.fileno())
+        sha256 = sink.hash.hexdigest()
+        path = archive_path(directory, sha256)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    content = sum(entry.status.st_size for entry in entries if stat.S_ISREG(entry.status.st_mode))
+    return CodeArchive(path=path, sha256=sha256, size=path.stat().st_size, content=content)
+
+
+class _Hashing:
+    """A file that knows the hash of what was written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.hash = hashlib.sha256()
+        self._file = file
+
+    def write(self, piece: bytes) -> int:
+        self.hash.update(piece)
+        return self._file.write(piece)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _left_out(source: Path, directory: Path) -> set[str]:
+    """Experiments that lie in the code: this one, and the folder that it shares with others."""
+    root = source.resolve()
+    found = {directory.resolve(), directory.resolve().parent}
+    return {str(path) for path in found if path != root and path.is_relative_to(root)}
+
+
+def _ignored(source: Path) -> GitIgnoreSpec:
+    try:
+        text = (source / IGNORE).read_text(encoding="utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        text = ""
+    try:
+        return GitIgnoreSpec.from_lines(text.splitlines())
+    except ValueError as error:
+        raise ServiceUnavailable(f"{source / IGNORE} cannot be understood: {error}") from error
+
+
+def _entries(source: Path, left_out: set[str], ignored: GitIgnoreSpec) -> Iterator[_Entry]:
+    """Everything to pack, in an order that depends on the names only; folders before what is in them."""
+
+    def walk(folder: str, prefix: str) -> Iterator[_Entry]:
+        with os.scandir(folder) as found:
+            children = sorted(found, key=lambda child: os.fsencode(child.name))
+        for child in children:
+            name = prefix + child.name
+            status = child.stat(follow_symlinks=False)
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if ignored.match_file(f"{name}/" if is_folder else name):
+                continue
+            if is_folder and os.path.join(root, name) not in left_out:
+                yield _Entry(name, child.path, status)
+                yield from walk(child.path, f"{name}/")
+            elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                yield _Entry(name, child.path, status)
+
+    root = str(source.resolve())
+    return walk(root, "")
+
+
+def _bounded(source: Path, entries: Iterator[_Entry], limits: CodeLimits) -> Iterator[_Entry]:
+    """The same entries. Raises ServiceUnavailable once they are too many or too large together."""
+    number, size = 0, 0
+    numbers: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for entry in entries:
+        top = entry.name.partition("/")[0]
+        number += 1
+        numbers[top] += 1
+        if stat.S_ISREG(entry.status.st_mode):
+            size += entry.status.st_size
+            sizes[top] += entry.status.st_size
+        if number > limits.entries:
+            largest = ", ".join(f"{name} ({count:,})" for name, count in numbers.most_common(_SHOWN))
+            raise ServiceUnavailable(
+                f"the trial code in {source} has more than {limits.entries:,} files, too many to "
+                f"send to other machines; most of those seen are in {largest}: "
+                f"list in {IGNORE} what trials do not need"
+            )
+        if size > limits.size:
+            largest = ", ".join(f"{name} ({count >> 20:,} MiB)" for name, count in sizes.most_common(_SHOWN))
+            raise ServiceUnavailable(
+                f"the trial code in {source} is larger than {limits.size >> 20:,} MiB, too much to "
+                f"send to other machines; most of that is in {largest}: "
+                f"list in {IGNORE} what trials do not need"
+            )
+        yield entry
+
+
+def _add(tar: tarfile.TarFile, entry: _Entry) -> None:
+    header = tarfile.TarInfo(entry.name)
+    header.mode = stat.S_IMODE(entry.status.st_mode) & 0o777
+    try:
+        if stat.S_ISDIR(entry.status.st_mode):
+            header.type = tarfile.DIRTYPE
+            tar.addfile(header)
+        elif stat.S_ISLNK(entry.status.st_mode):
+            header.type = tarfile.SYMTYPE
+            header.mode = 0o777
+            header.linkname = os.readlink(entry.path)
+            tar.addfile(header)
+        else:
+            with open(entry.path, "rb", opener=_no_link) as file:
+                header.size = os.fstat(file.fileno()).st_size
+                tar.addfile(header, file)
+    except FileNotFoundError as error:
+        raise _Changed(entry.path) from error
+    except OSError as error:
+        if error.errno in (None, errno.ELOOP):  # it ends before its size, or is a link now
+            raise _Changed(entry.path) from error
+        raise
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _drop_old(folder: Path, newest: Path) -> None:
+    """Keep the last few archives."""
+    found: list[tuple[float, Path]] = []
+    for path in folder.glob("*.tar.gz"):
+        try:
+            found.append((path.stat().st_mtime, path))
+        except OSError:
+            continue
+    for _, path in sorted(found, reverse=True)[KEPT:]:
+        if path != newest:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,153 @@
+"""What a check of a machine finds: from what the machine says of itself, without asking it anything."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["Check", "Finding", "Level", "Needs", "judge", "shown_bytes"]
+
+LEAST_BYTES, FEW_BYTES = 100 << 20, 2 << 30  # free: too little for anything, and soon too little
+LEAST_FILES = 1000
+CLOCK_S = 5.0
+
+
+class Check(StrEnum):
+    """What is looked at."""
+
+    CONFIG = "config"
+    CONNECTION = "connection"
+    PYTHON = "Python"
+    WRITING = "writing"
+    DISK = "disk"
+    GPUS = "GPUs"
+    CLOCK = "clock"
+    CODE = "code"
+    TRIAL = "trial"
+
+
+class Level(StrEnum):
+    """How bad it is: only a fault keeps trials from running."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAULT = "FAULT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One sentence about ``machine``; unless it is OK it says what to do."""
+
+    machine: str
+    check: Check
+    level: Level
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What trials want of a machine. ``gpu_indices``: those that they may use; None: any.
+
+    ``python_path``: the directory that is to hold the Python there; None: any Python will do.
+    """
+
+    gpus: float | None = None
+    gpu_indices: Collection[int] | None = None
+    python_path: str | None = None
+
+
+def judge(machine: str, facts: Mapping[str, Any], *, needs: Needs, ahead_s: float) -> Iterator[Finding]:
+    """Findings from the ``facts`` of ``trial_keeper.attendant``; its clock is ``ahead_s`` before ours."""
+
+    def found(check: Check, level: Level, sentence: str) -> Finding:
+        return Finding(machine=machine, check=check, level=level, sentence=sentence)
+
+    yield found(Check.PYTHON, *_python(facts, needs.python_path))
+    if facts["trouble"] is not None:
+        sentence = (
+            f"nothing can be written to {facts['top']}: {facts['trouble']}; give this user the right to"
+        )
+        yield found(Check.WRITING, Level.FAULT, sentence)
+    else:
+        yield found(Check.WRITING, Level.OK, f"{facts['top']} can be written to")
+    yield found(Check.DISK, *_disk(facts))
+    yield found(Check.GPUS, *_gpus(facts["gpus"], needs))
+    if abs(ahead_s) > CLOCK_S:
+        way = "ahead of" if ahead_s > 0 else "behind"
+        sentence = (
+            f"its clock is {_span(abs(ahead_s))} {way} this one: set it (timedatectl set-ntp true), or the "
+            "times in trials' logs and files mislead"
+        )
+        yield found(Check.CLOCK, Level.WARNING, sentence)
+    else:
+        yield found(Check.CLOCK, Level.OK, f"its clock differs by less than {CLOCK_S:g} s")
+
+
+def _python(facts: Mapping[str, Any], folder: str | None) -> tuple[Level, str]:
+    said = f"Python {facts['python']} ({facts['executable']})"
+    wanted = posixpath.normpath((folder or "").removeprefix("~"))
+    there = posixpath.dirname(posixpath.normpath(facts["executable"]))
+    if folder is None or there == wanted or (folder.startswith("~/") and there.endswith(wanted)):
+        return Level.OK, f"{said}, {facts['cpus']} CPUs"
+    return Level.WARNING, (
+        f"the pythonPath {folder} is no directory with a python3 of 3.8 or newer: {said} is taken instead; "
+        "see how it is written (the directory that holds python3, not python3 itself)"
+    )
+
+
+def _disk(facts: Mapping[str, Any]) -> tuple[Level, str]:
+    free, files, top = int(facts["free_bytes"]), int(facts["free_files"]), facts["top"]
+    if files and free and files < LEAST_FILES:  # some file systems do not count
+        return Level.FAULT, f"only {files} more files can be made below {top}: remove some"
+    said = f"{shown_bytes(free)} free below {top}"
+    if free < LEAST_BYTES:
+        return Level.FAULT, f"only {said}: make room"
+    if free < FEW_BYTES:
+        return Level.WARNING, f"only {said}: what trials write may not fit"
+    return Level.OK, said
+
+
+def _gpus(reading: Mapping[str, Any], needs: Needs) -> tuple[Level, str]:
+    there = [gpu["index"] for gpu in reading["gpus"]]
+    wanted = math.ceil(needs.gpus or 0)
+    if not wanted:
+        return Level.OK, f"{_count(len(there))}, none is asked for"
+    if reading["trouble"] is not None:
+        return Level.FAULT, (
+            f"trials ask for {_count(wanted)} and none can be seen, because {reading['trouble']}: install "
+            "the driver with its tools, or leave the machine out"
+        )
+    if missing := sorted(set(needs.gpu_indices or ()) - set(there)):
+        return Level.FAULT, f"it has no GPU {', '.join(map(str, missing))}: see gpuIndices"
+    usable = there if needs.gpu_indices is None else [index for index in there if index in needs.gpu_indices]
+    if len(usable) < wanted:
+        return Level.FAULT, (
+            f"a trial asks for {_count(wanted)} and may use {_count(len(usable))} here: lower "
+            "trialGpuNumber, or leave the machine out"
+        )
+    busy = sum(1 for gpu in reading["gpus"] if gpu["index"] in usable and gpu["processes"])
+    return Level.OK, f"{_count(len(usable))}" + (f", {busy} of them in use" if busy else "")
+
+
+def _count(number: int) -> str:
+    return "no GPU" if number == 0 else "1 GPU" if number == 1 else f"{number} GPUs"
+
+
+def shown_bytes(number: float) -> str:
+    """An amount for people."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,210 @@
+"""Machines over SSH: one keeper per experiment and machine, started and reached by one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from training_services.base import ExperimentContext, ServiceUnavailable, TrialJobSpec
+from training_services.code import CodeArchive, pack_code
+from training_services.keeper_host import (
+    KeeperFiles,
+    KeeperHost,
+    Reach,
+    Wants,
+    read_manager_file,
+    start_order,
+    write_manager_file,
+)
+from training_services.keeper_link import StartOrder
+from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.placement import Host
+from training_services.ssh.attendant import AttendantClient
+from training_services.ssh.config import MachineConfig, RemoteConfig, experiment_folder
+from training_services.ssh.connection import Link, Share
+from training_services.ssh.files import MachineFiles
+from training_services.ssh.target import Target
+
+__all__ = [
+    "MachineConfig",
+    "RemoteCode",
+    "RemoteConfig",
+    "RemoteKeeper",
+    "RemoteService",
+]
+
+logger = logging.getLogger(__name__)
+
+REACH_S = 10.0  # for a machine whose keeper is to leave and that is not connected
+END_S = 30.0
+REMOVE_S = 600.0
+
+
+class RemoteCode:
+    """The trial code of an experiment, packed once for all its machines."""
+
+    def __init__(self, context: ExperimentContext) -> None:
+        self._context = context
+        self._packing: asyncio.Future[CodeArchive] | None = None
+
+    async def pack(self) -> None:
+        """Pack it as it is now, unless that is done. Raises ServiceUnavailable."""
+        if self._packing is None:
+            context = self._context
+            packing = asyncio.to_thread(pack_code, context.trial_code_directory, context.directory)
+            self._packing = asyncio.ensure_future(packing)
+        await asyncio.shield(self._packing)
+
+    @property
+    def archive(self) -> CodeArchive:
+        """It; only once it is packed."""
+        assert self._packing is not None
+        return self._packing.result()
+
+
+class RemoteKeeper(KeeperHost):
+    """The keeper of one experiment on one machine.
+
+    There everything of the experiment lies in ``~/nni-experiments/<experiment>/environments/<keeper_id>``;
+    what the server knows of it in ``<experiment's directory>/keepers/<keeper_id>``.
+    """
+
+    def __init__(
+        self,
+        context: ExperimentContext,
+        config: RemoteConfig,
+        machine: MachineConfig,
+        *,
+        code: RemoteCode,
+        tools: ServiceTools,
+    ) -> None:
+        self.keeper_id = machine.keeper_id
+        self.host = Host(
+            id=machine.address,
+            name=machine.title,
+            gpu_indices=None if machine.gpu_indices is None else tuple(machine.gpu_indices),
+            use_active_gpu=machine.use_active_gpu,
+            max_jobs_per_gpu=machine.max_trial_number_per_gpu,
+        )
+        self.wants = Wants.of(context)
+        self._context = context
+        self._config = config
+        self._code = code
+        self._target = Target.of(machine, config, environ=context.environ)
+        self._tools = tools
+        self._share: Share | None = None
+        self._notes = context.directory / "keepers" / self.keeper_id
+        self._directory = experiment_folder(context.experiment_id, self.keeper_id)
+
+    async def open(self) -> None:
+        await self._code.pack()
+
+    async def read_manager(self) -> Mapping[str, Any] | None:
+        return read_manager_file(self._notes)
+
+    async def reach(self) -> Reach:
+        link = await self._link()
+        if self._context.nni_manager_ip is not None:
+            return await self._tools.doors.network(self._context.nni_manager_ip)
+        return await link.tunnel(self._tools.doors)
+
+    async def write_manager(self, manager: Mapping[str, Any]) -> None:
+        write_manager_file(self._notes, manager)
+        await (await self._attendant()).ask("write", directory=self._directory, manager=manager)
+
+    async def keep(self) -> None:
+        attendant = await self._attendant()
+        orphaned = self._config.orphaned
+        environ = {} if orphaned is None else {"NNIMGR_KEEPER_ORPHAN_S": str(orphaned.total_seconds())}
+        answer = await attendant.ask(
+            "keep", limit=None, directory=self._directory, path=self._target.python_path, environ=environ
+        )
+        code = answer.get("code") or 0
+        if code > 0:
+            raise ServiceUnavailable(
+                f"it has ended with code {code}; its log there ends: {answer.get('said')}"
+            )
+
+    async def end(self, *, told: bool) -> None:
+        try:
+            attendant = await self._soon()
+        except ServiceUnavailable as error:
+            raise ServiceUnavailable(
+                f"{error}; its keeper leaves by itself once it has no trial, and ~/{self._directory} stays"
+            ) from error
+        await attendant.ask("end", limit=END_S, directory=self._directory, told=told)
+        if self._config.clean_up:
+            await attendant.ask("remove", limit=REMOVE_S, directory=self._directory)
+
+    async def close(self) -> None:
+        share, self._share = self._share, None
+        if share is not None:
+            await share.close()
+
+    def obstacle(self) -> str | None:
+        if self._context.nni_manager_ip is not None:
+            return None  # its keeper may call all the same, or has not called yet
+        return f"waits for {self.host.name}" if self._share is None else self._share.obstacle
+
+    def files(self) -> KeeperFiles:
+        return MachineFiles(self._ask_at_rest, self._directory, machine=self.host.name)
+
+    async def remove(self, *, only_look: bool = False) -> None:
+        await self._ask_at_rest("remove", limit=REMOVE_S, directory=self._directory, only_look=only_look)
+
+    async def _ask_at_rest(self, what: str, **fields: Any) -> Mapping[str, Any]:
+        """Ask the attendant, and say what it was about if it cannot be reached."""
+        try:
+            attendant = await self._soon()
+        except ServiceUnavailable as error:
+            raise ServiceUnavailable(
+                f"what lies in ~/{self._directory} on {self.host.name} cannot be reached: {error}"
+            ) from error
+        return await attendant.ask(what, **fields)
+
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        return start_order(self._context, job, gpus, platform="remote", code=self._code.archive)
+
+    def _shared(self) -> Share:
+        if self._share is None:
+            self._share = self._tools.machines.share(self._target, lambda: self.changed())
+        return self._share
+
+    async def _link(self) -> Link:
+        return await self._shared().link()
+
+    async def _soon(self) -> AttendantClient:
+        """The attendant, without the pauses of a machine that could not be reached before."""
+        share = self._shared()
+        try:
+            async with asyncio.timeout(REACH_S):
+                share.hurry()
+                return await self._attendant()
+        except TimeoutError:
+            raise ServiceUnavailable(share.obstacle or f"{self.host.name} takes long to answer") from None
+
+    async def _attendant(self) -> AttendantClient:
+        return (await self._link()).attendant
+
+
+class RemoteService(KeeperService):
+    """Runs trials on the machines of ``machineList``."""
+
+    def __init__(self, context: ExperimentContext, config: RemoteConfig, tools: ServiceTools) -> None:
+        super().__init__(context, tools, RemoteHosts(context, config, tools).all())
+
+
+class RemoteHosts:
+    """The machines of ``machineList``, and those that come later."""
+
+    def __init__(self, context: ExperimentContext, config: RemoteConfig, tools: ServiceTools) -> None:
+        self._context, self._config, self._tools = context, config, tools
+        self._code = RemoteCode(context)
+
+    def all(self) -> list[KeeperHost]:
+        return [self.host(machine) for machine in self._config.machine_list]
+
+    def host(self, machine: MachineConfig) -> KeeperHost:
+        return RemoteKeeper(self._context, self._config, machine, code=self._code, tools=self._tools)

@@ -1,0 +1,188 @@
+"""The server's side of the one session on a machine: started there if need be, asked in lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from training_services.base import ServiceUnavailable
+from training_services.ssh.bootstrap import HELLO, NO_PYTHON, command, program
+from training_services.ssh.target import Target, Unreachable
+
+if TYPE_CHECKING:
+    import asyncssh
+
+__all__ = ["AttendantClient"]
+
+ANSWER_S = 30.0
+HELLO_S = 30.0
+LAST_WORDS = 200  # characters of what it has said, at most
+NOISE = 1 << 20  # bytes that a login shell may print before the hello
+UNHEARD = 4  # beats missed, after which the machine takes the connection for dead
+
+
+class AttendantClient:
+    """An attendant that runs. ``ended`` is called, with a sentence, when it does no longer."""
+
+    def __init__(
+        self, process: asyncssh.SSHClientProcess[bytes], target: Target, ended: Callable[[str], None]
+    ) -> None:
+        self._process = process
+        self._target = target
+        self._on_end = ended
+        self._number = 0
+        self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._trouble: str | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.uploaded = 0  # bytes of the program that were sent, because the machine did not have it
+
+    @classmethod
+    async def start(
+        cls, connection: asyncssh.SSHClientConnection, target: Target, ended: Callable[[str], None]
+    ) -> AttendantClient:
+        """Start it over a connection. Raises Unreachable."""
+        import asyncssh
+
+        made = await asyncio.to_thread(program)
+        text = command(made, python_path=target.python_path)
+        try:
+            process = await connection.create_process(
+                text, encoding=None, request_pty=False, x11_forwarding=False
+            )
+        except asyncssh.ChannelOpenError as error:
+            raise Unreachable(
+                f"{target.title} opens no session ({error.reason}): see MaxSessions in its sshd_config, and "
+                "what the key may do there"
+            ) from error
+        client = cls(process, target, ended)
+        try:
+            async with asyncio.timeout(HELLO_S):
+                hello = await client._hello()
+        except TimeoutError:
+            raise Unreachable(
+                f"the login shell on {target.title} has not started a program within {HELLO_S:g} s: see what "
+                "it reads when it starts"
+            ) from None
+        if hello.get("need"):
+            process.stdin.write(made.packed)
+            client.uploaded = len(made.packed)
+        client._send({"do": "silence", "seconds": UNHEARD * target.keep_alive})
+        client._tasks = [asyncio.create_task(client._read()), asyncio.create_task(client._beat())]
+        return client
+
+    async def _hello(self) -> Mapping[str, Any]:
+        noise, last = 0, b""
+        while noise <= NOISE:
+            line = await self._process.stdout.readline()
+            if not line:
+                raise await self._no_hello(last)
+            if line.startswith(HELLO):
+                hello: Mapping[str, Any] = json.loads(line[len(HELLO) :])
+                if "error" in hello:
+                    raise Unreachable(f"on {self._target.title}, {hello['error']}")
+                return hello
+            noise += len(line)
+            last = line if line.strip() else last
+        raise Unreachable(f"the login shell on {self._target.title} prints without end", lasting=True)
+
+    async def _no_hello(self, last: bytes) -> Unreachable:
+        """Why nothing of ours began. ``last``: the last line on standard output, where nologin speaks."""
+        title = self._target.title
+        said = (last + await self._process.stderr.read()).decode(errors="replace").strip().splitlines()
+        await self._process.wait_closed()
+        code = self._process.exit_status
+        if code is None or code < 0:
+            return Unreachable(f"what was to run on {title} was killed before it began")
+        if code == NO_PYTHON:
+            folder = self._target.python_path
+            looked = f" (looked for in {folder} and on the PATH)" if folder else ""
+            return Unreachable(
+                f"{title} has no Python 3.8 or newer{looked}: install one there, or name its directory as "
+                "pythonPath",
+                lasting=True,
+            )
+        words = f", and says: {said[-1][:LAST_WORDS]}" if said else ""
+        return Unreachable(
+            f"no program can be run on {title}: its login shell ends with code {code}{words} (see what the "
+            "shell reads when it starts, whether sshd or the key forces a command, and whether python3 runs)",
+            lasting=True,
+        )
+
+    async def ask(self, do: str, *, limit: float | None = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
+        """Have it do this; its answer. Raises ServiceUnavailable: it cannot, is gone, or is silent."""
+        if self._trouble is not None:
+            raise ServiceUnavailable(self._trouble)
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self._send({"no": number, "do": do, **fields})
+        try:
+            async with asyncio.timeout(limit):
+                return await answer
+        except TimeoutError:
+            raise ServiceUnavailable(
+                f"{self._target.title} has not done within {limit:g} s what it was asked for ({do}): a disk "
+                "of it may hang"
+            ) from None
+        finally:
+            self._asked.pop(number, None)
+
+    def close(self) -> None:
+        """Let go of it: it ends when it notices."""
+        self.fail(f"the connection to {self._target.title} was closed")
+        self._process.close()
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # its end is noticed by who reads
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._target.keep_alive)  # how often is the setting
+            self._send({"do": "beat"})
+
+    async def _read(self) -> None:
+        import asyncssh
+
+        trouble = f"the attendant on {self._target.title} has ended"
+        try:
+            while line := await self._process.stdout.readline():
+                if line.startswith(HELLO):  # the program could not be kept there
+                    why = json.loads(line[len(HELLO) :])["error"]
+                    raise ServiceUnavailable(f"on {self._target.title}, {why}")
+                if not line.strip():
+                    continue
+                told = json.loads(line)
+                waiter = self._asked.get(told["no"])
+                if waiter is None or waiter.done():
+                    continue
+                if "error" in told:
+                    waiter.set_exception(ServiceUnavailable(f"on {self._target.title}, {told['error']}"))
+                else:
+                    waiter.set_result(told["answer"])
+            if said := (await self._process.stderr.read()).decode(errors="replace").strip().splitlines():
+                trouble += f": {said[-1]}"
+        except ServiceUnavailable as error:
+            trouble = str(error)
+        except (asyncssh.Error, OSError) as error:
+            trouble = self._target.broke(error)
+        except (ValueError, KeyError) as error:
+            trouble = f"the attendant on {self._target.title} says what cannot be understood: {error}"
+        self.fail(trouble)
+        self._on_end(trouble)
+
+    def fail(self, trouble: str) -> None:
+        """It is of no use any more, for this reason: who waits for an answer is told so."""
+        if self._trouble is None:
+            self._trouble = trouble
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        for waiter in self._asked.values():
+            if not waiter.done():
+                waiter.set_exception(ServiceUnavailable(self._trouble))

@@ -1,0 +1,139 @@
+"""The command that starts an attendant on a machine: over any login shell, with any Python 3.8 or newer.
+
+It holds nothing secret. ``sh`` looks for a Python; a short program, which even Python 2.7 understands, looks
+for the zipapp, takes its bytes from standard input only if it is not there, and becomes the attendant.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from dataclasses import dataclass
+from functools import cache
+
+from trial_keeper import zipapp
+
+__all__ = ["HELLO", "NO_PYTHON", "Program", "command", "program"]
+
+HELLO = b"nnimgr-attendant "  # and a JSON object, on a line of its own: a login shell may print what it likes
+NO_PYTHON = 90  # exit code
+
+# Without the current directory among those that modules are imported from: it is a user's home.
+_RUN = "import sys;sys.path=sys.path[1:];import base64;exec(base64.b64decode(sys.argv[1]))"
+
+_BOOTSTRAP = f"""
+import os, sys
+
+LEAST = (3, 8)
+
+
+def say(**fields):
+    import json
+
+    os.write(1, b"\\n{HELLO.decode()}" + json.dumps(fields).encode("ascii") + b"\\n")
+
+
+def look_for_newer():
+    for minor in range(30, LEAST[1] - 1, -1):
+        for folder in os.environ.get("PATH", os.defpath).split(":"):
+            path = "%s/python3.%d" % (folder, minor)
+            if os.access(path, os.X_OK):
+                os.execv(path, [path, "-S", "-E", "-c", "{_RUN}"] + sys.argv[1:])
+    sys.exit({NO_PYTHON})
+
+
+def take(path, digest, size):
+    import hashlib
+
+    try:
+        with open(path, "rb") as file:
+            there = hashlib.sha256(file.read()).hexdigest() == digest
+    except IOError:
+        there = False
+    if not there:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    say(need=not there, python=".".join(map(str, sys.version_info[:3])), executable=sys.executable)
+    if there:
+        return
+    content = b""
+    while len(content) < size:
+        chunk = os.read(0, size - len(content))
+        if not chunk:
+            sys.exit(1)
+        content += chunk
+    import zlib
+
+    try:
+        content = zlib.decompress(content)
+    except zlib.error:
+        content = b""
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise IOError("what was sent of it has been changed on its way")
+    own = "%s.%d" % (path, os.getpid())
+    try:
+        with open(own, "wb") as file:
+            file.write(content)
+        os.rename(own, path)
+    except EnvironmentError:
+        if os.path.exists(own):
+            os.unlink(own)  # a full disk gets its room back
+        raise
+
+
+def main():
+    if sys.version_info < LEAST:
+        look_for_newer()
+    path = os.path.expanduser("~/" + sys.argv[2])
+    try:
+        take(path, sys.argv[3], int(sys.argv[4]))
+    except EnvironmentError as error:
+        say(error="%s: %s" % (error.filename or path, error.strerror or error))
+        sys.exit(1)
+    sys.path.insert(0, path)
+    from trial_keeper import attendant
+
+    attendant.run(path)
+
+
+main()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The zipapp: its SHA-256 in hex, where it lies below the home of a machine, and how it is sent."""
+
+    digest: str
+    packed: bytes
+
+    @property
+    def path(self) -> str:
+        return f"nni-experiments/.nnimgr/keeper/trial-keeper-{self.digest[:16]}.pyz"
+
+
+@cache
+def program() -> Program:
+    """What machines run, made once: a constant of this version."""
+    content = zipapp.content()
+    return Program(hashlib.sha256(content).hexdigest(), zlib.compress(content))
+
+
+def command(program: Program, *, python_path: str | None = None) -> str:
+    """One line that bash, dash, fish, csh and others read alike: a word, and texts in single quotes.
+
+    ``python_path``: a directory to look in first, which is free of what shells read.
+    """
+    candidates = ["python3", "python"]
+    if python_path is not None:
+        home = '"$HOME"' if python_path.startswith("~/") else ""
+        folder = python_path[1:] if home else python_path
+        candidates = [f'{home}"{folder}/{name}"' for name in candidates] + candidates
+    looking = (
+        f"for p in {' '.join(candidates)}; do "
+        'if command -v "$p" >/dev/null 2>&1; then exec "$p" -S -E -c "$0" "$@"; fi; '
+        f"done; exit {NO_PYTHON}"
+    )
+    text = base64.b64encode(_BOOTSTRAP.encode()).decode()
+    size = len(program.packed)
+    return f"exec sh -c '{looking}' '{_RUN}' {text} {program.path} {program.digest} {size}"

@@ -1,0 +1,248 @@
+"""Making one SSH connection: options from the target and ~/.ssh/config, jump hosts, and why it failed.
+
+The one module that makes connections; it is imported when the first is made, for its library is large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import asyncssh
+
+from training_services.ssh.hostkeys import HostKeys
+from training_services.ssh.target import UNANSWERED, Target, Unreachable
+
+__all__ = ["CONNECT_S", "Dialled", "dial"]
+
+CONNECT_S = 15.0
+HANG_UP_S = 1.0
+
+
+class _Client(asyncssh.SSHClient):
+    """What the library asks us while it connects, and whom to tell of the end."""
+
+    def __init__(
+        self, host_keys: HostKeys, alias: str | None, lost: Callable[[Exception | None], None]
+    ) -> None:
+        self._host_keys = host_keys
+        self._alias = alias
+        self._lost = lost
+        self.refusal: str | None = None  # why its host key was not taken
+        self.would_take: list[str] = []  # what the machine asked for and we do not have
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.refusal = self._host_keys.judge(self._alias or host, addr, port, key)
+        return self.refusal is None
+
+    def public_key_auth_requested(self) -> None:
+        self.would_take.append("another key")
+
+    def password_auth_requested(self) -> None:
+        self.would_take.append("a password")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost(exc)
+
+
+class Dialled(NamedTuple):
+    """A connection, and those to the jump hosts that it goes through, the first one first."""
+
+    connection: asyncssh.SSHClientConnection
+    hops: tuple[asyncssh.SSHClientConnection, ...] = ()
+
+    async def close(self) -> None:
+        """Hang up, from the machine back to the first hop."""
+        for connection in (self.connection, *reversed(self.hops)):
+            connection.close()
+            try:
+                async with asyncio.timeout(HANG_UP_S):
+                    await connection.wait_closed()
+            except TimeoutError:
+                connection.abort()
+
+
+async def dial(target: Target, *, lost: Callable[[Exception | None], None]) -> Dialled:
+    """Connect and log in; ``lost`` is called when the connection has ended. Raises Unreachable."""
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            return await _dial(target, lost)
+    except TimeoutError:
+        raise Unreachable(
+            f"{target.title} has not answered for {CONNECT_S:g} s: see whether the machine is up, and "
+            "whether a firewall lets SSH through"
+        ) from None
+
+
+async def _dial(target: Target, lost: Callable[[Exception | None], None]) -> Dialled:
+    client: _Client | None = None
+    jump: Dialled | None = None
+    options: dict[str, Any] = {}
+    try:
+        options, keys, found = await asyncio.to_thread(_options, target)
+        way = target.proxy_jump or (found.tunnel if isinstance(found.tunnel, str) else None)
+        if way and way.lower() != "none":
+            jump = await _dial_jumps(way, target)
+        client = _Client(keys, found.host_key_alias, lost)
+        connection = await asyncssh.connect(
+            target.host,
+            known_hosts=keys.known,
+            tunnel=None if jump is None else jump.connection,
+            client_factory=lambda: client,
+            **options,
+        )
+        return Dialled(connection, () if jump is None else (*jump.hops, jump.connection))
+    except BaseException as error:
+        if jump is not None:
+            await jump.close()
+        if isinstance(error, Unreachable | asyncio.CancelledError):
+            raise
+        if not isinstance(error, OSError | asyncssh.Error | ValueError):
+            raise
+        raise _explain(error, target, client, options) from error
+
+
+async def _dial_jumps(way: str, target: Target) -> Dialled:
+    """The connection to the last of these jump hosts, each reached through the one before."""
+    before, _, last = way.strip().rpartition(",")
+    user, _, address = last.strip().rpartition("@")
+    host, port = address, ""
+    if address.startswith("["):
+        host, _, port = address[1:].partition("]")
+        port = port.removeprefix(":")
+    elif address.count(":") == 1:
+        host, port = address.split(":")
+    if not host or (port and not port.isdecimal()):
+        raise Unreachable(f"the jump host {last!r} is not of the form user@host:port", lasting=True)
+    hop = replace(
+        target,
+        host=host,
+        title=f"the jump host {last.strip()}",
+        port=int(port) if port else None,
+        user=user or None,
+        password=None,
+        proxy_jump=before or None,
+    )
+    return await _dial(hop, lambda error: None)
+
+
+def _options(target: Target) -> tuple[dict[str, Any], HostKeys, asyncssh.SSHClientConnectionOptions]:
+    """What to connect with, and what ~/.ssh/config has said. Reads files."""
+    options: dict[str, Any] = {
+        "keepalive_interval": target.keep_alive,
+        "keepalive_count_max": UNANSWERED - 1,  # it counts those that are left unanswered before the last
+        "gss_host": None,
+        "agent_forwarding": False,  # whatever the user's own configuration says
+        "x509_trusted_certs": [],
+        "x509_trusted_cert_paths": [],
+    }
+    if target.port is not None:
+        options["port"] = target.port
+    if target.user is not None:
+        options["username"] = target.user
+    found = asyncssh.SSHClientConnectionOptions(host=target.host, client_keys=None, config=(), **options)
+    files = found.known_hosts
+    keys = HostKeys([str(file) for file in files] if isinstance(files, list) else None, target.policy)
+    agent = found.config.get("IdentityAgent") or target.agent or os.environ.get("SSH_AUTH_SOCK") or ""
+    agent = str(Path(str(agent)).expanduser()) if agent and str(agent).lower() != "none" else ""
+    options["agent_path"] = agent if os.path.exists(agent) else None
+    if target.passphrase is not None:
+        options["passphrase"] = target.passphrase
+    if target.key_file is not None:
+        options |= _named_key(target, has_agent=options["agent_path"] is not None)
+    elif target.password is not None:
+        options["client_keys"] = None
+    if target.password is not None:
+        options["password"] = target.password
+    return options, keys, found
+
+
+def _named_key(target: Target, *, has_agent: bool) -> dict[str, Any]:
+    """Options for ``sshKeyFile``. Raises Unreachable."""
+    file = target.key_file
+    try:
+        pairs = asyncssh.load_keypairs(str(file), target.passphrase)
+    except OSError as error:
+        raise Unreachable(f"the key {file} cannot be read: {error.strerror}", lasting=True) from error
+    except ValueError as error:
+        if "passphrase" not in str(error).lower():
+            raise Unreachable(
+                f"{file} is not a private key that can be used: {error}", lasting=True
+            ) from error
+        if target.passphrase is not None:
+            raise Unreachable(f"sshPassphrase does not open the key {file}", lasting=True) from error
+        if not has_agent:
+            raise Unreachable(
+                f"the key {file} is encrypted: give sshPassphrase, or add the key to your agent with ssh-add",
+                lasting=True,
+            ) from error
+        return {"client_keys": [str(file)], "ignore_encrypted": True}
+    return {"client_keys": pairs, "agent_path": None}
+
+
+def _explain(
+    error: Exception, target: Target, client: _Client | None, options: dict[str, Any]
+) -> Unreachable:
+    """One sentence that says what to do."""
+    title = target.title
+    match error:
+        case asyncssh.HostKeyNotVerifiable():
+            why = client.refusal if client is not None else None
+            return Unreachable(why or f"the host key of {title} is refused: {error.reason}", lasting=True)
+        case asyncssh.PermissionDenied():
+            return Unreachable(_denied(target, client, options), lasting=True)
+        case asyncssh.KeyExchangeFailed():
+            return Unreachable(
+                f"{title} and this server have no way in common to begin: {error.reason} (if the machine was "
+                "set up anew, the kind of its host key may have changed: see ssh-keygen -R)",
+                lasting=True,
+            )
+        case asyncssh.ProtocolNotSupported() | asyncssh.ProtocolError():
+            return Unreachable(f"what answers at {title} is no SSH server that can be used: {error.reason}")
+        case asyncssh.ConnectionLost() | ConnectionResetError() | asyncssh.DisconnectError():
+            return Unreachable(
+                f"{title} has closed the connection during the login ({error}): it may have too many logins "
+                "under way (MaxStartups in its sshd_config), or refuse this address"
+            )
+        case asyncssh.ChannelOpenError():
+            return Unreachable(f"{title} cannot be reached from the jump host: {error.reason}")
+        case ConnectionRefusedError():
+            port = target.port or 22
+            return Unreachable(
+                f"nothing listens on port {port} of {target.host}: see whether sshd runs there"
+            )
+        case socket.gaierror():
+            return Unreachable(
+                f"the name {target.host} is not known here: see how it is written, and the DNS"
+            )
+        case OSError():
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            return Unreachable(
+                f"{title} cannot be reached: {reason}; see whether it is up, and the way to it"
+            )
+    return Unreachable(
+        f"~/.ssh/config, or a key that it names, cannot be used for {title}: {error}", lasting=True
+    )
+
+
+def _denied(target: Target, client: _Client | None, options: dict[str, Any]) -> str:
+    shown = []
+    if target.key_file is not None:
+        shown.append(f"the key {target.key_file}")
+    elif options.get("client_keys", ()) is not None:
+        shown.append("the keys of ~/.ssh")
+    if options.get("agent_path") and options.get("client_keys", ()) is not None:
+        shown.append("the agent's keys")
+    if target.password is not None:
+        shown.append("the password")
+    took = dict.fromkeys(client.would_take if client is not None else ())
+    more = f"; it would take {' or '.join(took)}" if took else ""
+    return (
+        f"{target.title} does not let this user in with {' or '.join(shown)}{more}: see user, sshKeyFile and "
+        "password of the machine"
+    )

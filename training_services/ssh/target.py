@@ -1,0 +1,76 @@
+"""How a machine is reached: what its configuration says, and whom a connection to it may be shared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from training_services.base import ServiceUnavailable
+from training_services.ssh.config import HostKeyPolicy, MachineConfig, RemoteConfig
+
+__all__ = ["UNANSWERED", "Target", "Unreachable"]
+
+UNANSWERED = 3  # looks in a row that a machine may leave without an answer
+
+
+class Unreachable(ServiceUnavailable):
+    """There is no connection; ``lasting``: the next attempt will hardly fare better until somebody acts."""
+
+    def __init__(self, sentence: str, *, lasting: bool = False) -> None:
+        super().__init__(sentence)
+        self.lasting = lasting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A machine and what to show it. What is None is taken from ~/.ssh/config, or is ssh's default.
+
+    ``agent``: the socket of the user's agent. ``keep_alive``: seconds between two looks whether it answers.
+    """
+
+    host: str
+    title: str
+    port: int | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    key_file: Path | None = None
+    passphrase: str | None = field(default=None, repr=False)
+    agent: str | None = None
+    proxy_jump: str | None = None
+    policy: HostKeyPolicy = HostKeyPolicy.STRICT
+    keep_alive: float = 5.0
+    python_path: str | None = None
+
+    @classmethod
+    def of(cls, machine: MachineConfig, config: RemoteConfig, *, environ: Mapping[str, str]) -> Target:
+        """A machine of the configuration; ``environ`` is that of the experiment's creator."""
+        return cls(
+            host=machine.host,
+            title=machine.title,
+            port=machine.port,
+            user=machine.user,
+            password=None if machine.password is None else machine.password.get_secret_value(),
+            key_file=machine.ssh_key_file,
+            passphrase=None if machine.ssh_passphrase is None else machine.ssh_passphrase.get_secret_value(),
+            agent=environ.get("SSH_AUTH_SOCK"),
+            proxy_jump=machine.proxy_jump,
+            policy=config.policy(machine),
+            keep_alive=config.keep_alive.total_seconds(),
+            python_path=machine.python_path,
+        )
+
+    def broke(self, error: Exception | None) -> str:
+        """What to say of a connection to it that has ended."""
+        if error is None:
+            return f"{self.title} has closed the connection"
+        if "keepalive" in str(error).lower():
+            return (
+                f"{self.title} has not answered for {UNANSWERED * self.keep_alive:g} s: it is not waited for"
+            )
+        return f"the connection to {self.title} broke: {error}"
+
+    @property
+    def key(self) -> tuple[str | None, str, int | None]:
+        """Who shares one connection: user, host and port."""
+        return self.user, self.host, self.port

@@ -1,0 +1,77 @@
+"""What a user has registered: YAML files in NNI's configuration directory, replaced whole under a lock."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["UserFileError", "changing", "config_directory", "read"]
+
+
+class UserFileError(ValueError):
+    """The file cannot be read or written; one sentence for the user."""
+
+
+def config_directory(environ: Mapping[str, str] | None = None, *, python: str | None = None) -> Path:
+    """Where the files are for this environment and interpreter; by default for this process.
+
+    ``$NNI_CONFIG_DIR``; else the folder ``nni`` of the virtual or conda environment; else ``~/.config/nni``.
+    """
+    environ = os.environ if environ is None else environ
+    named = environ.get("NNI_CONFIG_DIR")
+    if named:
+        return Path(named)
+    prefix = Path(os.path.abspath(python or sys.executable)).parent.parent
+    if (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir():
+        return prefix / "nni"
+    home = environ.get("HOME") or os.path.expanduser("~")
+    return Path(home) / ".config" / "nni"
+
+
+def read(file: Path, *, lists: Collection[str], what: str) -> dict[str, Any]:
+    """The mapping in the file, empty if there is none. Raises UserFileError.
+
+    ``lists``: keys that hold lists; ``what`` the file should hold, for the sentence if it does not.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserFileError(f"{file} cannot be read: {error}") from error
+    import yaml
+
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserFileError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict) or not all(isinstance(raw.get(key) or [], list) for key in lists):
+        raise UserFileError(f"{file} does not hold {what}")
+    return raw
+
+
+@contextlib.contextmanager
+def changing(file: Path, *, lists: Collection[str], what: str) -> Iterator[dict[str, Any]]:
+    """The content, to be changed. Raises UserFileError."""
+    import yaml
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            raw = read(file, lists=lists, what=what)
+            before = yaml.safe_dump(raw, sort_keys=False)
+            yield raw
+            if (after := yaml.safe_dump(raw, sort_keys=False)) != before:
+                fresh = file.with_suffix(".new")
+                fresh.write_text(after, encoding="utf-8")
+                fresh.replace(file)
+    except OSError as error:
+        raise UserFileError(f"{file} cannot be written: {error.strerror}") from error
