@@ -21,7 +21,14 @@ from typing import Any
 
 from nnimgr.home import Home, HomeError
 
-__all__ = ["Index", "IndexDamaged", "IndexEntry", "check_experiment_id", "new_experiment_id"]
+__all__ = [
+    "Index",
+    "IndexDamaged",
+    "IndexEntry",
+    "check_experiment_id",
+    "new_experiment_id",
+    "nnis_own",
+]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _NOT_ENDED = "N/A"
@@ -150,6 +157,17 @@ class Index:
         except OSError as error:
             fresh.unlink(missing_ok=True)
             raise HomeError(f"The index {path} cannot be written: {error.strerror}.") from error
+
+
+def nnis_own(directory: Path) -> str | None:
+    """Why nothing can be done with the experiment in this folder: NNI itself has run it. None: it has not."""
+    database = directory / "db"
+    if (database / "nnimgr.sqlite").exists() or not (database / "nni.sqlite").exists():
+        return None
+    return (
+        f"experiment {directory.name} was run by NNI itself, whose database {database / 'nni.sqlite'} "
+        "nnimgr does not read: NNI's own nnictl does"
+    )
 
 
 def new_experiment_id(taken: Collection[str] = ()) -> str:

@@ -17,7 +17,7 @@ from yaml.reader import ReaderError
 
 from nnimgr.config.problems import ConfigError, Problem, dotted
 
-__all__ = ["Document", "KeyPath", "number_hint", "read_document"]
+__all__ = ["Document", "KeyPath", "number_hint", "number_hint_at", "read_document"]
 
 KeyPath = tuple[str | int, ...]
 
@@ -65,15 +65,24 @@ class Document:
         return (None, None) if path else self._places.get((), (None, None))
 
     def _parse(self) -> Any:
+        fault: ValueError | RecursionError | None = None
         if self._text.lstrip()[:1] in ("{", "["):
             try:
                 return json.loads(self._text, object_pairs_hook=_unique, parse_constant=_no_constant)
             except _Repeated:
                 self._text = self._text.replace("\t", " ")  # in JSON a tab is nothing but white space
-            except (ValueError, RecursionError):
-                pass
+            except (ValueError, RecursionError) as error:
+                fault = error
         reader = _Reader(self.file, self._text)
-        value = reader.read()
+        try:
+            value = reader.read()
+        except ConfigError:
+            if isinstance(fault, json.JSONDecodeError) and self.file.suffix.lower() == ".json":
+                sentence = f"not JSON: {fault.msg[0].lower()}{fault.msg[1:]}"
+                raise ConfigError(
+                    [Problem(message=sentence, file=self.file, line=fault.lineno, column=fault.colno)]
+                ) from fault
+            raise
         self._places = reader.places
         return value
 
@@ -216,6 +225,16 @@ def number_hint(value: Any) -> str:
     if isinstance(value, str) and _EXPONENT.fullmatch(value):
         return f"; YAML reads {value} as text, write it with point and sign: {_with_point(value)}"
     return ""
+
+
+def number_hint_at(value: Any, path: Sequence[str | int]) -> str:
+    """``number_hint`` on what stands at ``path`` below ``value``, if anything does."""
+    try:
+        for part in path:
+            value = value[part]
+    except (LookupError, TypeError):
+        return ""
+    return number_hint(value)
 
 
 def _with_point(text: str) -> str:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
-from nnimgr.config.document import Document, KeyPath, read_document
-from nnimgr.config.model import SHARED_FIELDS, AlgorithmConfig, Command, ExperimentConfig, GpuNumber
+from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
+from nnimgr.config.model import (
+    AlgorithmConfig,
+    ExperimentConfig,
+)
 from nnimgr.config.places import directory_fault, file_fault, working_fault
-from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
+from nnimgr.config.problems import ConfigError, Problem, dotted
+from nnimgr.config.service import (
+    NO_SERVICE,
+    Part,
+    Service,
+    check_capacity,
+    check_gpus,
+    check_keys,
+    read_service,
+)
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
 from nnimgr.home import Home
 
 __all__ = ["Loaded", "read_canonical", "check_config", "load_config"]
 
-_LATER_PLATFORMS = (
-    *("remote", "kubeflow", "frameworkcontroller", "openpai", "pai", "aml", "dlc", "adl", "hybrid"),
-)
 _NOT_SET = "_none_"
 
 
@@ -32,18 +38,6 @@ class Loaded:
 
     config: ExperimentConfig
     warnings: tuple[Problem, ...]
-
-
-class _Shared(BaseModel):
-    """The fields that a training service takes from the top level unless it names them itself."""
-
-    model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel)
-
-    trial_command: Command | None = None
-    trial_code_directory: Path | None = None
-    trial_gpu_number: GpuNumber | None = None
-    nni_manager_ip: str | None = None
-    debug: bool | None = None
 
 
 class _Written(ExperimentConfig):
@@ -66,9 +60,11 @@ def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loade
     space = _SearchSpace.find(reading, fields)
     fields.setdefault("trialCodeDirectory", base)
     fields.setdefault("experimentWorkingDirectory", Home.find(environ).path)
-    service = _service_of(reading, document.value)
+    service = read_service(reading, document.value)
     config = _build(reading, fields, service)
-    _check_directories(reading, fields, {} if service is None else service[1])
+    _check_directories(reading, fields, service)
+    check_keys(reading, service)
+    check_capacity(reading, config)
     _check_algorithms(reading, fields)
     tuner = _algorithm(fields, "tuner")
     space.check(reading, custom=_is_custom(tuner), tuner=tuner.get("name"))
@@ -87,7 +83,7 @@ def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
     reading = Reading()
     fields = shape(reading, _without_service(raw), _Written) or {}
     _fold_algorithms(reading, fields)
-    config = _build(reading, fields, _service_of(reading, raw))
+    config = _build(reading, fields, read_service(reading, raw))
     if reading.problems or config is None:
         raise ConfigError(reading.problems)
     return config
@@ -104,7 +100,11 @@ def check_config(config: ExperimentConfig, *, registry_file: Path | None = None)
     for role in ("tuner", "assessor"):
         algorithm: AlgorithmConfig | None = fields[role]
         fields[role] = {} if algorithm is None else algorithm.model_dump(by_alias=True, exclude_unset=True)
-    _check_directories(reading, fields, config.training_service_overrides)
+    parts = [Part(member.service, dict(member.overrides)) for member in config.members]
+    service = Service(parts, several=config.platform == "hybrid")
+    _check_directories(reading, fields, service)
+    check_keys(reading, service)
+    check_capacity(reading, config)
     _check_algorithms(reading, fields, registry_file=registry_file)
     space = _SearchSpace(value=config.search_space)
     custom = _is_custom(fields["tuner"], registry_file=registry_file)
@@ -129,9 +129,7 @@ def _without_service(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if match_key(str(key)) != "trainingservice"}
 
 
-def _build(
-    reading: Reading, fields: dict[str, Any], service: tuple[BaseModel, dict[str, Any]] | None
-) -> ExperimentConfig | None:
+def _build(reading: Reading, fields: dict[str, Any], service: Service | None) -> ExperimentConfig | None:
     if fields.get("useAnnotation") is True:
         reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
         del fields["useAnnotation"]
@@ -141,19 +139,19 @@ def _build(
         arguments = _algorithm(fields, role).get("classArgs")
         if arguments is not None:
             fields[role]["classArgs"] = check_references(reading, arguments, (role, "classArgs"))
-    overrides = {} if service is None else service[1]
-    if "trialCommand" in overrides:
-        fields.setdefault("trialCommand", overrides["trialCommand"])
+    for command in [] if service is None else service.commands:
+        fields.setdefault("trialCommand", command)
+    model, overrides = NO_SERVICE if service is None else service.model(fields)
     values = {
         **fields,
         "searchSpace": fields.get("searchSpace", {}),
-        "trainingService": _Shared() if service is None else service[0],
-        "trainingServiceOverrides": {k: v for k, v in overrides.items() if fields.get(k) != v},
+        "trainingService": model,
+        "trainingServiceOverrides": overrides,
     }
     config = validate(reading, ExperimentConfig, values)
     if service is None or config is None:
         return None
-    _check_local(reading, config)
+    check_gpus(reading, config)
     return config  # type: ignore[no-any-return]
 
 
@@ -164,7 +162,10 @@ def _algorithm(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
 
 
 def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
-    """Move ``advisor`` into ``tuner``, and drop what is named ``_none_``."""
+    """Move ``advisor`` into ``tuner``, as NNI does, and drop what is named ``_none_``.
+
+    A class of the user's that is given as an advisor is one, and cannot be run yet.
+    """
     for role in ("tuner", "assessor", "advisor"):
         if _algorithm(fields, role).get("name") == _NOT_SET:
             del fields[role]
@@ -174,103 +175,22 @@ def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
     if "tuner" in fields:
         reading.fault(("advisor",), "give either an advisor or a tuner, not both")
         return
+    if isinstance(advisor, dict) and "className" in advisor:
+        reading.fault(
+            ("advisor", "className"), f"{advisor['className']!r}: advisors cannot be run yet; name a tuner"
+        )
     reading.note_spelling(("tuner",), str(reading.written(("advisor",))[-1]))
     fields["tuner"] = advisor
 
 
-def _service_of(reading: Reading, raw: Mapping[str, Any]) -> tuple[BaseModel, dict[str, Any]] | None:
-    """The training service's configuration, and what it says itself of the shared fields."""
-    from training_services import registry
-
-    at = "trainingService"
-    written = next((key for key in raw if match_key(str(key)) == "trainingservice"), None)
-    if written is None or raw[written] is None:
-        valid = [f"{{platform: {name}}}" for name in registry.platforms()]
-        reading.fault((at,), "required, but not given", valid=valid)
-        return None
-    reading.note_spelling((at,), written)
-    service = raw[written]
-    if isinstance(service, list):
-        message = "several training services at once (hybrid) cannot be used"
-        reading.fault((at,), message, valid=registry.platforms())
-        return None
-    if not isinstance(service, Mapping):
-        reading.fault((at,), "must be a mapping with a platform", valid=registry.platforms())
-        return None
-    named = [(key, value) for key, value in service.items() if match_key(str(key)) == "platform"]
-    if not named or named[0][1] is None:
-        reading.fault((at, "platform"), "required, but not given", valid=registry.platforms())
-        return None
-    key, platform = named[0]
-    reading.note_spelling((at, "platform"), str(key))
-    try:
-        kind = registry.config_class(platform)
-    except (registry.UnknownPlatform, TypeError):
-        _refuse_platform(reading, platform, registry.platforms())
-        return None
-    own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
-    shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
-    shared = shape(reading, _only(service, lambda key: key in shared_keys), _Shared, (at,)) or {}
-    values = shape(reading, _only(service, lambda key: key not in shared_keys), kind, (at,)) or {}
-    if "platform" not in own:
-        values.pop("platform", None)
-    before = len(reading.problems)
-    validate(reading, _Shared, shared, (at,))
-    built = validate(reading, kind, values, (at,))
-    if platform == "local":
-        shared.pop("nniManagerIp", None)  # NNI: nothing to dial back from
-    return (built, shared) if built is not None and len(reading.problems) == before else None
-
-
-def _only(raw: Mapping[str, Any], wanted: Callable[[str], bool]) -> dict[str, Any]:
-    return {key: value for key, value in raw.items() if wanted(match_key(str(key)))}
-
-
-def _refuse_platform(reading: Reading, platform: Any, platforms: list[str]) -> None:
-    path: KeyPath = ("trainingService", "platform")
-    if platform in _LATER_PLATFORMS:
-        reading.fault(path, f"NNI's platform {platform!r} cannot be used in this version", valid=platforms)
-        return
-    likely = nearest(platform, platforms) if isinstance(platform, str) else None
-    reading.fault(path, f"unknown platform {platform!r}", valid=platforms, nearest=likely)
-
-
-def _check_local(reading: Reading, config: ExperimentConfig) -> None:
-    """NNI's rules for ``local`` that concern the top level too."""
-    if config.shared_storage is not None:
-        reading.warn(("sharedStorage",), f"not used by the platform {config.platform}")
-    if config.platform != "local":
-        return
-    gpus = config.job_gpu_number
-    if gpus and getattr(config.training_service, "use_active_gpu", None) is None:
-        reading.fault(
-            ("trainingService", "useActiveGpu"), "must be true or false when trialGpuNumber is above 0"
-        )
-    per_gpu = getattr(config.training_service, "max_trial_number_per_gpu", 1)
-    if per_gpu != 1 and gpus is None:
-        reading.fault(("trainingService", "maxTrialNumberPerGpu"), "needs trialGpuNumber")
-    if per_gpu != 1 and gpus and gpus < 1:
-        reading.fault(
-            ("trainingService", "maxTrialNumberPerGpu"),
-            f"must be left out: trialGpuNumber {gpus:g}, a part of a GPU, says already how many share one",
-        )
-    indices: list[int] | None = getattr(config.training_service, "gpu_indices", None)
-    if indices is None:
-        return
-    at = ("trainingService", "gpuIndices")
-    if not gpus:
-        reading.warn(at, "not used, since trialGpuNumber is 0 or not given")
-    elif gpus > len(indices):
-        reading.fault(at, f"trialGpuNumber asks for {gpus:g}, but here are {len(indices)}")
-
-
-def _check_directories(reading: Reading, fields: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+def _check_directories(reading: Reading, fields: Mapping[str, Any], service: Service | None) -> None:
     places: list[tuple[KeyPath, Any]] = [
         (("trialCodeDirectory",), fields.get("trialCodeDirectory")),
         (("tuner", "codeDirectory"), _algorithm(fields, "tuner").get("codeDirectory")),
         (("assessor", "codeDirectory"), _algorithm(fields, "assessor").get("codeDirectory")),
-        (("trainingService", "trialCodeDirectory"), overrides.get("trialCodeDirectory")),
     ]
+    for path, part in [] if service is None else service.places():
+        places.append(((*path, "trialCodeDirectory"), part.overrides.get("trialCodeDirectory")))
     for path, directory in places:
         if isinstance(directory, Path) and (trouble := directory_fault(directory)) is not None:
             reading.fault(path, f"the directory {directory} {trouble}")
@@ -306,7 +226,7 @@ def _check_algorithms(
         except registry.AlgorithmError as error:
             path = (role, *error.path)
             if not any(known.field == dotted(path) for known in reading.problems):
-                reading.fault(path, str(error))
+                reading.fault(path, f"{error}{number_hint_at(algorithm, error.path)}")
 
 
 @dataclass(slots=True)
@@ -363,7 +283,7 @@ class _SearchSpace:
                 registry.check_space("tuner", tuner, self.value)
             return
         except (SearchSpaceError, registry.AlgorithmError) as error:
-            path, sentence = error.path, str(error)
+            path, sentence = error.path, f"{error}{number_hint_at(self.value, error.path)}"
             if path == ("name",):
                 return  # there is no such tuner, which is noted elsewhere
         if self.document is not None:

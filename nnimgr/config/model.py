@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -26,18 +27,31 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from nnimgr.config.units import parse_duration, parse_gpu_indices, parse_gpu_number
 from nnimgr.core.facts import Limits, OnFailure
+from training_services.base import SILENT_AFTER
+from training_services.units import (
+    parse_cpu_number,
+    parse_duration,
+    parse_gpu_indices,
+    parse_gpu_number,
+    parse_size,
+)
 
 __all__ = [
     "SHARED_FIELDS",
     "AlgorithmConfig",
     "Command",
+    "CpuNumber",
     "ExperimentConfig",
     "GpuNumber",
+    "HybridConfig",
+    "HybridMember",
     "LogLevel",
+    "Member",
+    "MemorySize",
     "Retries",
     "plain_model",
+    "platform_of",
 ]
 
 
@@ -52,6 +66,13 @@ class LogLevel(StrEnum):
 
 def _duration(value: Any) -> str | int:
     parse_duration(value)
+    return value  # type: ignore[no-any-return]
+
+
+def _size(value: Any) -> str | int:
+    if isinstance(value, bool):
+        raise ValueError(f"{value!r} is not an amount of memory; write 512mb or 8gb")
+    parse_size(value)
     return value  # type: ignore[no-any-return]
 
 
@@ -71,10 +92,14 @@ _Positive = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
 _Natural = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 _Duration = Annotated[str | int, PlainValidator(_duration)]  # kept as the user wrote it
 GpuNumber = Annotated[int | float, PlainValidator(parse_gpu_number)]
+CpuNumber = Annotated[int | float, PlainValidator(parse_cpu_number)]
+MemorySize = Annotated[str | int, PlainValidator(_size)]  # kept as the user wrote it
 _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 
 
 _USUAL = Limits(trial_concurrency=1)
+_MOST_AT_ONCE = 99_999  # NNI's; the tuner is asked for so many sets in one go
+SHORTEST_LEASE = timedelta(seconds=10)
 
 
 class _Model(BaseModel):
@@ -115,6 +140,20 @@ class AlgorithmConfig(_Model):
         return self.name or self.class_name or ""
 
 
+class HybridMember(_Model):
+    """One of several training services, and what it says itself of the shared fields."""
+
+    service: InstanceOf[BaseModel]
+    overrides: dict[str, Any] = Field(default_factory=dict)
+
+
+class HybridConfig(_Model):
+    """NNI's hybrid mode: jobs run on the machines of all of these."""
+
+    platform: Literal["hybrid"] = "hybrid"
+    members: list[HybridMember]
+
+
 class ExperimentConfig(_Model):
     """One experiment. Fields set to None are not set; durations stay as the user wrote them."""
 
@@ -124,8 +163,10 @@ class ExperimentConfig(_Model):
     search_space: dict[str, Any]
     trial_command: Command
     trial_code_directory: Path
-    trial_concurrency: _Positive
+    trial_concurrency: Annotated[_Positive, Field(le=_MOST_AT_ONCE)]
     trial_gpu_number: GpuNumber | None = None
+    trial_cpu_number: CpuNumber | None = None
+    trial_memory_size: MemorySize | None = None
     max_experiment_duration: _Duration | None = None
     max_trial_number: _Positive | None = None
     max_trial_duration: _Duration | None = None
@@ -142,9 +183,10 @@ class ExperimentConfig(_Model):
     training_service: InstanceOf[BaseModel]
     training_service_overrides: dict[str, Any] = Field(default_factory=dict, exclude=True)
     shared_storage: dict[str, Any] | None = None
-    suggestions_ahead: _Natural | None = None
+    suggestions_ahead: Annotated[_Natural, Field(le=_MOST_AT_ONCE)] | None = None
     silent_after: _Duration | None = None
     slot_held_for: _Duration | None = None
+    lease: _Duration | None = None
     multi_phase: bool = False
     max_retries: Retries | None = None
     on_failure: Annotated[OnFailure, Field(strict=False)] | None = None
@@ -158,15 +200,30 @@ class ExperimentConfig(_Model):
             raise ValueError(f"'failureValue' must be a finite number, not {self.failure_value}")
         return self
 
+    @model_validator(mode="after")
+    def _lease(self) -> ExperimentConfig:
+        if self.lease is None:
+            return self
+        if self.platform == "local":
+            raise ValueError(
+                "'lease' is for machines that can lose their server; a local trial runs beside it, and a "
+                "lease would only end it whenever the server is away for so long"
+            )
+        shortest = max(SHORTEST_LEASE, self.silence or SILENT_AFTER)
+        if parse_duration(self.lease) < shortest:
+            raise ValueError(
+                f"'lease' ({self.lease}) must be at least {shortest.total_seconds():g} s: no shorter than "
+                f"'silentAfter', and {SHORTEST_LEASE.total_seconds():g} s at least"
+            )
+        return self
+
     def canonical(self) -> dict[str, Any]:
         """NNI's canonical form: camelCase, nothing that is None, paths as text, no secrets."""
         plain = plain_model(self)
         del plain["trainingServiceOverrides"]
         shared = {key: plain[key] for key in SHARED_FIELDS if key in plain}
-        if self.platform == "local":
-            shared.pop("nniManagerIp", None)
-        service = {"platform": self.platform, **shared, **_plain(self.training_service_overrides)}
-        plain["trainingService"] = {**service, **plain["trainingService"]}
+        services = [member.canonical(shared) for member in self.members]
+        plain["trainingService"] = services if self.platform == "hybrid" else services[0]
         return plain
 
     def field_values(self) -> dict[str, Any]:
@@ -187,6 +244,7 @@ class ExperimentConfig(_Model):
             max_failed_attempts=retries.user_error,
             on_failure=self.on_failure or OnFailure.SKIP,
             failure_value=self.failure_value,
+            slot_held_for=_timedelta(self.slot_held_for) or _USUAL.slot_held_for,
         )
 
     @property
@@ -198,32 +256,85 @@ class ExperimentConfig(_Model):
         return _timedelta(self.silent_after)
 
     @property
-    def slot_hold(self) -> timedelta | None:
-        return _timedelta(self.slot_held_for)
+    def lease_time(self) -> timedelta | None:
+        return _timedelta(self.lease)
+
+    @property
+    def members(self) -> list[Member]:
+        """The training services: several in NNI's hybrid mode, else one."""
+        service = self.training_service
+        if isinstance(service, HybridConfig):
+            return [Member(self, each.service, each.overrides) for each in service.members]
+        return [Member(self, service, self.training_service_overrides)]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One training service of an experiment, and what holds for its jobs: its own word comes first."""
+
+    config: ExperimentConfig
+    service: BaseModel
+    overrides: Mapping[str, Any]
+
+    @property
+    def platform(self) -> str:
+        return str(getattr(self.service, "platform", ""))
 
     @property
     def job_command(self) -> str:
-        """The trial command that the training service runs: its own if it names one."""
-        return str(self.training_service_overrides.get("trialCommand", self.trial_command))
+        return str(self._said("trialCommand"))
 
     @property
     def job_directory(self) -> Path:
-        """The directory of the trial code that the training service uses: its own if it names one."""
-        return Path(self.training_service_overrides.get("trialCodeDirectory", self.trial_code_directory))
+        return Path(self._said("trialCodeDirectory"))
 
     @property
     def job_gpu_number(self) -> int | float | None:
-        """The GPUs per trial that the training service grants: its own number if it names one."""
-        number: int | float | None = self.training_service_overrides.get(
-            "trialGpuNumber", self.trial_gpu_number
-        )
+        number = self._said("trialGpuNumber")
         return None if number is None else parse_gpu_number(number)
+
+    @property
+    def job_cpu_number(self) -> float | None:
+        """The CPUs that each job is counted with."""
+        number = self._said("trialCpuNumber")
+        return None if number is None else parse_cpu_number(number)
+
+    @property
+    def job_memory_size(self) -> int | None:
+        """The memory that each job is counted with, in MiB."""
+        size = self._said("trialMemorySize")
+        return None if size is None else parse_size(size)
+
+    @property
+    def job_manager_ip(self) -> str | None:
+        """Where keepers are to call the server."""
+        address: str | None = self._said("nniManagerIp")
+        return address
+
+    def _said(self, name: str) -> Any:
+        return self.overrides.get(name, getattr(self.config, SHARED_FIELDS[name]))
+
+    def canonical(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """NNI's canonical form; ``shared``: what the top level says."""
+        taken = dict(shared)
+        if self.platform == "local":
+            taken.pop("nniManagerIp", None)
+        return {"platform": self.platform, **taken, **_plain(self.overrides), **plain_model(self.service)}
+
+
+def platform_of(config: Mapping[str, Any]) -> str:
+    """The platform of a canonical configuration, under the name that NNI has for it."""
+    service = config["trainingService"]
+    return "hybrid" if isinstance(service, list) else str(service["platform"])
 
 
 # What a training service takes from the top level unless it says otherwise.
 SHARED_FIELDS: Mapping[str, str] = {
     to_camel(name): name
-    for name in ("trial_command", "trial_code_directory", "trial_gpu_number", "nni_manager_ip", "debug")
+    for name in (
+        *("trial_command", "trial_code_directory", "trial_gpu_number", "trial_cpu_number"),
+        *("trial_memory_size", "nni_manager_ip", "debug"),
+    )
 }
 
 

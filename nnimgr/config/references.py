@@ -1,5 +1,7 @@
 """References to secrets: ``${env:NAME}`` and ``${file:PATH}`` inside texts.
 
+``${secret:FIELD}`` is our own: it stands for what a field held in plain text (``nnimgr.config.secrets``).
+
 Where a secret may stand they are only checked when a configuration is read, kept as they are, and resolved at
 the moment of use, so that no secret is ever stored.
 """
@@ -10,11 +12,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-__all__ = ["ReferenceUnresolved", "anchor", "has_reference", "resolve_secrets"]
+__all__ = ["ReferenceUnresolved", "anchor", "has_reference", "is_reference", "resolve_secrets"]
 
-_REFERENCE = re.compile(r"\$\{(env|file):([^{}]*)\}")
+_REFERENCE = re.compile(r"\$\{(env|file|secret):([^{}]*)\}")
 
 
 class ReferenceUnresolved(ValueError):
@@ -25,18 +28,25 @@ def has_reference(value: Any) -> bool:
     return isinstance(value, str) and _REFERENCE.search(value) is not None
 
 
-def resolve_secrets(value: Any, environ: Mapping[str, str], base: Path) -> Any:
+def is_reference(value: str) -> bool:
+    """Whether it is one reference, and nothing beside it."""
+    return _REFERENCE.fullmatch(value) is not None
+
+
+def resolve_secrets(
+    value: Any, environ: Mapping[str, str], base: Path, *, secrets: Mapping[str, str] = MappingProxyType({})
+) -> Any:
     """``value`` (any plain JSON value) with every reference in it replaced by what it names.
 
     Relative file names are looked up from ``base``; a file's last line end does not count.
     Raises ReferenceUnresolved.
     """
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: _resolve(match[1], match[2], environ, base), value)
+        return _REFERENCE.sub(lambda match: _resolve(match[1], match[2], environ, base, secrets), value)
     if isinstance(value, Mapping):
-        return {key: resolve_secrets(item, environ, base) for key, item in value.items()}
+        return {key: resolve_secrets(item, environ, base, secrets=secrets) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve_secrets(item, environ, base) for item in value]
+        return [resolve_secrets(item, environ, base, secrets=secrets) for item in value]
     return value
 
 
@@ -45,12 +55,16 @@ def anchor(text: str, base: Path) -> str:
 
     def absolute(match: re.Match[str]) -> str:
         kind, name = match.groups()
-        return match[0] if kind == "env" else f"${{file:{_locate(name, base)}}}"
+        return f"${{file:{_locate(name, base)}}}" if kind == "file" else match[0]
 
     return _REFERENCE.sub(absolute, text)
 
 
-def _resolve(kind: str, name: str, environ: Mapping[str, str], base: Path) -> str:
+def _resolve(kind: str, name: str, environ: Mapping[str, str], base: Path, secrets: Mapping[str, str]) -> str:
+    if kind == "secret":
+        if name not in secrets:
+            raise ReferenceUnresolved(f"no secret is kept for {name}")
+        return secrets[name]
     if kind == "env":
         if name not in environ:
             raise ReferenceUnresolved(f"the environment variable {name} is not set")

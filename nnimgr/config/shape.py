@@ -143,6 +143,9 @@ def _value(reading: Reading, value: Any, kind: Any, path: KeyPath) -> Any:
         return plain(reading, value, path)
     if isinstance(value, str):
         return _text(reading, value, kinds, path)
+    if SecretStr in kinds and not isinstance(value, SecretStr):
+        reading.fault(path, "must be text; put it in quotes")  # what it is stays untold
+        return None
     return value
 
 

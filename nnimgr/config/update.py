@@ -9,7 +9,7 @@ from typing import Any
 from nnimgr.config.model import ExperimentConfig
 from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
 from nnimgr.config.shape import Reading, match_key, plain, validate
-from nnimgr.config.units import parse_duration
+from training_services.units import parse_duration
 
 __all__ = ["UPDATABLE", "apply_update"]
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from nnimgr.config import ExperimentConfig, read_canonical, resolve_secrets
-from nnimgr.config.model import AlgorithmConfig
+from pydantic import BaseModel
+
+from nnimgr.config import ExperimentConfig, ReferenceUnresolved, read_canonical, resolve_secrets
+from nnimgr.config.machines import read_machines
+from nnimgr.config.model import AlgorithmConfig, Member
+from nnimgr.config.secrets import reveal_secrets
 from nnimgr.core.folder import Surroundings
 from nnimgr.core.runner import ExperimentRunner
 from nnimgr.core.search import Child, Search
@@ -17,8 +21,12 @@ from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.store.writer import database_path
 from training_services import registry
-from training_services.base import ExperimentContext, TrainingService
-from training_services.keeper_service import ServiceTools
+from training_services.base import ExperimentContext, ServiceUnavailable, TrainingService
+from training_services.keeper_host import KeeperHost
+from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.remote import RemoteConfig, RemoteHosts
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Assembly:
@@ -36,21 +44,39 @@ class Assembly:
         self._tools.ledger.rebuilt(experiment_id)
 
     def service(self, state: ExperimentState, directory: Path) -> TrainingService:
-        config = _config(state)
+        """Raises ServiceUnavailable."""
         around = Surroundings.read(directory)
-        context = ExperimentContext(
-            experiment_id=state.id,
-            directory=directory,
-            trial_command=config.job_command,
-            trial_code_directory=config.job_directory,
-            trial_gpu_number=config.job_gpu_number,
-            python=around.python,
-            environ=around.environ,
-            log_level=config.log_level.value,
-            multi_phase=config.multi_phase,
-            **({} if config.silence is None else {"silent_after": config.silence}),
-        )
-        return registry.service_class(config.platform)(context, config.training_service, self._tools)
+        members = _config(state).members
+        contexts = [_context(state, directory, member, around) for member in members]
+        services = [_revealed(member.service, around) for member in members]
+        kinds = [registry.create(member.platform) for member in members]
+        if kinds[0].hosts is None:  # then it is the only one
+            return kinds[0].service(contexts[0], services[0], self._tools)
+        groups = [
+            kind.hosts(context, service, self._tools)
+            for kind, context, service in zip(kinds, contexts, services, strict=True)
+            if kind.hosts is not None
+        ]
+
+        def make_host(machine: Mapping[str, Any]) -> KeeperHost:
+            """One that is added while the experiment runs: it goes with the other machines over SSH."""
+            (found,) = read_machines([machine])
+            revealed = _revealed(found, Surroundings.read(directory))
+            remote = next((group for group in groups if isinstance(group, RemoteHosts)), None)
+            if remote is None:
+                remote = RemoteHosts(contexts[0], RemoteConfig(machine_list=[revealed]), self._tools)
+                groups.append(remote)
+            return remote.host(revealed)
+
+        hosts = [host for group in groups for host in group.all()]
+        return KeeperService(contexts[0], self._tools, hosts, make_host=make_host)
+
+    def hosts(self, state: ExperimentState, directory: Path) -> Sequence[KeeperHost]:
+        """The machines of an experiment that has no service open. Raises ServiceUnavailable."""
+        service = self.service(state, directory)
+        if not isinstance(service, KeeperService):
+            return ()
+        return service.hosts([machine.added for machine in state.machines.values() if machine.added])
 
     def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
         config = _config(state)
@@ -99,6 +125,36 @@ class Assembly:
             post=runner.post,
             pending_metrics=runner.pending_metrics,
         )
+
+
+def _context(
+    state: ExperimentState, directory: Path, member: Member, around: Surroundings
+) -> ExperimentContext:
+    config = member.config
+    return ExperimentContext(
+        experiment_id=state.id,
+        directory=directory,
+        trial_command=member.job_command,
+        trial_code_directory=member.job_directory,
+        trial_gpu_number=member.job_gpu_number,
+        python=around.python,
+        environ=around.environ,
+        log_level=config.log_level.value,
+        multi_phase=config.multi_phase,
+        nni_manager_ip=member.job_manager_ip,
+        lease=config.lease_time,
+        trial_cpu_number=member.job_cpu_number,
+        trial_memory_size=member.job_memory_size,
+        **({} if config.silence is None else {"silent_after": config.silence}),
+    )
+
+
+def _revealed(service: _Model, around: Surroundings) -> _Model:
+    """With its secrets. Raises ServiceUnavailable."""
+    try:
+        return reveal_secrets(service, environ=around.environ, base=around.cwd, secrets=around.secrets)
+    except ReferenceUnresolved as error:
+        raise ServiceUnavailable(f"the training service cannot be used: {error}") from error
 
 
 def _config(state: ExperimentState) -> ExperimentConfig:

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from nnimgr.core.experiments import UnknownExperiment
 from nnimgr.core.facts import ExperimentStatus
-from nnimgr.core.folder import delete_experiment
+from nnimgr.core.folder import delete_experiment, refuse_live, require_database
+from nnimgr.core.remains import Remains
 from nnimgr.core.requests import RequestRefused
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
-from nnimgr.store.writer import database_path
+from training_services.local import KEEPER_ID as LOCAL
 
 __all__ = ["AtRest"]
 
@@ -39,6 +40,8 @@ class AtRest:
         entry = await asyncio.to_thread(self._index.get, experiment_id)
         if entry is None:
             raise UnknownExperiment(experiment_id)
+        if wish == "viewed":
+            require_database(entry.directory)
         status = entry.status if held is None else held
         if status == ExperimentStatus.VIEWED and experiment_id not in self.viewed:
             shown = entry.port is not None and self._home.server_running(entry.port) is not None
@@ -48,8 +51,6 @@ class AtRest:
             raise RequestRefused(
                 f"experiment {experiment_id} {is_so}: only one that was stopped can be {wish}"
             )
-        if wish == "viewed" and not database_path(entry.directory).exists():
-            raise RequestRefused(f"experiment {experiment_id} has no database in {entry.directory}")
         return entry
 
     async def show(self, entry: IndexEntry) -> IndexEntry:
@@ -67,12 +68,18 @@ class AtRest:
         self.viewed.discard(entry.id)
         return replace(entry, status="STOPPED")
 
-    async def delete(self, entry: IndexEntry) -> None:
-        """Remove its folder and its entry; then it is not among those that are being deleted any more.
+    async def delete(self, entry: IndexEntry, remains: Remains, *, leave: bool) -> list[str]:
+        """Remove all of it; then it is not among those that are being deleted any more.
 
-        Raises RequestRefused, OSError, HomeError.
+        Returns what was left on machines, if that may be (``leave``). Raises RequestRefused, OSError,
+        HomeError.
         """
         try:
+            await asyncio.to_thread(refuse_live, entry)
+            left = [] if entry.platform == LOCAL else await remains.remove(entry.directory, leave=leave)
+            if left and not leave:
+                raise RequestRefused(f"experiment {entry.id} is not deleted: {'; '.join(left)}")
             await asyncio.to_thread(delete_experiment, self._index, entry)
+            return left
         finally:
             self.deleting.discard(entry.id)

@@ -28,6 +28,10 @@ from training_services.base import (
     KeeperEnrolled,
     KeeperHeard,
     KeeperSilent,
+    MachineAdded,
+    MachineDrained,
+    MachineGone,
+    MachineRemoved,
     MetricReported,
     ParametersWanted,
     StopOrdered,
@@ -63,12 +67,18 @@ __all__ = [
     "KeeperHeard",
     "KeeperSilent",
     "Limits",
+    "LossDeclared",
+    "MachineAdded",
+    "MachineDrained",
+    "MachineGone",
+    "MachineRemoved",
     "OnFailure",
     "MetricReported",
     "ParametersWanted",
     "Recorded",
     "ResultTaken",
     "ResumeRequested",
+    "SlotLent",
     "StopKind",
     "StopOrdered",
     "StopRequested",
@@ -147,6 +157,11 @@ class SuggestionSource(StrEnum):
     RESUMED = "resumed"  # cut off by a stop of the experiment
     RERUN = "rerun"  # failed, and a user wants it to run again
 
+    @property
+    def nni_name(self) -> str:
+        """``parameter_source`` in NNI's records."""
+        return "resumed" if self is SuggestionSource.RERUN else self.value
+
 
 class OnFailure(StrEnum):
     """What the tuner gets for a trial that has failed."""
@@ -170,6 +185,7 @@ class Limits:
     max_failed_attempts: int = 0  # new attempts after the command failed
     on_failure: OnFailure = OnFailure.SKIP
     failure_value: float | None = None  # for VALUE
+    slot_held_for: timedelta = timedelta(minutes=10)  # for a trial whose host is silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +366,20 @@ class ResumeRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossDeclared:
+    """A user says that a trial whose host is silent will not come back: its attempt is to count as lost."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLent:
+    """The host of the trial has been silent for so long that its slot is another trial's until it speaks."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialNoted:
     """One sentence on a trial that the user should read. Changes nothing."""
 
@@ -362,12 +392,14 @@ class TrialEnded:
     """The trial is over. ``reason`` is one sentence.
 
     ``stand_in``: JSON text of what the tuner gets for a result, since the trial has none that it can use.
+    ``untried``: it was called off without a user's wish, and its parameter set may be suggested again.
     """
 
     trial_id: str
     status: TrialStatus
     reason: str
     stand_in: str | None = None
+    untried: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,6 +429,8 @@ Fact = (
     | AttemptDue
     | TrialPaused
     | ResumeRequested
+    | LossDeclared
+    | SlotLent
     | TrialNoted
     | TrialEnded
     | ExperimentMoved

@@ -38,12 +38,18 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             return trial is not None and trial.attempt == fact.attempt and trial.target is None
         case f.StopRequested() | f.ResumeRequested():
             return fact.trial_id in state.trials
+        case f.LossDeclared():
+            trial = state.trials.get(fact.trial_id)
+            return trial is not None and trial.unknown_since is not None and not trial.declared_lost
         case f.KeeperAcknowledged():
             return fact.acked_cmd > state.keepers[fact.keeper_id].acked_cmd
         case f.KeeperSilent():
             return state.keepers[fact.keeper_id].silent is None
         case f.KeeperHeard():
             return state.keepers[fact.keeper_id].silent is not None
+        case f.MachineGone():
+            machine = state.machines.get(fact.keeper_id)
+            return machine is not None and machine.removing and not machine.gone
         case f.TunerExhausted():
             return not state.exhausted
         case f.AlgorithmRecovered():

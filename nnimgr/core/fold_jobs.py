@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import UTC
 from typing import Any
 
 from nnimgr.core import facts as f
 from nnimgr.core.moves import Step, job_touched, move, note, reindex, trial_touched
 from nnimgr.core.phases import take_final, waiting_reason
-from nnimgr.core.state import ExperimentState, JobState, KeeperState, TrialState, trial_of_job
+from nnimgr.core.state import (
+    ExperimentState,
+    JobState,
+    KeeperState,
+    MachineState,
+    TrialState,
+    trial_of_job,
+)
 
 # ---- jobs -------------------------------------------------------------------------------------------------
 
@@ -47,6 +55,7 @@ def _started(state: ExperimentState, r: f.Recorded) -> None:
     trial = trial_touched(state, job.trial_id, fact)
     job.started_at, job.pid = fact.started_at, fact.pid
     trial.started_at, trial.running_since = fact.started_at, r.at
+    trial.note = None  # what was in the way of its start
     if job.stop is None:
         trial.reason = waiting_reason(trial)
     move(state, trial, f.TrialStatus.RUNNING)
@@ -79,9 +88,11 @@ def _skipped(state: ExperimentState, r: f.Recorded) -> None:
 def _stop_ordered(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
     job = job_touched(state, fact.job_id)
-    job.stop = fact
+    job.stop, job.stop_at = fact, r.at
     trial = trial_touched(state, job.trial_id, fact)
     trial.reason = f"is being stopped: {trial.target_reason}"
+    if trial.unknown_since is not None:
+        trial.reason += f"; its host does not hear of it: {silence(state, trial)}"
     if fact.cmd_seq is None:  # it had no place: nothing of it runs
         _close(state, job, trial, r)
     else:
@@ -116,6 +127,7 @@ def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Record
     state.open_jobs -= 1
     trial.closed_job, trial.job_id = job.id, None
     trial.wants.clear()
+    trial.slot_lent = False
     state.closing_jobs[job.id] = None
     reindex(state, trial)
     _release(state)
@@ -173,25 +185,106 @@ def _acknowledged(state: ExperimentState, r: f.Recorded) -> None:
 def _silent(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
     state.keepers[fact.keeper_id].silent = fact.reason
-    for job in state.jobs.values():
-        if job.closed or job.placed is None or job.placed.place.keeper_id != fact.keeper_id:
-            continue
-        if state.trials[job.trial_id].status is f.TrialStatus.RUNNING:
+    for job in _open_jobs(state, fact.keeper_id):
+        if state.trials[job.trial_id].status is not f.TrialStatus.UNKNOWN:
             trial = trial_touched(state, job.trial_id, fact)
-            trial.reason = fact.reason
+            trial.unknown_since = r.at
+            trial.reason = f"{silence(state, trial)}; {_ways_out(state, trial)}"
             move(state, trial, f.TrialStatus.UNKNOWN)
+            reindex(state, trial)
 
 
 def _heard(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
     state.keepers[fact.keeper_id].silent = None
-    for job in state.jobs.values():
-        if job.closed or job.placed is None or job.placed.place.keeper_id != fact.keeper_id:
-            continue
+    for job in _open_jobs(state, fact.keeper_id):
         if state.trials[job.trial_id].status is f.TrialStatus.UNKNOWN:
             trial = trial_touched(state, job.trial_id, fact)
-            trial.reason = waiting_reason(trial)
-            move(state, trial, f.TrialStatus.RUNNING)
+            started = job.started_at is not None
+            if job.stop is not None:
+                trial.reason = f"is being stopped: {trial.target_reason}"
+            else:
+                trial.reason = waiting_reason(trial) if started else "is being started"
+            move(state, trial, f.TrialStatus.RUNNING if started else f.TrialStatus.WAITING)
+            reindex(state, trial)
+
+
+def _open_jobs(state: ExperimentState, keeper_id: str) -> Iterator[JobState]:
+    """Those that have their place there."""
+    for job in state.jobs.values():
+        if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
+            yield job
+
+
+def silence(state: ExperimentState, trial: TrialState) -> str:
+    """Since when its host is silent, and why: a sentence on a trial that is UNKNOWN."""
+    assert trial.job_id is not None and trial.unknown_since is not None
+    placed = state.jobs[trial.job_id].placed
+    assert placed is not None
+    since = trial.unknown_since.astimezone(UTC)
+    return f"unknown since {since:%Y-%m-%d %H:%M:%S} UTC: {state.keepers[placed.place.keeper_id].silent}"
+
+
+def _ways_out(state: ExperimentState, trial: TrialState) -> str:
+    """What ends its being UNKNOWN."""
+    lease = state.config.get("lease")
+    if lease is not None:
+        return (
+            f"it goes on when its machine is heard again; if not, it ends there by its lease ({lease}) and "
+            f"is then tried anew (at once, if 'nnictl trial lost {trial.id}' says that it will not come back)"
+        )
+    return (
+        "it goes on when its machine is heard again, is tried anew once that is seen to have been restarted, "
+        f"or if 'nnictl trial lost {trial.id}' says that it will not come back"
+    )
+
+
+def _loss_declared(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    trial = trial_touched(state, fact.trial_id, fact)
+    trial.declared_lost = True
+    reindex(state, trial)
+
+
+def _slot_lent(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    trial = trial_touched(state, fact.trial_id, fact)
+    trial.slot_lent = True
+    trial.reason = f"{trial.reason}; its slot is given to another trial meanwhile"
+    reindex(state, trial)
+
+
+# ---- machines ---------------------------------------------------------------------------------------------
+
+
+def _machine_added(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    before = state.machines.get(fact.keeper_id)
+    added = fact.machine if fact.machine is not None or before is None else before.added
+    state.machines[fact.keeper_id] = MachineState(added=added)
+
+
+def _machine_drained(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    state.machines.setdefault(fact.keeper_id, MachineState()).draining = True
+
+
+def _machine_removed(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    machine = state.machines.setdefault(fact.keeper_id, MachineState())
+    machine.draining = machine.removing = True
+    machine.forced = machine.forced or fact.force
+
+
+def _machine_gone(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    state.machines[fact.keeper_id].gone = True
+    if (keeper := state.keepers.get(fact.keeper_id)) is not None:
+        keeper.silent = None  # nobody listens for it any more
+    for job_id in list(state.closing_jobs):
+        placed = state.jobs[job_id].placed
+        if placed is not None and placed.place.keeper_id == fact.keeper_id:
+            del state.jobs[job_id], state.closing_jobs[job_id]  # nor needs it to acknowledge anything
 
 
 JOB_STEPS: Mapping[type[Any], Step] = {
@@ -209,4 +302,10 @@ JOB_STEPS: Mapping[type[Any], Step] = {
     f.KeeperAcknowledged: _acknowledged,
     f.KeeperSilent: _silent,
     f.KeeperHeard: _heard,
+    f.LossDeclared: _loss_declared,
+    f.SlotLent: _slot_lent,
+    f.MachineAdded: _machine_added,
+    f.MachineDrained: _machine_drained,
+    f.MachineRemoved: _machine_removed,
+    f.MachineGone: _machine_gone,
 }

@@ -22,7 +22,7 @@ def _created(state: ExperimentState, r: f.Recorded) -> None:
 
 def _opened(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
-    state.m_epoch = fact.m_epoch
+    state.m_epoch, state.opened_at = fact.m_epoch, r.at
     if fact.resumed:
         state.stop_requested = state.detached = False
         state.failed = None
@@ -38,7 +38,7 @@ def _config_changed(state: ExperimentState, r: f.Recorded) -> None:
     state.config = {key: value for key, value in state.config.items() if value is not None}
     state.limits = fact.limits
     if fact.search_space is not None:
-        state.search_space = fact.search_space
+        state.search_space, state.space_number = fact.search_space, r.number
         state.exhausted = False
         for trial in state.trials.values():
             job = state.jobs.get(trial.job_id or "")
@@ -107,6 +107,8 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
     if fact.source is f.SuggestionSource.ALGORITHM:
         state.next_parameter_id = max(state.next_parameter_id, fact.parameter_id + 1)
         state.exhausted = False  # NNI's tuners may offer more after they had none
+        if fact.fed_to is not None and fact.fed_to < state.space_number:
+            state.superseded[trial.id] = None  # it crossed the change of the space
     if fact.source is f.SuggestionSource.RESUMED:
         state.interrupted = [i for i in state.interrupted if i.trial_id != fact.retry_of]
     if fact.source is f.SuggestionSource.RERUN:
@@ -190,6 +192,8 @@ def _ended(state: ExperimentState, r: f.Recorded) -> None:
     reindex(state, trial)
     state.superseded.pop(trial.id, None)
     del state.trials[trial.id]
+    if fact.untried:
+        state.exhausted = False  # the tuner has that set to give again
     if fact.status is f.TrialStatus.SYS_CANCELED and trial.target is f.StopKind.CUT:
         state.interrupted.append(
             Interrupted(

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnimgr.core.requests import RequestRefused
-from nnimgr.index import Index, IndexEntry
+from nnimgr.index import Index, IndexEntry, nnis_own
 from nnimgr.store.reader import stored_live_trials
+from nnimgr.store.writer import database_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class Surroundings:
     environ: Mapping[str, str] = field(repr=False)
     cwd: Path
     python: str
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the configuration
 
     @classmethod
     def of_creator(
@@ -39,15 +41,26 @@ class Surroundings:
     @classmethod
     def read(cls, directory: Path) -> Surroundings:
         body = json.loads((directory / "environ.json").read_text(encoding="utf-8"))
-        return cls(environ=body["environ"], cwd=Path(body["cwd"]), python=body["python"])
+        return cls(
+            environ=body["environ"],
+            cwd=Path(body["cwd"]),
+            python=body["python"],
+            secrets=body.get("secrets", {}),
+        )
 
     def write(self, directory: Path) -> None:
         """Replace the file, durably."""
         path = directory / "environ.json"
         fresh = path.with_suffix(".new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        body = {
+            "environ": dict(self.environ),
+            "cwd": str(self.cwd),
+            "python": self.python,
+            "secrets": dict(self.secrets),
+        }
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"environ": dict(self.environ), "cwd": str(self.cwd), "python": self.python}, file)
+            json.dump(body, file)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
@@ -64,14 +77,26 @@ def make_folder(directory: Path, surroundings: Surroundings) -> None:
         fresh.replace(directory.parent / "_latest")
 
 
-def delete_experiment(index: Index, entry: IndexEntry) -> None:
-    """Remove a stopped experiment, its folder and its entry. Raises RequestRefused, OSError, HomeError.
+def require_database(directory: Path) -> None:
+    """Raise RequestRefused where no experiment of ours was run."""
+    if not database_path(directory).exists():
+        why = nnis_own(directory)
+        raise RequestRefused(why or f"experiment {directory.name} has no database in {directory}")
 
-    The entry goes last: after a crash in the midst it can be asked for again.
-    """
+
+def refuse_live(entry: IndexEntry) -> None:
+    """Raise RequestRefused for an experiment whose trials have not all ended."""
     live = stored_live_trials(entry.directory)
     if live:
         raise RequestRefused(f"{live} trials of experiment {entry.id} run on: stop it first")
+
+
+def delete_experiment(index: Index, entry: IndexEntry) -> None:
+    """Remove a stopped experiment's folder and its entry. Raises RequestRefused, OSError, HomeError.
+
+    The entry goes last: after a crash in the midst it can be asked for again.
+    """
+    refuse_live(entry)
     delete_folder(entry.directory)
     index.remove(entry.id)
 

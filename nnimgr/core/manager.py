@@ -13,12 +13,13 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nnimgr.config import ExperimentConfig, check_config, read_canonical
+from nnimgr.config.secrets import hide_secrets
 from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.at_rest import AtRest
@@ -30,14 +31,15 @@ from nnimgr.core.experiments import (
     NewExperiment,
     UnknownExperiment,
 )
-from nnimgr.core.folder import make_folder
+from nnimgr.core.folder import Surroundings, make_folder, require_database
 from nnimgr.core.index_notes import IndexNotes, nni_status
+from nnimgr.core.remains import Remains
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.core.state import ExperimentState
 from nnimgr.dispatcher.registered import registry_file
 from nnimgr.home import Home, HomeError
-from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
+from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id, nnis_own
 from nnimgr.store.errors import StoreError
 from nnimgr.store.reader import ExperimentReader, stored_status
 from nnimgr.store.writer import ExperimentWriter, database_path
@@ -60,6 +62,7 @@ class _Open:
     trouble: str | None = None  # why there is no runner
     status: str = ""
     number: int = 0  # of its last fact
+    awaits_silent: bool = False  # what may run yet on silent machines is to be stopped when they are heard
     task: asyncio.Task[None] = field(init=False)
 
     @property
@@ -89,6 +92,7 @@ class NNIManager:
         self._index = Index(home)
         self._at_rest = AtRest(home=home, index=self._index, port=port)
         self._assembly, self._clock = assembly, clock
+        self.remains = Remains(assembly)
         self._open: dict[str, _Open] = {}
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
@@ -102,7 +106,11 @@ class NNIManager:
     async def __aenter__(self) -> NNIManager:
         """Reopen every experiment of the index that names this port and was neither stopped nor done."""
         self._entries = await asyncio.to_thread(self._index.entries)
-        ours = [entry for entry in self._entries.values() if entry.port == self.port]
+        ours = [
+            entry
+            for entry in self._entries.values()
+            if entry.port == self.port and await asyncio.to_thread(nnis_own, entry.directory) is None
+        ]
         alive = [entry for entry in ours if await asyncio.to_thread(_is_alive, entry)]
         self._at_rest.viewed.update(entry.id for entry in ours if entry.status == E.VIEWED)
         self.used = bool(self._at_rest.viewed)
@@ -230,8 +238,10 @@ class NNIManager:
 
     @property
     def idle(self) -> bool:
-        """Whether no experiment but stopped ones is left."""
-        return not self._at_rest.viewed and all(opened.status == E.STOPPED for opened in self._open.values())
+        """Whether no experiment but stopped ones is left, and none of their trials on silent machines."""
+        return not self._at_rest.viewed and all(
+            opened.status == E.STOPPED and not opened.awaits_silent for opened in self._open.values()
+        )
 
     async def wait_idle(self) -> None:
         """Return once something was asked for and no experiment but stopped ones is left."""
@@ -246,8 +256,9 @@ class NNIManager:
 
         Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
         """
-        config = read_canonical({**new.config, "searchSpace": dict(new.search_space)})
-        around = new.surroundings()
+        written = read_canonical({**new.config, "searchSpace": dict(new.search_space)})
+        config, secrets = hide_secrets(written)
+        around = replace(new.surroundings(), secrets=secrets)
         algorithms = registry_file(around.environ, python=around.python)
         for warning in await asyncio.to_thread(check_config, config, registry_file=algorithms):
             logger.warning("experiment %s: %s", new.id or "(new)", warning)
@@ -264,11 +275,11 @@ class NNIManager:
             created = f.ExperimentCreated(
                 experiment_id=experiment_id, config=canonical, search_space=space, limits=config.limits()
             )
-            await self._begin(created, config, new)
+            await self._begin(created, config, around)
         return experiment_id, True
 
     async def _begin(
-        self, created: f.ExperimentCreated, config: ExperimentConfig, new: NewExperiment
+        self, created: f.ExperimentCreated, config: ExperimentConfig, around: Surroundings
     ) -> None:
         """Make the folder and the entry of a new experiment, and start it; all or nothing."""
         experiment_id = created.experiment_id
@@ -287,7 +298,7 @@ class NNIManager:
         )
         fresh = not directory.exists()
         try:
-            await asyncio.to_thread(make_folder, directory, new.surroundings())
+            await asyncio.to_thread(make_folder, directory, around)
             # The index first: a server that is killed between the two finds an entry without a database,
             # which it leaves alone, and the client may ask again under the same id.
             await asyncio.to_thread(self._index.put, entry)
@@ -317,8 +328,7 @@ class NNIManager:
     async def _resume(self, experiment_id: str, new: NewExperiment | None) -> None:
         self._entries = await asyncio.to_thread(self._index.entries) | self._entries
         directory = self.directory(experiment_id)
-        if not database_path(directory).exists():
-            raise RequestRefused(f"experiment {experiment_id} has no database in {directory}")
+        require_database(directory)
         if self.viewed(experiment_id):
             raise RequestRefused(f"experiment {experiment_id} is only viewed: stop it first")
         runner = self.find(experiment_id)
@@ -342,7 +352,7 @@ class NNIManager:
         held = experiment_id in self._open
         try:
             if new is not None and new.environ is not None:
-                await asyncio.to_thread(new.surroundings().write, directory)
+                await asyncio.to_thread(_surround, directory, new.surroundings())
             await self._start(experiment_id, directory, resumed=True)
             self._latest = experiment_id
         except Exception:
@@ -364,6 +374,7 @@ class NNIManager:
                 self._stirred(experiment_id)
                 return []
             if self.find(experiment_id) is None and entry is not None:
+                require_database(entry.directory)
                 await self._start(experiment_id, entry.directory)
         still_running = await self.get(experiment_id).stop(detach=detach)
         await self._notes.settled()
@@ -381,19 +392,28 @@ class NNIManager:
                 self._latest = experiment_id
                 self._stirred(experiment_id)
 
-    async def delete(self, experiment_id: str) -> None:
-        """Remove a stopped experiment, its folder and its entry. Raises UnknownExperiment, RequestRefused."""
+    async def delete(self, experiment_id: str, *, leave: bool = False) -> list[str]:
+        """Remove a stopped experiment: what it has on its machines, its folder and its entry.
+
+        Raises UnknownExperiment, RequestRefused; with ``leave`` what cannot be removed from a machine is no
+        reason for that: it stays, and is returned in sentences.
+        """
         async with self._creating:
             entry = await self._take(experiment_id, wish="deleted")
-            reader = self._readers.pop(experiment_id, None)
-            if reader is not None:
-                reader.close()
+            self._close_reader(experiment_id)
             self._at_rest.deleting.add(experiment_id)
         try:  # without the lock: a large folder takes long
-            await self._at_rest.delete(entry)
+            left = await self._at_rest.delete(entry, self.remains, leave=leave)
             self._entries.pop(experiment_id, None)
+            return left
         finally:
+            self._close_reader(experiment_id)  # who looked at it meanwhile has made one
             self._stirred(experiment_id)
+
+    def _close_reader(self, experiment_id: str) -> None:
+        reader = self._readers.pop(experiment_id, None)
+        if reader is not None:
+            reader.close()
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
         """The entry of a stopped experiment, whose database is closed from here on."""
@@ -555,12 +575,20 @@ class NNIManager:
         if opened.number != state.number:
             opened.number = state.number
             self.changes.tell(state.id, state.number)
-        if opened.status == state.status:
+        awaits = opened.runner is not None and opened.runner.awaits_silent
+        if (opened.status, opened.awaits_silent) == (state.status, awaits):
             return
-        opened.status = str(state.status)
+        opened.status, opened.awaits_silent = str(state.status), awaits
         self._changed.set()
         status = nni_status(state.status, state.drain)
+        if awaits:  # not over for the next server, which has to stop what silent machines still run
+            status = "STOPPING" if state.status is E.STOPPED else "NO_MORE_TRIAL"
         self._notes.note(state.id, status=status, ended_at=state.ended_at)
+
+
+def _surround(directory: Path, around: Surroundings) -> None:
+    """From now on the experiment runs in another environment; the secrets of its configuration stay."""
+    replace(around, secrets=Surroundings.read(directory).secrets).write(directory)
 
 
 def _is_alive(entry: IndexEntry) -> bool:

@@ -25,8 +25,10 @@ TRANSITIONS: Mapping[type[f.Fact], frozenset[f.TrialStatus]] = {
     f.AttemptDue: frozenset({W, R, P, U}),  # -> WAITING
     f.TrialPaused: frozenset({W, R, U}),  # -> PAUSED
     f.TrialEnded: frozenset({W, R, P, U}),  # -> its status
-    f.KeeperSilent: frozenset({R}),  # -> UNKNOWN
-    f.KeeperHeard: frozenset({U}),  # -> RUNNING
+    f.KeeperSilent: frozenset({W, R}),  # -> UNKNOWN, if it has a place
+    f.KeeperHeard: frozenset({U}),  # -> WAITING or RUNNING, as before
+    f.LossDeclared: frozenset({U}),
+    f.SlotLent: frozenset({U}),
 }
 
 
@@ -60,6 +62,8 @@ def move(state: ExperimentState, trial: TrialState, status: f.TrialStatus) -> No
         del counts[trial.status]
     counts[status] = counts.get(status, 0) + 1
     trial.status = status
+    if status is not U:
+        trial.unknown_since, trial.slot_lent, trial.declared_lost = None, False, False
 
 
 def reindex(state: ExperimentState, trial: TrialState) -> None:
@@ -70,6 +74,8 @@ def reindex(state: ExperimentState, trial: TrialState) -> None:
         (state.unsettled, is_unsettled(trial)),
         (state.condemned, is_condemned(state, trial)),
         (state.running, trial.running_since is not None),
+        (state.unknown, trial.unknown_since is not None),
+        (state.lent, trial.slot_lent),
         (state.wanting, bool(trial.wants)),
         (state.reported, bool(trial.untold)),
     ):

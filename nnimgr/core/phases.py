@@ -26,10 +26,10 @@ def parameter_record(trial: TrialState, index: int = 0) -> str:
     return _record(further.parameter_id, f.SuggestionSource.ALGORITHM, further.parameters, index)
 
 
-def _record(parameter_id: int | None, source: str, parameters: str, index: int) -> str:
+def _record(parameter_id: int | None, source: f.SuggestionSource, parameters: str, index: int) -> str:
     shown = "null" if parameter_id is None else str(parameter_id)
     return (
-        f'{{"parameter_id": {shown}, "parameter_source": "{source}", '
+        f'{{"parameter_id": {shown}, "parameter_source": "{source.nni_name}", '
         f'"parameters": {parameters}, "parameter_index": {index}}}'
     )
 

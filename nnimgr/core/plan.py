@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from signal import Signals
 
 from nnimgr.core import facts as f
+from nnimgr.core.fold_jobs import silence
 from nnimgr.core.phases import is_due, parameter_record
 from nnimgr.core.state import (
     ExperimentState,
@@ -24,6 +25,7 @@ from nnimgr.core.state import (
 )
 
 GRACE = timedelta(seconds=5)
+SILENT_GRACE = timedelta(seconds=10)  # so long a silent host may still answer a stop that a user wants
 SHOWN = 60  # characters of a user's text in a sentence
 RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further one
 LONGEST_RETRY_DELAY = timedelta(minutes=5)
@@ -35,6 +37,7 @@ _LAST_STATUS = {
     f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
     f.StopKind.CUT: f.TrialStatus.SYS_CANCELED,
 }
+_REMOVED = "its machine was removed by force"
 _SHELL_SAYS = {126: "cannot be executed", 127: "was not found"}
 
 
@@ -105,15 +108,59 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.unsettled:
         trial = state.trials[trial_id]
         yield _settle(state, trial, now)
+    for keeper_id in state.forsaken:
+        keeper = state.keepers.get(keeper_id)
+        if keeper is not None and keeper.silent is not None:
+            for job in _jobs_at(state, keeper_id):
+                yield f.JobLost(job_id=job.id, reason=f"{_REMOVED} while there was {keeper.silent}")
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is None and not trial.closed_job:
             yield _end_unplaced(trial)
     yield from _aims(state, now)
+    yield from _given_up(state, now)
     if (moved := _status(state, now)) is not None:
         yield moved
     elif state.interrupted and state.status is f.ExperimentStatus.RUNNING:
         yield from _run_again(state)
+
+
+# ---- silent hosts -----------------------------------------------------------------------------------------
+
+
+def _given_up(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+    """What is no longer waited for, of trials whose hosts are silent: a slot, or the attempt itself."""
+    for trial_id in state.unknown:
+        trial = state.trials[trial_id]
+        if trial.job_id is None:
+            continue
+        job = state.jobs[trial.job_id]
+        due = _given_up_at(state, trial, job)
+        if trial.declared_lost and job.stop is not None:
+            yield f.JobLost(job_id=job.id, reason="a user declared it lost, while its machine was silent")
+        elif due is not None and due <= now:
+            yield f.JobLost(
+                job_id=job.id, reason=f"it may still run on its machine ({silence(state, trial)})"
+            )
+        elif not trial.slot_lent and _lent_at(state, trial) <= now:
+            yield f.SlotLent(trial_id=trial_id)
+
+
+def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:
+    """As far as patience goes: a server that has just started has heard of nobody yet."""
+    assert trial.unknown_since is not None
+    return max(trial.unknown_since, state.opened_at or trial.unknown_since)
+
+
+def _given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> datetime | None:
+    """When a trial that a user wants stopped is given up: no further attempt could run beside it."""
+    if trial.target not in (f.StopKind.USER, f.StopKind.CUT) or job.stop_at is None:
+        return None
+    return max(_silent_since(state, trial), job.stop_at) + SILENT_GRACE
+
+
+def _lent_at(state: ExperimentState, trial: TrialState) -> datetime:
+    return _silent_since(state, trial) + state.limits.slot_held_for
 
 
 # ---- trials -----------------------------------------------------------------------------------------------
@@ -149,8 +196,13 @@ def _settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if trial.target is f.StopKind.PAUSE:
         return f.TrialPaused(trial_id=trial.id, reason=f"paused: {trial.target_reason}")
     if trial.target is not None:
-        return f.TrialEnded(
-            trial_id=trial.id, status=_LAST_STATUS[trial.target], reason=f"stopped: {trial.target_reason}"
+        reason = f"stopped: {trial.target_reason}"
+        if job is not None and job.lost is not None and job.stop is not None:
+            reason += f"; {job.lost}"
+        return _stopped(trial, trial.target, reason)
+    if job is not None and job.placed is not None and job.placed.place.keeper_id in state.forsaken:
+        return f.AttemptDue(
+            trial_id=trial.id, attempt=trial.attempt + 1, due_at=now, reason=_REMOVED, lost=False
         )
     if end is not None and end.reason is f.EndReason.STOPPED:
         return f.AttemptDue(
@@ -244,6 +296,13 @@ def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now:
     return f.AttemptDue(trial_id=trial.id, attempt=trial.attempt + 1, due_at=due_at, reason=why)
 
 
+def _jobs_at(state: ExperimentState, keeper_id: str) -> Iterator[JobState]:
+    """The open jobs that are placed there."""
+    for job in state.jobs.values():
+        if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
+            yield job
+
+
 def _pause(before: int) -> timedelta:
     """Before a further attempt, when there have been so many for this cause."""
     if not before:
@@ -255,8 +314,18 @@ def _end_unplaced(trial: TrialState) -> f.Fact:
     assert trial.target is not None
     if trial.target is f.StopKind.PAUSE:
         return f.TrialPaused(trial_id=trial.id, reason=f"paused before it started: {trial.target_reason}")
-    reason = f"stopped before it started: {trial.target_reason}"
-    return f.TrialEnded(trial_id=trial.id, status=_LAST_STATUS[trial.target], reason=reason)
+    return _stopped(trial, trial.target, f"stopped before it started: {trial.target_reason}")
+
+
+def _stopped(trial: TrialState, target: f.StopKind, reason: str) -> f.TrialEnded:
+    """Its set is untried if nobody wanted that: a user may have, and what is cut off or failed runs again."""
+    suggested = trial.source is not f.SuggestionSource.RERUN and trial.parameter_id is not None
+    return f.TrialEnded(
+        trial_id=trial.id,
+        status=_LAST_STATUS[target],
+        reason=reason,
+        untried=target is f.StopKind.SYSTEM and suggested,
+    )
 
 
 def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
@@ -333,7 +402,7 @@ def _wanted_status(
                 None,
                 f"stopped; {len(state.trials)} trials run on by themselves",
             )
-        if state.trials or state.jobs:
+        if not _is_over(state):
             return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
         return f.ExperimentStatus.STOPPED, None, "a user stopped it"
     if state.failed is not None:
@@ -341,9 +410,15 @@ def _wanted_status(
     drain, reason = _drain(state, now)
     if drain is None:
         return f.ExperimentStatus.RUNNING, None, "runs"
-    if not state.trials and not state.jobs:
+    if _is_over(state):
         return f.ExperimentStatus.DONE, None, f"done: {reason}"
     return f.ExperimentStatus.DRAINING, drain, f"waits for its last trials: {reason}"
+
+
+def _is_over(state: ExperimentState) -> bool:
+    """It stays so while hosts that were silent are heard again and end what they have left."""
+    ended = state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
+    return state.over or (ended and not state.trials)
 
 
 def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None, str]:
@@ -370,11 +445,15 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
         trial = state.trials[trial_id]
         if trial.job_id is not None:
             yield CancelJob(job_id=trial.job_id, grace=GRACE)
+    for keeper_id in state.forsaken:
+        for job in _jobs_at(state, keeper_id):
+            if job.stop is None:
+                yield CancelJob(job_id=job.id, grace=GRACE)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
         return
-    free = state.limits.trial_concurrency - state.open_jobs
+    free = state.limits.trial_concurrency - state.open_jobs + len(state.lent)
     waiting = len(state.queued)
     if free > 0:
         for trial_id in state.queued:
@@ -417,6 +496,12 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
     limit = state.limits.max_experiment_duration
     if limit is not None and state.active_since is not None and not _time_is_up(state, now):
         due.append(state.active_since + limit - state.active)
+    for trial_id in state.unknown:
+        trial = state.trials[trial_id]
+        if trial.job_id is not None:
+            at = _given_up_at(state, trial, state.jobs[trial.job_id])
+            due += [] if at is None else [at]
+            due += [] if trial.slot_lent else [_lent_at(state, trial)]
     # Trials with a retry to wait for are few; those that wait for a slot alone have no due_at.
     due += [
         at for trial_id in state.retrying if (at := state.trials[trial_id].due_at) is not None and at > now

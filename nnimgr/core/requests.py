@@ -89,6 +89,23 @@ def stop_trial(trial_id: str, *, kind: f.StopKind = f.StopKind.USER) -> Builder:
     return build
 
 
+def lose_trial(trial_id: str) -> Builder:
+    """A user says that a trial whose machine is silent will not come back."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        trial = state.trials.get(trial_id)
+        if trial is None:
+            raise UnknownTrial(f"trial {trial_id} is not alive")
+        if trial.status is not f.TrialStatus.UNKNOWN:
+            raise RequestRefused(
+                f"trial {trial_id} is {trial.status}: only one whose machine is silent, so that it is "
+                "UNKNOWN, can be declared lost"
+            )
+        return (f.LossDeclared(trial_id=trial_id),)
+
+    return build
+
+
 def change_config(changes: Mapping[str, Any]) -> Builder:
     """New values of canonical top-level fields; None lifts a limit. ConfigError passes through."""
 
@@ -125,6 +142,16 @@ def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
         return (f.DataImported(records=text),)
+
+    return build
+
+
+def change_machines(facts: Sequence[f.Fact]) -> Builder:
+    """Machines are added, drained or removed."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        _check_open(state)
+        return facts
 
     return build
 

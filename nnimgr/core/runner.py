@@ -27,6 +27,7 @@ from training_services.base import (
     JobRejected,
     KnownKeeper,
     KnownKeepers,
+    KnownMachine,
     ServiceUnavailable,
     TrainingService,
     TrialJobSpec,
@@ -88,6 +89,7 @@ class ExperimentRunner:
         self.service: TrainingService | None = None
         self._opening: TrainingService | None = None  # it has not adopted the jobs yet
         self.service_notice: str | None = None
+        self.left: Sequence[str] = ()  # what the last end of the service may have left on machines: sentences
         self.search: Search | None = None
         self._writer = writer
         self._make_service, self._make_search = make_service, make_search
@@ -144,6 +146,13 @@ class ExperimentRunner:
         """Stop a trial; returns once that is durable. Raises UnknownTrial."""
         await self.request(requests.stop_trial(trial_id))
 
+    async def lose_trial(self, trial_id: str) -> None:
+        """Count a trial whose machine is silent as lost; returns once that is durable.
+
+        Raises UnknownTrial, RequestRefused.
+        """
+        await self.request(requests.lose_trial(trial_id))
+
     async def change_config(self, changes: Mapping[str, Any]) -> None:
         """Change top-level fields. Raises ConfigError, RequestRefused."""
         await self.request(requests.change_config(changes))
@@ -153,12 +162,26 @@ class ExperimentRunner:
         await self.request(requests.import_data(records))
 
     async def stop(self, *, detach: bool) -> list[str]:
-        """Stop the experiment; returns once nothing of it runs, or with the trials that run on."""
+        """Stop the experiment; returns once nothing of it runs, or with the trials that run on.
+
+        Those are all if it is detached, and those that may still run on machines that are silent: they end
+        when these are heard again, as long as there is a server.
+        """
         await self.request(requests.stop_experiment(detach=detach))
-        while self.state.status in LIVE or self.search is not None or self._pump is not None:
+        while self.state.status in LIVE or self.search is not None or self._is_serving():
             await asyncio.shield(self._tick)
         placed = {job.trial_id for job in self.state.jobs.values() if job.placed is not None}
-        return [trial_id for trial_id in self.state.trials if trial_id in placed]
+        live = [trial_id for trial_id in self.state.trials if trial_id in placed]
+        return live or list(dict.fromkeys(job.trial_id for job in self.state.jobs.values() if job.lost))
+
+    def _is_serving(self) -> bool:
+        """There is a service, and not only for what silent hosts may have left."""
+        return self._pump is not None and not self.awaits_silent
+
+    @property
+    def awaits_silent(self) -> bool:
+        """There is a service, and only because of what silent hosts are yet to be told."""
+        return self._pump is not None and bool(self.state.jobs) and self.state.over
 
     async def committed_after(self, number: int) -> int:
         """Wait until a fact with a higher number is committed; the highest number then.
@@ -180,7 +203,7 @@ class ExperimentRunner:
     @property
     def notices(self) -> Mapping[str, Notice]:
         """What is so at present and is not stored: long calls, a platform that cannot be used."""
-        found = dict(self.search.notices) if self.search is not None else {}
+        found = dict(self.search.all_notices) if self.search is not None else {}
         if self.service is not None:
             found |= {about: Notice(sentence=told) for about, told in self.service.notices().items()}
         if self.service_notice is not None:
@@ -364,18 +387,18 @@ class ExperimentRunner:
             await search.close()
         if needs_service and self._pump is None:
             self._pump = self._spawn(self._serve(), "service")
-            self._keepers_left = False
+            self._keepers_left, self.left = False, ()
         elif not needs_service and self._pump is not None:
             self._pump.cancel()
             service, self.service, self._opening = self.service or self._opening, None, None
             if service is not None:
-                await service.close(detach=state.detached)
+                self.left = await service.close(detach=state.detached)
             self._pump = None
         elif self._keepers_left and not needs_service and not state.detached:
             # The last server died between the experiment's end and that of its keepers.
             self._keepers_left = False
-            service = self._make_service(state)
             with contextlib.suppress(ServiceUnavailable):
+                service = self._make_service(state)
                 await service.open(self._known_keepers())
                 await service.close(detach=False)
 
@@ -387,8 +410,8 @@ class ExperimentRunner:
         """Open the service, submit again what the state holds, and bring its events."""
         delay, longest = SERVICE_RETRY_S
         while True:
-            service = self._opening = self._make_service(self.state)
             try:
+                service = self._opening = self._make_service(self.state)
                 await service.open(self._known_keepers())
                 break
             except ServiceUnavailable as error:
@@ -455,10 +478,21 @@ class ExperimentRunner:
                 )
                 for keeper_id, keeper in state.keepers.items()
             ),
+            machines=tuple(
+                KnownMachine(
+                    keeper_id=keeper_id,
+                    added=machine.added,
+                    draining=machine.draining,
+                    removing=machine.removing,
+                    gone=machine.gone,
+                )
+                for keeper_id, machine in state.machines.items()
+            ),
         )
 
     async def _let_go(self, end: BaseException) -> None:
         """The runner ends: trials and keepers run on, children end, the database is closed."""
+        self._closing = True  # nobody takes a request any more
         if not self._first_turn.done():
             _fail(self._first_turn, end)
         _fail(self._tick, RunnerClosed())

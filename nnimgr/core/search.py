@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 SLOW_ANSWER_S = 0.02  # a tuner slower than this is asked ahead
 RESTART_DELAYS_S = (0.1, 30.0)  # first and longest pause before a child is made anew
+SILENT_AFTER_S = 5.0  # a child whose call takes long says so itself long before
 PROOF_OF_LIFE_S = 1.0  # a child with nothing to answer has recovered when it has lived so long
 
 Builder = Callable[[ExperimentState], Sequence[f.Fact]]
@@ -123,6 +124,18 @@ class Search:
     def outstanding(self) -> int:
         return len(self._asking.ids)
 
+    @property
+    def all_notices(self) -> dict[str, Notice]:
+        """``notices``, and a tuner that cannot say itself that it hangs: stopped, say, or in native code."""
+        since, tuner = self._asking.since, self._members["tuner"]
+        if since is None or tuner.child is None or "tuner" in self.notices:
+            return self.notices
+        seconds = asyncio.get_running_loop().time() - since
+        if seconds < SILENT_AFTER_S:
+            return self.notices
+        sentence = f"the tuner was asked for parameter sets {seconds:.0f} s ago and has not answered"
+        return self.notices | {"tuner": Notice(sentence=sentence)}
+
     async def open(self, state: ExperimentState) -> None:
         """Start the children, built from everything committed so far."""
         self._fed_to = state.number
@@ -199,8 +212,10 @@ class Search:
                     self._trial_ended(number, fact, touched)
                 case f.ResultTaken():
                     self._tell("tuner", _result(number, fact))
-                case f.FurtherSuggested(late=True, parameter_id=int(parameter_id)):
-                    gone = m.SetDiscarded(number=number, trial_id=fact.trial_id, parameter_id=parameter_id)
+                case f.FurtherSuggested(late=True, parameter_id=int(parameter_id), parameters=str(text)):
+                    gone = m.SetDiscarded(
+                        number=number, trial_id=fact.trial_id, parameter_id=parameter_id, parameters=text
+                    )
                     self._tell("tuner", gone)
                 case f.DataImported():
                     self._tell("tuner", m.Imported(number=number, records=fact.records))
@@ -234,6 +249,7 @@ class Search:
             text=trial.final_text,
             success=fact.status is f.TrialStatus.SUCCEEDED,
             stand_in=fact.stand_in,
+            untried=fact.untried,
         )
         for role in self._members:
             self._tell(role, message)
@@ -342,7 +358,7 @@ class Search:
                     self._post(_bind(asking, parameter_id, None))
                 asking.ids.pop(parameter_id, None)
                 asking.refused.add(parameter_id)
-            self._post(f.TunerExhausted())
+            self._post(_exhausted(message.fed_to))
 
     # ---- life and death -----------------------------------------------------------------------------------
 
@@ -403,6 +419,11 @@ class Search:
 def _nothing(state: ExperimentState) -> Sequence[f.Fact]:
     """Makes the runner plan again."""
     return ()
+
+
+def _exhausted(fed_to: int) -> Builder:
+    """The tuner has no more, unless it said so before it knew of the search space that holds now."""
+    return lambda state: () if fed_to < state.space_number else (f.TunerExhausted(),)
 
 
 def _bind(asking: _Asking, parameter_id: int, given: m.Suggestion | None) -> Builder:

@@ -51,6 +51,7 @@ class JobState:
     started_at: datetime | None = None  # the host's clock
     pid: int | None = None
     stop: StopOrdered | None = None
+    stop_at: datetime | None = None
     updates: list[tuple[UpdateOrdered, str]] = field(default_factory=list)
     recorded: int = 0  # frames committed
     ended: JobEnded | None = None
@@ -100,6 +101,9 @@ class TrialState:
     target: StopKind | None = None
     target_reason: str = ""
     running_since: datetime | None = None  # the server's clock; for maxTrialDuration
+    unknown_since: datetime | None = None
+    slot_lent: bool = False  # to another trial, until its host speaks again
+    declared_lost: bool = False  # by a user, while its host is silent
     started_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None
@@ -125,6 +129,17 @@ class KeeperState:
     boot_id: str | None = None
     acked_cmd: int = 0
     silent: str | None = None  # since it stopped speaking: the sentence
+
+
+@dataclass(slots=True, kw_only=True)
+class MachineState:
+    """A machine that was added, drained or removed while the experiment ran."""
+
+    added: Mapping[str, Any] | None = None  # an item of machineList; None: it is of the configuration
+    draining: bool = False
+    removing: bool = False
+    forced: bool = False  # what runs there goes on elsewhere
+    gone: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,9 +188,11 @@ class ExperimentState:
     number: int = 0  # of the last fact
     last_at: datetime | None = None
     m_epoch: int = 0
+    opened_at: datetime | None = None  # by the runner of now
     next_sequence: int = 0
     next_parameter_id: int = 0
     exhausted: bool = False
+    space_number: int = 0  # of the fact that has replaced the search space last
     stop_requested: bool = False
     detached: bool = False
     failed: str | None = None  # the sentence that makes it ERROR
@@ -187,6 +204,7 @@ class ExperimentState:
     trials: dict[str, TrialState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     keepers: dict[str, KeeperState] = field(default_factory=dict)
+    machines: dict[str, MachineState] = field(default_factory=dict)  # by keeper
     interrupted: list[Interrupted] = field(default_factory=list)
 
     # derived
@@ -194,7 +212,9 @@ class ExperimentState:
     retrying: dict[str, None] = field(default_factory=dict, compare=False)  # those of them with a due_at
     unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # see is_unsettled
     condemned: dict[str, None] = field(default_factory=dict, compare=False)  # target set, act due
-    running: dict[str, None] = field(default_factory=dict, compare=False)  # RUNNING, oldest first
+    running: dict[str, None] = field(default_factory=dict, compare=False)  # have started, oldest first
+    unknown: dict[str, None] = field(default_factory=dict, compare=False)  # UNKNOWN, oldest first
+    lent: dict[str, None] = field(default_factory=dict, compare=False)  # those whose slots are others' now
     wanting: dict[str, None] = field(default_factory=dict, compare=False)  # wait for parameter sets
     reported: dict[str, None] = field(default_factory=dict, compare=False)  # have results to be taken
     superseded: dict[str, None] = field(default_factory=dict, compare=False)  # of an older search space
@@ -210,8 +230,9 @@ class ExperimentState:
     @property
     def trial_command(self) -> str:
         """What trials run: the training service's own command if it names one."""
-        service = self.config.get("trainingService") or {}
-        return str(service.get("trialCommand") or self.config.get("trialCommand", ""))
+        service = self.config.get("trainingService")
+        own = service.get("trialCommand") if isinstance(service, Mapping) else None  # not one of several
+        return str(own or self.config.get("trialCommand", ""))
 
     @property
     def counted(self) -> int:
@@ -224,9 +245,22 @@ class ExperimentState:
         limit = self.limits.max_trial_number
         return None if limit is None else max(0, limit - self.counted)
 
+    @property
+    def forsaken(self) -> list[str]:
+        """The keepers of machines that are removed by force and are not gone yet."""
+        return [name for name, machine in self.machines.items() if machine.forced and not machine.gone]
+
     def active_for(self, now: datetime) -> timedelta:
         """How long the experiment has been running."""
         return self.active + (now - self.active_since if self.active_since else timedelta(0))
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left to wait for: what closed jobs have left on silent hosts ends when those speak."""
+        return not self.trials and all(
+            job.closed and job.placed is not None and self.keepers[job.placed.place.keeper_id].silent
+            for job in self.jobs.values()
+        )
 
     def take_touched(self) -> Touched:
         touched, self.touched = self.touched, Touched()
@@ -243,6 +277,12 @@ class ExperimentState:
             for t in sorted(self.trials.values(), key=lambda t: t.running_since or t.created_at)
             if t.running_since is not None
         }
+        self.unknown = {
+            t.id: None
+            for t in sorted(self.trials.values(), key=lambda t: t.unknown_since or t.created_at)
+            if t.unknown_since is not None
+        }
+        self.lent = {t.id: None for t in self.trials.values() if t.slot_lent}
         self.wanting = {t.id: None for t in self.trials.values() if t.wants}
         self.reported = {t.id: None for t in self.trials.values() if t.untold}
         self.superseded = {}
@@ -261,7 +301,9 @@ def is_unsettled(trial: TrialState) -> bool:
 
 
 def is_condemned(state: ExperimentState, trial: TrialState) -> bool:
-    """Its target is a stop and nothing was done about it yet."""
+    """Its target is a stop, or a user has declared it lost, and nothing was done about it yet."""
+    if trial.declared_lost and trial.job_id is not None:
+        return state.jobs[trial.job_id].stop is None
     if trial.target is None or trial.closed_job is not None or trial.status.terminal:
         return False
     if trial.job_id is None:

@@ -32,6 +32,8 @@ def validate(state: ExperimentState) -> None:
         "unsettled": {t.id for t in state.trials.values() if is_unsettled(t)},
         "condemned": {t.id for t in state.trials.values() if is_condemned(state, t)},
         "running": {t.id for t in state.trials.values() if t.running_since is not None},
+        "unknown": {t.id for t in state.trials.values() if t.status is TrialStatus.UNKNOWN},
+        "lent": {t.id for t in state.trials.values() if t.slot_lent and t.job_id is not None},
         "wanting": {t.id for t in state.trials.values() if t.wants},
         "reported": {t.id for t in state.trials.values() if t.untold},
     }

@@ -63,6 +63,13 @@ AND f.trial_id NOT IN
 (SELECT trial_id FROM facts WHERE experiment_id = ? AND kind = 'TrialEnded' AND number <= ?)
 ORDER BY f.number
 """
+_UNTRIED = """
+SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
+FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
+WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ?
+AND f.kind = 'TrialEnded' AND json_extract(f.payload, '$.untried')
+ORDER BY f.number
+"""
 _LAST = "SELECT coalesce(max(number), 0) FROM facts WHERE experiment_id = ? AND number <= ?"
 _SPACE = (
     "SELECT payload FROM facts WHERE experiment_id = ? AND kind = 'ExperimentCreated' ORDER BY number LIMIT 1"
@@ -119,12 +126,15 @@ class History:
     def events(self, *, after: int, up_to: int, past: Past = Past.ALL) -> list[Event]:
         """What a tuner was told and asked, in the order of the calls; only the part ``past`` of it is read.
 
-        A suggestion stands where it was asked for, behind the facts that the tuner had been fed by then.
+        A suggestion stands where it was asked for, behind the facts that the tuner had been fed by then. With
+        the suggestions come the ends of those trials that were never tried.
         """
         kinds = ["ConfigChanged", *(kind for part in _KINDS if part in past for kind in _KINDS[part])]
         rows = self._connection.execute(_EVENTS, (self._id, after, up_to, json.dumps(kinds))).fetchall()
         if Past.OPEN in past and Past.SUGGESTIONS not in past:
             rows += self._connection.execute(_OPEN, (self._id, after, up_to, self._id, up_to))
+        if Past.SUGGESTIONS in past and Past.RESULTS not in past:
+            rows += self._connection.execute(_UNTRIED, (self._id, after, up_to))
         keyed: list[tuple[tuple[int, int, int], Event]] = []
         for row in rows:
             for event in _events(*row):
@@ -182,7 +192,12 @@ def _events(
                 further=kind == "FurtherSuggested",
             )
             if payload.get("late"):
-                yield SetDiscarded(number=number, trial_id=trial_id, parameter_id=payload["parameter_id"])
+                yield SetDiscarded(
+                    number=number,
+                    trial_id=trial_id,
+                    parameter_id=payload["parameter_id"],
+                    parameters=payload["parameters"],
+                )
         case "ResultTaken":
             yield ResultReported(
                 number=number,
@@ -200,6 +215,7 @@ def _events(
                 text=final_text,
                 success=payload["status"] == SUCCEEDED,
                 stand_in=payload.get("stand_in"),
+                untried=payload.get("untried", False),
             )
         case "DataImported":
             yield Imported(number=number, records=payload["records"])

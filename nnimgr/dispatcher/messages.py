@@ -51,7 +51,7 @@ class TrialFinished:
     """A trial has ended (tuner and assessor). ``text``: the JSON text of its final metric's value, if any.
 
     ``parameter_id`` None: a customised trial. ``stand_in``: JSON text of the result to take where the trial
-    has none that can be used.
+    has none that can be used. ``untried``: it was called off, and its set may be suggested again.
     """
 
     number: int
@@ -61,6 +61,7 @@ class TrialFinished:
     text: str | None
     success: bool
     stand_in: str | None = None
+    untried: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +77,12 @@ class ResultReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDiscarded:
-    """A further parameter set came after its trial had ended (tuner)."""
+    """A further parameter set came after its trial had ended (tuner), and was never tried."""
 
     number: int
     trial_id: str
     parameter_id: int
+    parameters: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,11 +149,12 @@ class Answered:
     """All that an Ask will bring for now has been sent. ``missing``: ids without a suggestion.
 
     ``exhausted``: NoMoreTrialError; else the missing ones may still come (NNI's st_callback). An assessor
-    sends one, empty, after its first opinion.
+    sends one, empty, after its first opinion. ``fed_to`` as in Suggestion.
     """
 
     missing: tuple[int, ...]
     exhausted: bool
+    fed_to: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +247,7 @@ def from_child(line: bytes) -> FromChild:
     """The message in a line from the child. Raises ValueError if it is none."""
     fields = _parsed(line)
     if fields.kind == "Answered":
-        return Answered(missing=tuple(fields.values["missing"]), exhausted=fields.values["exhausted"])
+        fields.values["missing"] = tuple(fields.values["missing"])
     return cast("FromChild", _made(_FROM_CHILD, fields))
 
 
@@ -266,4 +269,11 @@ def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
     if kind is None:
         raise ValueError(f"no such message: {fields.kind}")
     known = kind.__dataclass_fields__
-    return kind(**{name: value for name, value in fields.values.items() if name in known})
+    return kind(**{name: _storable(value) for name, value in fields.values.items() if name in known})
+
+
+def _storable(value: Any) -> Any:
+    """What user code says, a name of a file in an error perhaps, may be no Unicode."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode(errors="replace").decode()
+    return value

@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["fault_of_result", "json_text"]
+__all__ = ["fault_of_result", "is_deep", "json_text"]
+
+MOST_DEPTH = 64
 
 
 def json_text(value: Any) -> str:
     """JSON text of what an algorithm gave: tuples as lists, numpy scalars and arrays as plain numbers.
 
-    Keys stay in the order given. Raises ValueError (not finite) and TypeError (no JSON form).
+    Keys stay in the order given. Raises ValueError (not finite, no Unicode) and TypeError (no JSON form).
     """
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
     except TypeError:
         # Keys of another type than json takes (numpy's numbers): only then is the value rebuilt.
-        return json.dumps(_with_plain_keys(value), ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(_with_plain_keys(value), ensure_ascii=False, allow_nan=False, default=_plain)
+    if not text.isascii():
+        text.encode()  # half a surrogate pair could not be stored
+    return text
+
+
+def is_deep(value: Any) -> bool:
+    """Whether it is nested so deeply that not everybody who reads its JSON could."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        level = [inner for item in level for inner in _inner(item)]
+        if not level:
+            return False
+    return True
+
+
+def _inner(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _plain(value: Any) -> Any:

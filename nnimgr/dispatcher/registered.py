@@ -7,14 +7,14 @@ mappings with builtinName, className and what else NNI keeps of an algorithm.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from training_services import userfile
+from training_services.userfile import UserFileError as RegistryFileError
 
 __all__ = [
     "Registered",
@@ -28,10 +28,7 @@ __all__ = [
 ]
 
 _LISTS = {"tuners": "tuner", "assessors": "assessor", "advisors": "tuner"}  # NNI 2 had a list for advisors
-
-
-class RegistryFileError(ValueError):
-    """The file cannot be read or written; one sentence for the user."""
+_CONTENT = "lists of tuners and assessors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +67,7 @@ class Registered:
 
 def registry_file(environ: Mapping[str, str] | None = None, *, python: str | None = None) -> Path:
     """Where the file is for experiments of this environment and interpreter; by default for this process."""
-    environ = os.environ if environ is None else environ
-    named = environ.get("NNI_CONFIG_DIR")
-    if named:
-        return Path(named) / "registered_algorithms.yml"
-    prefix = Path(os.path.abspath(python or sys.executable)).parent.parent
-    if (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir():
-        return prefix / "nni" / "registered_algorithms.yml"
-    home = environ.get("HOME") or os.path.expanduser("~")
-    return Path(home) / ".config" / "nni" / "registered_algorithms.yml"
+    return userfile.config_directory(environ, python=python) / "registered_algorithms.yml"
 
 
 def registered(file: Path) -> list[Registered]:
@@ -156,40 +145,8 @@ def _drop(raw: dict[str, Any], name: str) -> bool:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise RegistryFileError(f"{file} cannot be read: {error}") from error
-    import yaml
-
-    try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RegistryFileError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
-    if raw is None:
-        return {}
-    if not isinstance(raw, dict) or not all(isinstance(raw.get(key) or [], list) for key in _LISTS):
-        raise RegistryFileError(f"{file} does not hold lists of tuners and assessors")
-    return raw
+    return userfile.read(file, lists=_LISTS, what=_CONTENT)
 
 
-@contextlib.contextmanager
-def _changing(file: Path) -> Iterator[dict[str, Any]]:
-    """The content, to be changed: it is replaced whole, under a lock."""
-    import yaml
-
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with open(file.with_suffix(".lock"), "w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            raw = _read(file)
-            before = yaml.safe_dump(raw, sort_keys=False)
-            yield raw
-            if (after := yaml.safe_dump(raw, sort_keys=False)) != before:
-                fresh = file.with_suffix(".new")
-                fresh.write_text(after, encoding="utf-8")
-                fresh.replace(file)
-    except OSError as error:
-        raise RegistryFileError(f"{file} cannot be written: {error.strerror}") from error
+def _changing(file: Path) -> AbstractContextManager[dict[str, Any]]:
+    return userfile.changing(file, lists=_LISTS, what=_CONTENT)

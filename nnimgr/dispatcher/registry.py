@@ -158,6 +158,17 @@ BUILTINS = (
     ),
 )
 
+# What NNI has built in and nnimgr has not yet, by name or alias.
+_LATER = {
+    "tuner": (
+        *("TPE_legacy", "Anneal", "Evolution", "SMAC", "GP", "GPTuner", "Metis", "MetisTuner", "DNGO"),
+        *("DNGOTuner", "PBT", "PBTTuner", "PPO", "PPOTuner", "NetworkMorphism"),
+        "RegularizedEvolutionTuner",
+    ),
+    "assessor": ("Curvefitting",),
+}
+_ADVISORS = ("Hyperband", "BOHB")
+
 
 def names(role: str) -> list[str]:
     """The names of the built-in algorithms of a role."""
@@ -169,9 +180,19 @@ def find(role: str, name: str) -> Builtin:
     for builtin in BUILTINS:
         if builtin.role == role and name.lower() in {n.lower() for n in (builtin.name, *builtin.aliases)}:
             return builtin
+    available = ", ".join(names(role))
+    for each in _ADVISORS:
+        if name.lower() == each.lower():
+            sentence = (
+                f"{each} is an advisor, and advisors cannot be run yet; available {role}s are {available}"
+            )
+            raise AlgorithmError(sentence, path=("name",))
+    for each in _LATER[role]:
+        if name.lower() == each.lower():
+            sentence = f"NNI's {role} {each} cannot be used yet; available are {available}"
+            raise AlgorithmError(sentence, path=("name",))
     raise AlgorithmError(
-        f"there is no built-in {role} {name!r}; valid names are {', '.join(names(role))}"
-        f"{_nearest(name, names(role))}",
+        f"there is no built-in {role} {name!r}; valid names are {available}{_nearest(name, names(role))}",
         path=("name",),
     )
 

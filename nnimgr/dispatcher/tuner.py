@@ -30,7 +30,7 @@ from nnimgr.dispatcher.messages import (
     ToChild,
     TrialFinished,
 )
-from nnimgr.dispatcher.plain import fault_of_result, json_text
+from nnimgr.dispatcher.plain import fault_of_result, is_deep, json_text
 
 __all__ = ["TunerHost"]
 
@@ -263,6 +263,7 @@ class TunerHost:
             case SetDiscarded():
                 if event.parameter_id in self._phases_of(event.trial_id).sets:
                     self._end(event.parameter_id, event.trial_id, success=False)
+                self._take_back(event.parameter_id, event.parameters, trial_id=event.trial_id)
                 self._keep_phases(event)
             case Imported(records=records):
                 self._imported(json.loads(records))
@@ -282,6 +283,10 @@ class TunerHost:
                 further = replace(trial, parameter_id=parameter_id, parameters=parameters, text=None)
                 self._receive(further)
             self._end(parameter_id, trial.trial_id, success=success)
+        if trial.untried:
+            for untried, parameters in [(trial.parameter_id, trial.parameters), *phases.sets.items()]:
+                if untried is not None and untried not in phases.told:
+                    self._take_back(untried, parameters, trial_id=trial.trial_id)
         self._keep_phases(trial)
 
     def _hears_of(self, parameter_id: int | None) -> bool:
@@ -298,6 +303,11 @@ class TunerHost:
                 lambda: self._tuner.trial_end(parameter_id, success, trial_job_id=trial_id),
                 trial_id=trial_id,
             )
+
+    def _take_back(self, parameter_id: int, parameters: str, *, trial_id: str) -> None:
+        take_back = getattr(self._tuner, "take_back", None)
+        if callable(take_back):
+            self._try("take_back", lambda: take_back(parameter_id, json.loads(parameters)), trial_id=trial_id)
 
     def _receive(self, trial: TrialFinished | ResultReported) -> bool:
         """Pass the result on, or what stands in for it; False: its own is none that a tuner can use."""
@@ -355,7 +365,8 @@ class TunerHost:
             if exhausted:
                 break
         missing = tuple(parameter_id for parameter_id in ids if parameter_id in self._open)
-        self._channel.send(Answered(missing=missing, exhausted=exhausted and bool(missing)))
+        fed_to = max(ask.fed_to, self._fed_to)
+        self._channel.send(Answered(missing=missing, exhausted=exhausted and bool(missing), fed_to=fed_to))
 
     def _meanwhile(self, message: ToChild) -> bool:
         """Feed a tuner that waits for results before it gives a set; what it is asked has to wait."""
@@ -399,6 +410,8 @@ class TunerHost:
         if parameters is None:
             raise TypeError(f"parameter set {parameter_id} is None")
         text = json_text(parameters)
+        if is_deep(parameters):
+            raise ValueError(f"parameter set {parameter_id} is nested too deeply")
         state = json_text(self._tuner.dump_state()) if self._way is _Way.STATE else None
         if self._way is _Way.IMPORT:
             self._own[parameter_id] = parameters

@@ -24,6 +24,13 @@ class MetricLine(NamedTuple):
     text: str
 
 
+class Final(NamedTuple):
+    """A FINAL metric. ``value``: the number in it, if it is finite."""
+
+    line: MetricLine
+    value: float | None
+
+
 BY_TRIAL = "sqlite_autoindex_metrics_2"  # of metric_recorded_once
 _FINALS = schema.metric_finals.name
 _FEW_TRIALS = 64  # up to so many, reading them one by one beats reading all metrics
@@ -92,14 +99,21 @@ class CountedMetrics(DatabaseReader):
             query = query.where(table.c.type == kind)
         return self._lines(self._by(BY_TRIAL, query, table).order_by(table.c.number))
 
-    def finals(self, trial_ids: Sequence[str]) -> dict[tuple[str, int], MetricLine]:
-        """The first FINAL metric of each attempt of these trials, by trial and attempt."""
+    def finals(self, trial_ids: Sequence[str]) -> dict[tuple[str, int], list[Final]]:
+        """By trial and attempt: the first FINAL metric for each parameter id, in the order they came in."""
         table = schema.metrics
-        query = select(*_LINE).where(
+        query = select(*_LINE, table.c.value).where(
             table.c.experiment_id == self._id, table.c.trial_id.in_(trial_ids), _IS_FINAL
         )
-        query = self._by(_FINALS, query, table).order_by(table.c.number.desc())
-        return {(line.trial_id, line.attempt): line for line in self._lines(query)}
+        query = self._by(_FINALS, query, table).order_by(table.c.number)
+        found: dict[tuple[str, int], list[Final]] = {}
+        with self._connect() as connection:
+            for row in connection.execute(query):
+                line = MetricLine._make(row[:-1])
+                known = found.setdefault((line.trial_id, line.attempt), [])
+                if all(final.line.parameter_id != line.parameter_id for final in known):
+                    known.append(Final(line, row[-1]))
+        return found
 
     def latest_lines(self) -> list[MetricLine]:
         """Per trial the PERIODICAL metric with the highest sequence, in the order of their first ones.

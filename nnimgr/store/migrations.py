@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection
 
 from nnimgr.store.errors import NewerDatabase
-from nnimgr.store.schema import SCHEMA_VERSION, fact_imports, metadata, metric_finals
+from nnimgr.store.schema import SCHEMA_VERSION, fact_further_sets, fact_imports, metadata, metric_finals
 
 
 def _create(connection: Connection) -> None:
@@ -22,7 +22,15 @@ def _index_finals_and_imports(connection: Connection) -> None:
         index.create(connection, checkfirst=True)  # a new database has them from its creation
 
 
-MIGRATIONS: Sequence[Callable[[Connection], None]] = (_create, _index_finals_and_imports)
+def _index_further_sets(connection: Connection) -> None:
+    fact_further_sets.create(connection, checkfirst=True)
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (
+    _create,
+    _index_finals_and_imports,
+    _index_further_sets,
+)
 
 
 def migrate(connection: Connection, path: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 from sqlalchemy import Select, func, literal_column, select
 
 from nnimgr.core import facts as f
+from nnimgr.core.state import ExperimentState
 from nnimgr.store import schema
-from nnimgr.store.counted import BY_TRIAL, CountedMetrics
+from nnimgr.store.counted import BY_TRIAL, CountedMetrics, Final
 from nnimgr.store.rows import from_us, read_fact
-from nnimgr.store.writer import database_path, read_page
+from nnimgr.store.writer import database_path, load, read_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,18 @@ class MetricRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSet:
+    """A parameter set of a trial, which has one unless it is a multi-phase trial; ``parameters``: JSON text.
+
+    ``final``: its result, of the attempt that counts.
+    """
+
+    parameter_id: int | None
+    parameters: str
+    final: Final | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A failure of an algorithm, with when it happened."""
 
@@ -146,6 +159,11 @@ class ExperimentReader(CountedMetrics):
             values = _convert(row._mapping)
             return ExperimentRow(**values | {"status": f.ExperimentStatus(values["status"])})
 
+    def state(self) -> ExperimentState:
+        """All of its state, from the last snapshot and the facts after it."""
+        with self._connect() as connection:
+            return load(connection, self._id)[0]
+
     def trials(
         self,
         *,
@@ -187,6 +205,15 @@ class ExperimentReader(CountedMetrics):
         table = schema.jobs
         query = self._of(table).where(table.c.trial_id == trial_id).order_by(table.c.attempt)
         return self._rows(query, lambda row: JobRow(**_convert(row)))
+
+    def keepers(self, rows: Sequence[TrialRow]) -> dict[str, str]:
+        """The keepers that have the latest attempts of these trials, as far as they were placed."""
+        table = schema.jobs
+        ids = [f"{self._id}-{row.trial_id}-{row.attempt}" for row in rows if row.attempt]
+        query = select(table.c.trial_id, table.c.keeper_id).where(
+            table.c.experiment_id == self._id, table.c.job_id.in_(ids), table.c.keeper_id.is_not(None)
+        )
+        return dict(self._rows(query, lambda row: tuple(row.values())))
 
     def metrics(
         self,
@@ -240,28 +267,49 @@ class ExperimentReader(CountedMetrics):
         )
         return self._rows(query.order_by(table.c.sequence), _trial)
 
-    def further_sets(self) -> dict[str, list[f.FurtherSuggested]]:
-        """By trial: the parameter sets that multi-phase trials got after their first. It reads the log."""
+    def sets(self, rows: Sequence[TrialRow]) -> dict[str, list[TrialSet]]:
+        """All parameter sets of these trials, by trial: the first of each stands in its row."""
+        further = self.further_sets([row.trial_id for row in rows])
+        finals = self.finals([row.trial_id for row in rows if row.final_text is not None])
+        return {
+            row.trial_id: _sets(
+                row, further.get(row.trial_id, []), finals.get((row.trial_id, row.attempt), [])
+            )
+            for row in rows
+        }
+
+    def further_sets(self, trial_ids: Sequence[str]) -> dict[str, list[f.FurtherSuggested]]:
+        """By trial: the parameter sets that those of these trials got after their first that got any."""
         table = schema.facts
         query = (
             select(table.c.kind, table.c.payload)
-            .where(table.c.experiment_id == self._id, table.c.kind == f.FurtherSuggested.__name__)
+            .where(table.c.experiment_id == self._id, table.c.trial_id.in_(trial_ids))
+            .where(table.c.kind == literal_column("'FurtherSuggested'"))
             .order_by(table.c.number)
         )
         found: dict[str, list[f.FurtherSuggested]] = {}
         with self._connect() as connection:
-            for kind, payload in connection.execute(query):
+            for kind, payload in connection.execute(self._by(schema.fact_further_sets.name, query, table)):
                 fact = read_fact(kind, payload)
                 assert isinstance(fact, f.FurtherSuggested)
                 if fact.parameters is not None and not fact.late:
                     found.setdefault(fact.trial_id, []).append(fact)
         return found
 
-    def finished(self) -> list[TrialRow]:
-        """All trials with a final metric, by sequence."""
-        table = schema.trials
-        query = self._of(table).where(table.c.final_text.is_not(None)).order_by(table.c.sequence)
-        return self._rows(query, _trial)
+    def results(self, *, page: int = 1000) -> Iterator[list[tuple[TrialRow, TrialSet, Final]]]:
+        """Pages of all results, by sequence: those of each trial that has succeeded, with their sets."""
+        sequence, more = 0, True
+        while more:
+            rows = self.trials_from(sequence, statuses=(f.TrialStatus.SUCCEEDED,), limit=page)
+            sets = self.sets(rows)
+            yield [
+                (row, held, held.final)
+                for row in rows
+                for held in sets[row.trial_id]
+                if held.final is not None
+            ]
+            more = len(rows) == page
+            sequence = rows[-1].sequence + 1 if rows else sequence
 
     def imports(self) -> list[str]:
         """The records of each import, as JSON text, in their order."""
@@ -305,7 +353,9 @@ class ExperimentReader(CountedMetrics):
 def stored_status(directory: Path) -> str | None:
     """The status that the database in ``directory`` holds; None if it holds none. Quick."""
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{database_path(directory)}?mode=ro", uri=True)) as db:
+        with contextlib.closing(
+            sqlite3.connect(f"{database_path(directory).as_uri()}?mode=ro", uri=True)
+        ) as db:
             row = db.execute("SELECT status FROM experiments").fetchone()
     except sqlite3.Error:
         return None
@@ -316,10 +366,29 @@ def stored_live_trials(directory: Path) -> int:
     """How many trials had not ended by the database in ``directory``; 0 if it holds none. Quick."""
     query = "SELECT status, count(*) FROM trials GROUP BY status"
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{database_path(directory)}?mode=ro", uri=True)) as db:
+        with contextlib.closing(
+            sqlite3.connect(f"{database_path(directory).as_uri()}?mode=ro", uri=True)
+        ) as db:
             return sum(count for status, count in db.execute(query) if not f.TrialStatus(status).terminal)
     except sqlite3.Error:
         return 0
+
+
+def _sets(row: TrialRow, further: list[f.FurtherSuggested], finals: list[Final]) -> list[TrialSet]:
+    """An ordinary trial's result is its first one, whatever parameter id it has reported it for."""
+    if not further:
+        first = finals[0] if finals else None
+        return [TrialSet(parameter_id=row.parameter_id, parameters=row.parameters, final=first)]
+    by_id = {final.line.parameter_id: final for final in finals}
+    given = [(row.parameter_id, row.parameters), *((each.parameter_id, each.parameters) for each in further)]
+    return [
+        TrialSet(
+            parameter_id=parameter_id,
+            parameters=str(parameters),
+            final=by_id.get(None if parameter_id is None else str(parameter_id)),
+        )
+        for parameter_id, parameters in given
+    ]
 
 
 def _trial(row: Any) -> TrialRow:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, create_engine, exc, select
+from sqlalchemy import URL, Connection, Select, Table, create_engine, exc, select
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.pool import QueuePool
 
@@ -30,7 +30,7 @@ class DatabaseReader:
     def __init__(self, directory: Path) -> None:
         self.path = database_path(directory)
         self._engine = create_engine(
-            f"sqlite:///file:{self.path}?mode=ro&uri=true",
+            URL.create("sqlite", database=self.path.as_uri(), query={"mode": "ro", "uri": "true"}),
             poolclass=QueuePool,
             pool_size=2,
             max_overflow=8,

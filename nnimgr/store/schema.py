@@ -22,7 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 metadata = MetaData()
 
@@ -57,6 +57,14 @@ def _few(name: str, kind: str) -> Index:
 
 fact_failures = _few("fact_failures", "AlgorithmFailed")
 fact_imports = _few("fact_imports", "DataImported")
+fact_further_sets = Index(
+    "fact_further_sets",
+    facts.c.experiment_id,
+    facts.c.trial_id,
+    facts.c.number,
+    sqlite_where=facts.c.kind == "FurtherSuggested",
+    postgresql_where=facts.c.kind == "FurtherSuggested",
+)
 
 metrics = _table(
     "metrics",

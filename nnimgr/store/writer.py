@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, exc
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, exc
 from sqlalchemy.pool import StaticPool
 
 from nnimgr.core import facts as f
@@ -257,7 +257,7 @@ def read_page(connection: Connection, experiment_id: str, *, after: int, limit: 
 
 def _engine(path: Path) -> Engine:
     engine = create_engine(
-        f"sqlite:///{path}",
+        URL.create("sqlite", database=str(path)),
         poolclass=StaticPool,
         connect_args={"check_same_thread": False, "isolation_level": None, "timeout": 10},
     )

@@ -16,15 +16,15 @@ class BatchTuner(Tuner):
     """Gives the options of the one ``choice`` that the search space consists of, as they stand.
 
     One that is listed twice is given twice. What was given or imported does not come again, not even from a
-    new search space.
+    new search space, unless it is taken back.
     """
 
     learns: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._options: list[Any] = []
-        self._next = 0  # the options before this one were given, or had been
-        self._spent: Counter[str] = Counter()  # given or imported, and not yet met among the options
+        self._spent: Counter[str] = Counter()  # how often each was given or imported
+        self._left: list[Any] | None = None  # of the options, the last one first; None: to be made out
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
         return Past.SUGGESTIONS | Past.IMPORTS
@@ -33,28 +33,47 @@ class BatchTuner(Tuner):
         fault = fault_of_space(search_space)
         if fault is not None:
             raise ValueError(fault)
-        self._spent.update(map(_key, self._options[: self._next]))
         (spec,) = search_space.values()
-        self._options, self._next = list(spec["_value"]), 0
+        self._options, self._left = list(spec["_value"]), None
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
-        while self._next < len(self._options):
-            option = self._options[self._next]
-            self._next += 1
-            if not self._spent[key := _key(option)]:
-                return option
-            self._spent[key] -= 1
-        raise NoMoreTrialError("every parameter set of the batch was suggested")
+        if self._left is None:
+            self._left = self._unspent()
+        if not self._left:
+            raise NoMoreTrialError("every parameter set of the batch was suggested")
+        option = self._left.pop()
+        self._spent[_key(option)] += 1
+        return option
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
         """An earlier process suggested this set."""
-        self.generate_parameters(parameter_id)
+        self._spend(parameters)
+
+    def take_back(self, parameter_id: int, parameters: Any) -> None:
+        """The set was never tried."""
+        self._spend(parameters, times=-1)
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
         pass
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
-        self._spent.update(_key(record["parameter"]) for record in data)
+        for record in data:
+            self._spend(record["parameter"])
+
+    def _spend(self, parameters: Any, *, times: int = 1) -> None:
+        self._spent[_key(parameters)] += times
+        self._left = None
+
+    def _unspent(self) -> list[Any]:
+        spent, left = self._spent.copy(), []
+        for option in self._options:
+            key = _key(option)
+            if spent[key] > 0:
+                spent[key] -= 1
+            else:
+                left.append(option)
+        left.reverse()
+        return left
 
 
 def fault_of_space(search_space: Mapping[str, Any]) -> str | None:

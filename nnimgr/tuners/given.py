@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from nnimgr.algorithm import NoMoreTrialError
@@ -28,7 +29,7 @@ class Given:
     """The sets given so far, in all spaces there were, and the points of the grid that are left."""
 
     def __init__(self) -> None:
-        self._keys: set[str] = set()
+        self._times: Counter[str] = Counter()  # given or run otherwise, as JSON text
         self._space = Space(())
         self._level = self._index = 0  # all points of the grid before this one were given
 
@@ -38,10 +39,25 @@ class Given:
         self._level = self._index = 0
 
     def add(self, parameters: Any) -> bool:
-        """Remember a set; False if it was known."""
-        before = len(self._keys)
-        self._keys.add(json.dumps(parameters, sort_keys=True))
-        return len(self._keys) > before
+        """Remember a set unless it was known; whether it was new."""
+        if _key(parameters) in self._times:
+            return False
+        self.remember(parameters)
+        return True
+
+    def remember(self, parameters: Any) -> None:
+        """The set was given, or run otherwise, once (more)."""
+        self._times[_key(parameters)] += 1
+
+    def forget(self, parameters: Any) -> None:
+        """Take back one of those times; with the last one the set counts as never given."""
+        key = _key(parameters)
+        if key not in self._times:
+            return
+        self._times[key] -= 1
+        if not self._times[key]:
+            del self._times[key]
+            self._level = self._index = 0
 
     def next_of_grid(self) -> dict[str, Any]:
         """The first point of the grid that was not given; it is now. Raises NoMoreTrialError."""
@@ -60,3 +76,7 @@ class Given:
         if grid.size(self._space, self._level + 1) == size:
             raise NoMoreTrialError("every parameter set of the search space was suggested")
         self._level, self._index = self._level + 1, 0
+
+
+def _key(parameters: Any) -> str:
+    return json.dumps(parameters, sort_keys=True)

@@ -37,11 +37,15 @@ class GridSearchTuner(Tuner):
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
         """An earlier process suggested this point."""
-        self._given.add(parameters)
+        self._given.remember(parameters)
+
+    def take_back(self, parameter_id: int, parameters: Any) -> None:
+        """The point was never tried."""
+        self._given.forget(parameters)
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
         pass
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
         for record in data:
-            self._given.add(record["parameter"])
+            self._given.remember(record["parameter"])

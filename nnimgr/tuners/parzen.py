@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ __all__ = ["Evidence", "Numbers", "Options"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_LARGEST = sys.float_info.max
 _FEW = 8  # new values are put in their places one by one up to this number
 _MOST_ROUNDS = 100  # of drawing again what fell outside of the bounds
 
@@ -93,7 +95,7 @@ class Numbers:
 
     def encode(self, value: Any) -> float:
         """NaN if the value lies outside of the space."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
             return math.nan
         if not self._log:
             code = float(value)

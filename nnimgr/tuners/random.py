@@ -47,7 +47,11 @@ class RandomTuner(Tuner):
     def recall(self, parameter_id: int, parameters: Any) -> None:
         """An earlier process suggested this set."""
         if self._repeats:
-            self._given.add(parameters)
+            self._given.remember(parameters)
+
+    def take_back(self, parameter_id: int, parameters: Any) -> None:
+        """The set was never tried."""
+        self._given.forget(parameters)
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
         pass

@@ -78,9 +78,12 @@ class TpeTuner(Tuner):
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
         """An earlier process suggested this set."""
-        if self._repeats:
-            self._given.add(parameters)
+        self._remember(parameters)
         self._opened(parameter_id, parameters)
+
+    def take_back(self, parameter_id: int, parameters: Any) -> None:
+        """The set was never tried."""
+        self._given.forget(parameters)
 
     def receive_trial_result(
         self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any
@@ -102,7 +105,7 @@ class TpeTuner(Tuner):
 
     def _remember(self, parameters: Any) -> None:
         if self._repeats:
-            self._given.add(parameters)
+            self._given.remember(parameters)
 
     def _opened(self, parameter_id: int, parameters: Any) -> None:
         self._open[parameter_id] = parameters

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from nnimgr.config import (
     ConfigError,
@@ -20,6 +21,7 @@ from nnimgr.config import (
     read_canonical,
     resolve_secrets,
 )
+from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.core.facts import OnFailure
 
 MINIMAL = """\
@@ -144,14 +146,14 @@ def test_every_field_in_any_spelling(load: Load, tmp_path: Path) -> None:
     assert plain["logLevel"] == "debug"
     assert plain["tunerGpuIndices"] == [1, 0]
     assert plain["experimentWorkingDirectory"] == str(tmp_path / "work")
-    assert config.job_command == "./other"
+    assert config.members[0].job_command == "./other"
     assert config.trial_command == "./run"
     limits = config.limits()
     assert (limits.trial_concurrency, limits.max_trial_number, limits.suggestions_ahead) == (3, 10, 0)
     assert limits.max_experiment_duration == timedelta(minutes=30)
     assert limits.max_trial_duration == timedelta(seconds=90)
     assert limits.multi_phase is True
-    assert (config.silence, config.slot_hold) == (timedelta(minutes=1), timedelta(minutes=5))
+    assert (config.silence, config.limits().slot_held_for) == (timedelta(minutes=1), timedelta(minutes=5))
 
 
 def test_the_canonical_form_loads_back_as_the_same(load: Load, tmp_path: Path) -> None:
@@ -220,7 +222,7 @@ foo: 1
     assert found[8].startswith("exp.yml:11:5: searchSpace.x._type: must be one of choice, randint")
     assert found[9] == (
         "exp.yml:14:3: trainingService.platform: unknown platform 'locl'; "
-        "did you mean 'local'? (valid: local)"
+        "did you mean 'local'? (valid: local, remote)"
     )
     assert found[10].startswith("exp.yml:15:1: foo: unknown field (valid: experimentName, ")
 
@@ -251,12 +253,15 @@ foo: 1
             "is read by YAML as a date; put it in quotes",
         ),
         ("tuner: {name: _none_}", "tuner: required, but not given"),
-        ("trainingService: local", "trainingService: must be a mapping with a platform (valid: local)"),
-        ("trainingService: [{platform: local}]", "several training services at once (hybrid) cannot be used"),
-        ("trainingService: {}", "trainingService.platform: required, but not given (valid: local)"),
         (
-            "trainingService: {platform: remote}",
-            "NNI's platform 'remote' cannot be used in this version (valid: local)",
+            "trainingService: local",
+            "trainingService: must be a mapping with a platform (valid: local, remote)",
+        ),
+        ("trainingService: []", "trainingService: the list of training services is empty"),
+        ("trainingService: {}", "trainingService.platform: required, but not given (valid: local, remote)"),
+        (
+            "trainingService: {platform: kubeflow}",
+            "NNI's platform 'kubeflow' cannot be used in this version (valid: local, remote)",
         ),
         ("trainingService: {platform: local, gpus: 1}", "trainingService.gpus: unknown field"),
         (
@@ -302,6 +307,10 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
             "useAnnotation: annotations in the trial's source are not supported since NNI 3.0",
         ),
         ("experimentType: nas", "experimentType: unknown value 'nas' (valid: hpo)"),
+        (
+            "assessor: {name: curvefitting}",
+            "assessor.name: NNI's assessor Curvefitting cannot be used yet; avail",
+        ),
         ("advisor: {name: Random}", "advisor: give either an advisor or a tuner, not both"),
         (
             "trial_concurrency: 3",
@@ -318,6 +327,8 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("failureValue: 1", "'onFailure: value' and 'failureValue' go together: give both or neither"),
         ("{onFailure: value, failureValue: .inf}"[1:-1].replace(", ", "\n"), "must be a finite number"),
         ("silentAfter: soon", "silentAfter: 'soon' is not a number with one of the units"),
+        ("lease: never", "lease: 'never' is not a number with one of the units"),
+        ("lease: 5m", "'lease' is for machines that can lose their server; a local trial runs beside it"),
         ("trainingServicePlatform: local", "this file is in NNI's first format"),
     ],
 )
@@ -328,6 +339,31 @@ def test_faults_of_further_fields(faults: Faults, addition: str, fault: str) -> 
 def test_other_top_levels_than_mappings(faults: Faults) -> None:
     assert faults("- a\n") == ["exp.yml:1:1: the file must hold a mapping of fields to values"]
     assert faults("") == ["exp.yml: the file must hold a mapping of fields to values"]
+
+
+@pytest.mark.parametrize(
+    ("advisor", "fault"),
+    [
+        (
+            "{name: hyperband, classArgs: {R: 60}}",
+            "tuner.name: Hyperband is an advisor, and advisors cannot be run yet; available tuners are "
+            "Random, TPE, GridSearch, Batch",
+        ),
+        (
+            "{className: mine.Advisor, codeDirectory: .}",
+            "advisor.className: 'mine.Advisor': advisors cannot be run yet; name a tuner",
+        ),
+    ],
+)
+@pytest.mark.parametrize("search_space", ["{}", "{x: {_type: uniform, _value: [0, 1]}}"])
+def test_advisors_are_refused_in_one_sentence(
+    faults: Faults, advisor: str, fault: str, search_space: str
+) -> None:
+    kept = MINIMAL.replace("\n  ", "\x00").splitlines()
+    text = "\n".join(line for line in kept if not line.startswith(("tuner", "searchSpace")))
+    text = text.replace("\x00", "\n  ")
+    (found,) = faults(f"{text}\nadvisor: {advisor}\nsearchSpace: {search_space}\n")
+    assert found.endswith(fault)
 
 
 def test_an_advisor_becomes_the_tuner(load: Load) -> None:
@@ -354,11 +390,21 @@ def test_a_fault_in_a_search_space_file_points_there(faults: Faults, tmp_path: P
         "searchSpace:\n  x: {_type: uniform, _value: [0, 1]}", "searchSpaceFile: space.yml"
     )
     (fault,) = faults(text)
-    assert fault.startswith(
-        f"{space}:4:12: b._value[0]: the lower bound of uniform must be a number, not '1e-5'"
+    assert fault == (
+        f"{space}:4:12: b._value[0]: the lower bound of uniform must be a number, not '1e-5'; "
+        "YAML reads 1e-5 as text, write it with point and sign: 1.0e-5"
     )
     space.write_text("- 1\n")
     assert faults(text) == [f"{space}:1:1: the search space must be a mapping of names to parameters"]
+
+
+def test_a_file_that_is_named_json_is_refused_as_json(faults: Faults, tmp_path: Path) -> None:
+    space = tmp_path / "space.json"
+    space.write_text('{\n\t"x": {"_type": "uniform", "_value": [0, 1]}\n\t"y": {}\n}')
+    text = MINIMAL.replace(
+        "searchSpace:\n  x: {_type: uniform, _value: [0, 1]}", "searchSpaceFile: space.json"
+    )
+    assert faults(text) == [f"{space}:3:2: not JSON: expecting ',' delimiter"]
 
 
 def test_an_empty_search_space_is_a_mapping(load: Load) -> None:
@@ -422,7 +468,7 @@ def test_a_reference_in_the_trial_command_is_a_fault(faults: Faults) -> None:
 def test_a_command_of_the_training_service_will_do(load: Load) -> None:
     text = MINIMAL.replace("trialCommand: python3 trial.py\n", "") + "  trialCommand: ./it\n"
     config = load(text).config
-    assert (config.trial_command, config.job_command) == ("./it", "./it")
+    assert (config.trial_command, config.members[0].job_command) == ("./it", "./it")
 
 
 def test_problems_have_a_plain_form(load: Load) -> None:
@@ -452,7 +498,7 @@ def test_gpu_numbers(load: Load) -> None:
         service = f"{{platform: local, useActiveGpu: false, {text}}}"
         loaded = load(MINIMAL.partition("trainingService")[0] + f"trainingService: {service}\n")
         assert read_canonical(loaded.config.canonical()) == loaded.config
-        return loaded.config.job_gpu_number, tuple(str(warning) for warning in loaded.warnings)
+        return loaded.config.members[0].job_gpu_number, tuple(str(warning) for warning in loaded.warnings)
 
     assert number("trialGpuNumber: 2.0") == (2, ())
     assert type(number("trialGpuNumber: 2.0")[0]) is int
@@ -473,3 +519,34 @@ def test_what_becomes_of_failures(load: Load) -> None:
     assert again == config and again.limits().failure_value == -1.0
     limits = load(MINIMAL + "maxRetries: 5\nonFailure: penalty\n").config.limits()
     assert (limits.max_lost_attempts, limits.max_failed_attempts, limits.on_failure) == (5, 5, "penalty")
+
+
+class _Far(BaseModel):
+    platform: Literal["far"] = "far"
+
+
+@pytest.mark.parametrize(
+    ("lease", "silent_after", "seconds"),
+    [("5m", None, 300), ("29s", None, None), (10, "10s", 10), (9, "2s", None), ("1m", "2m", None)],
+)
+def test_a_lease_is_no_shorter_than_silence(
+    lease: str | int, silent_after: str | None, seconds: int | None
+) -> None:
+    def make() -> ExperimentConfig:
+        return ExperimentConfig(
+            search_space={},
+            trial_command="true",
+            trial_code_directory=Path("/"),
+            trial_concurrency=1,
+            experiment_working_directory=Path("/"),
+            tuner=AlgorithmConfig(name="Random"),
+            training_service=_Far(),
+            lease=lease,
+            silent_after=silent_after,
+        )
+
+    if seconds is None:
+        with pytest.raises(ValidationError, match=r"must be at least (30|10|120) s: no shorter than"):
+            make()
+    else:
+        assert make().lease_time == timedelta(seconds=seconds)

@@ -50,6 +50,7 @@ def test_the_search_space_changes(config: ExperimentConfig) -> None:
     ("field", "value", "fault"),
     [
         ("trialConcurrency", 0, "trialConcurrency: must be greater than 0, not 0"),
+        ("trialConcurrency", 10**23, f"trialConcurrency: must be at most 99999, not {10**23}"),
         ("trialConcurrency", None, "trialConcurrency: cannot be empty"),
         ("maxTrialNumber", "x", "maxTrialNumber: must be a whole number, not 'x'"),
         ("maxTrialNumber", 1.5, "maxTrialNumber: must be a whole number, not 1.5"),

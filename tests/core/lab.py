@@ -50,7 +50,7 @@ class ScriptedChild:
 
     def send(self, message: m.ToChild) -> bool:
         self.lab.sent.append((self.start_message.role, message))
-        asyncio.get_running_loop().call_soon(self._answer, message)
+        asyncio.get_running_loop().call_soon(self.answer, message)
         return True
 
     def catch_up(self, number: int) -> bool:
@@ -59,10 +59,12 @@ class ScriptedChild:
     async def close(self) -> None:
         self.lab.closed += 1
 
-    def _answer(self, message: m.ToChild) -> None:
+    def answer(self, message: m.ToChild) -> None:
         lab = self.lab
         match message:
-            case m.Ask(trial_id=str()) if lab.mute:
+            case m.Ask() if lab.hangs:
+                pass
+            case m.Ask(trial_id=trial_id) if lab.mute and (trial_id or lab.mute_at_all):
                 lab.unanswered.append((self, message))
             case m.Ask() if lab.dies:
                 lab.dies -= 1
@@ -79,7 +81,7 @@ class ScriptedChild:
                         )
                     )
                 missing = message.parameter_ids[len(given) :]
-                self.on_message(m.Answered(missing=missing, exhausted=bool(missing)))
+                self.on_message(m.Answered(missing=missing, exhausted=bool(missing), fed_to=message.fed_to))
             case m.Metrics():
                 for trial_id, attempt, position, _, text in message.items:
                     if float(text) < 0:
@@ -96,7 +98,9 @@ class Lab:
     suggestions: int = 1_000_000
     dies: int = 0
     assessor: bool = False
+    hangs: bool = False  # the tuner does not answer, nor say why
     mute: bool = False  # the tuner does not answer when it is asked for a further set of a trial
+    mute_at_all: bool = False  # nor for a first one
     sent: list[tuple[str, m.ToChild]] = field(default_factory=list)
     unanswered: list[tuple[ScriptedChild, m.Ask]] = field(default_factory=list)
     closed: int = 0
@@ -159,7 +163,7 @@ class Lab:
     def unmute(self) -> None:
         self.mute = False
         for child, message in self.unanswered:
-            child._answer(message)
+            child.answer(message)
 
     def reader(self) -> ExperimentReader:
         self.readers.append(ExperimentReader(self.directory))

@@ -62,7 +62,9 @@ async def test_what_is_viewed_can_be_read_and_does_not_change(server: Server, po
         assert manager.viewed(experiment_id) and not manager.idle
         summary = manager.summary(experiment_id)
         assert (summary.status, summary.served, summary.port) == ("VIEWED", True, port)
-        assert [row.final_text for row in manager.reader(experiment_id).finished()] == ["1.0"]
+        assert [row.final_text for page in manager.reader(experiment_id).results() for row, _, _ in page] == [
+            "1.0"
+        ]
         assert manager.reader(experiment_id).trials()[0] == 1
         with pytest.raises(RequestRefused, match="only viewed: it cannot be changed"):
             manager.get(experiment_id)
@@ -180,9 +182,12 @@ async def test_while_one_is_deleted_others_begin_and_it_does_not(
                 with pytest.raises(RequestRefused, match="is being deleted"):
                     await wish
             other = await stopped(manager, server)
+            manager.reader(experiment_id)  # somebody looks at it
             go.set()
             await deleting
-            await manager.create(server.new(experiment_id))
+            elsewhere = str(server.home.path / "elsewhere")
+            await manager.create(server.new(experiment_id, experimentWorkingDirectory=elsewhere))
+            assert manager.reader(experiment_id).experiment().experiment_id == experiment_id
         assert set(Index(server.home).entries()) == {experiment_id, other}
 
 
@@ -243,3 +248,21 @@ async def test_an_entry_whose_folder_is_gone_can_be_deleted(server: Server) -> N
             await manager.view("gone")
         await manager.delete("gone")
     assert list(Index(server.home).entries()) == [experiment_id]
+
+
+async def test_what_nni_itself_has_run_is_not_touched(server: Server) -> None:
+    async with server.manager() as manager:
+        experiment_id = await stopped(manager, server)
+    entry = Index(server.home).entries()[experiment_id]
+    database = server.home.path / "theirs" / "db"
+    database.mkdir(parents=True)
+    (database / "nni.sqlite").touch()
+    theirs = dataclasses.replace(entry, id="theirs", status="RUNNING", log_dir=str(server.home.path))
+    Index(server.home).put(theirs)
+    async with server.manager() as manager:
+        assert manager.latest == entry.id
+        for ask in (manager.view, manager.resume, lambda wanted: manager.stop(wanted, detach=False)):
+            with pytest.raises(RequestRefused, match="theirs was run by NNI itself"):
+                await ask("theirs")
+    assert [path.name for path in database.iterdir()] == ["nni.sqlite"]
+    assert Index(server.home).entries()["theirs"] == theirs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -323,6 +324,50 @@ def test_a_new_search_space_cancels_what_is_not_placed() -> None:
     assert life.trial(0) in life.state.trials and life.state.budget == 3
 
 
+def untried(life: Life) -> list[int | None]:
+    """The parameter ids that the tuner may give again."""
+    ids = {r.fact.trial_id: r.fact.parameter_id for r in life.log if isinstance(r.fact, f.Suggested)}
+    return [ids[r.fact.trial_id] for r in life.log if isinstance(r.fact, f.TrialEnded) and r.fact.untried]
+
+
+@pytest.mark.parametrize("without_place", [False, True])
+def test_what_a_new_search_space_cancels_was_never_tried(without_place: bool) -> None:
+    life = Life(trial_concurrency=3, max_trial_number=4, tuner=False)
+    life.take(life.suggestion())
+    life.wait_reason = "waits for 1 GPU" if without_place else None
+    if not without_place:
+        life.take(f.ConfigChanged(changes={}, limits=replace(life.state.limits, trial_concurrency=1)))
+    life.take(life.suggestion())
+    life.take(life.suggestion())
+    life.take(f.StopRequested(trial_id=life.trial(1)))
+    assert life.ended()[life.trial(1)][0] is S.USER_CANCELED
+    life.take(f.TunerExhausted())
+    life.take(f.ConfigChanged(changes={}, limits=life.state.limits, search_space={}))
+    assert untried(life) == [2] and not life.state.exhausted
+    life.end(0)
+    assert untried(life) == [2]
+
+
+def test_a_set_that_crossed_the_change_of_the_space_is_cancelled_too() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=4, tuner=False)
+    asked_at = life.state.number
+    life.take(f.ConfigChanged(changes={}, limits=life.state.limits, search_space={}))
+    life.take(replace(life.suggestion(), fed_to=asked_at))
+    assert untried(life) == [0] and not life.state.trials
+    life.take(replace(life.suggestion(), fed_to=life.state.number))
+    assert life.state.trials
+
+
+def test_what_had_no_time_left_was_never_tried_unless_it_is_run_again() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=4, max_experiment_duration=timedelta(hours=1))
+    life.start(0)
+    life.take(life.suggestion(), f.TunerExhausted())
+    life.take(after=timedelta(hours=1))
+    assert untried(life) == [1] and not life.state.exhausted
+    life.take(f.ExperimentStopRequested())
+    assert untried(life) == [1]
+
+
 def test_pause_and_go_on() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.start(0)
@@ -342,7 +387,7 @@ def test_a_silent_keeper_makes_its_trials_unknown_until_it_speaks() -> None:
     life.start(0)
     life.take(f.KeeperSilent(keeper_id="local", reason="silent since noon"))
     trial = life.state.trials[life.trial(0)]
-    assert (trial.status, trial.reason) == (S.UNKNOWN, "silent since noon")
+    assert trial.status is S.UNKNOWN and "silent since noon" in (trial.reason or "")
     assert life.take(f.KeeperSilent(keeper_id="local", reason="silent since noon")) == []
     life.take(f.KeeperHeard(keeper_id="local"))
     assert trial.status is S.RUNNING
@@ -358,6 +403,15 @@ def test_doubled_and_early_packets_are_no_news() -> None:
     life.end(0)
     assert life.end(0) == []
     assert life.start(0) == []
+
+
+def test_what_was_in_the_way_of_a_start_is_forgotten_with_it() -> None:
+    life = Life()
+    life.take(f.JobNoted(job_id=life.job(0), note="it waits for its code: No space left on device"))
+    trial = life.state.trials[life.trial(0)]
+    assert trial.note is not None
+    life.start(0)
+    assert trial.note is None
 
 
 def test_skipped_frames_keep_their_position_and_show_on_the_trial() -> None:

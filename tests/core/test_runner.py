@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from nnimgr.core.state import trial_id_of
 from nnimgr.dispatcher import messages as m
 from nnimgr.store.errors import StoreError
 from nnimgr.store.writer import database_path
-from tests.core.lab import Crash, Lab, until, until_status
+from tests.core.lab import LIMIT_S, Crash, Lab, until, until_status
 from training_services.fake import ended, given, hold, lost, metric, rejected, started, wants_parameters
 
 E = f.ExperimentStatus
@@ -134,6 +135,31 @@ async def test_a_tuner_that_always_dies_is_an_error(lab: Lab, monkeypatch: pytes
     assert lab.reader().experiment().reason == "the tuner's process was killed by signal 9"
 
 
+async def test_a_tuner_that_does_not_answer_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnimgr.core.search.SILENT_AFTER_S", 0.0)
+    lab.hangs = True
+    async with lab.runner() as runner:
+        await until(runner, lambda: runner.outstanding > 0)
+        assert "and has not answered" in runner.notices["tuner"].sentence
+        lab.hangs = False
+
+
+async def test_a_tuner_that_had_no_more_before_the_space_changed_is_asked_again(lab: Lab) -> None:
+    lab.suggestions, lab.mute, lab.mute_at_all = 0, True, True
+    async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
+        await until(runner, lambda: bool(lab.unanswered))
+        limits = runner.state.limits
+        await runner.request(
+            lambda state: (f.ConfigChanged(changes={}, limits=limits, search_space={"x": {}}),)
+        )
+        lab.mute = False
+        tuner, ask = lab.unanswered.pop()
+        tuner.answer(ask)
+        lab.suggestions = 1
+        await until_status(runner, E.DONE)
+    assert [row.status for row in lab.reader().trials()[1]] == [S.SUCCEEDED]
+
+
 async def test_an_exhausted_tuner_ends_the_experiment(lab: Lab) -> None:
     lab.suggestions = 3
     async with lab.runner() as runner:
@@ -193,15 +219,19 @@ async def test_detach_lets_trials_run_on_and_resume_adopts_them(lab: Lab) -> Non
 
 
 async def test_a_failed_commit_ends_the_runner_with_a_sentence(lab: Lab) -> None:
+    refused = 0
     with pytest.raises(ExceptionGroup) as caught:
         async with lab.runner(trial_concurrency=1) as runner:
             await until(runner, lambda: runner.service is not None)
             with sqlite3.connect(database_path(lab.directory)) as other:
                 other.execute("DROP TABLE facts")
             other.close()
-            with pytest.raises(RunnerClosed):
-                await runner.add_trial({"x": 1})
+            for _ in range(2):  # the second one comes while it lets go
+                with pytest.raises(RunnerClosed):
+                    await asyncio.wait_for(runner.add_trial({"x": 1}), LIMIT_S)
+                refused += 1
     assert caught.value.subgroup(StoreError) is not None
+    assert refused == 2
 
 
 async def test_imported_data_reach_the_tuner(lab: Lab) -> None:
@@ -245,7 +275,7 @@ async def test_a_multi_phase_trial_gets_further_sets_and_the_tuner_each_result(l
     assert kinds == [m.Ask, m.ResultReported, m.Ask, m.ResultReported, m.Ask, m.TrialFinished]
     (row,) = reader.trials()[1]
     assert (row.status, row.final_value) == (S.SUCCEEDED, 0.75)
-    further = reader.further_sets()[trial(0)]
+    further = reader.further_sets([trial(0), trial(1)])[trial(0)]
     assert [(each.index, each.parameter_id) for each in further] == [(1, 1), (2, 2)]
     assert [job for order, job in lab.service.orders if order == "update"] == [f"exp-{trial(0)}-1"] * 2
 

@@ -116,7 +116,13 @@ class Past:
             self._db.execute(_METRIC, row)
 
     def ended(
-        self, trial_id: str, value: Any = None, *, success: bool = True, stand_in: float | None = None
+        self,
+        trial_id: str,
+        value: Any = None,
+        *,
+        success: bool = True,
+        stand_in: float | None = None,
+        untried: bool = False,
     ) -> int:
         """The number of the fact. ``value``: the final result, None for none."""
         text = None if value is None else json.dumps(value)
@@ -125,7 +131,9 @@ class Past:
             "UPDATE trials SET final_text = ?, status = ? WHERE trial_id = ?", (text, status, trial_id)
         )
         told = None if stand_in is None else json.dumps(stand_in)
-        return self._fact(f.TrialEnded(trial_id=trial_id, status=status, reason="it ended", stand_in=told))
+        return self._fact(
+            f.TrialEnded(trial_id=trial_id, status=status, reason="it ended", stand_in=told, untried=untried)
+        )
 
     def imported(self, *records: Any) -> int:
         return self._fact(f.DataImported(records=json.dumps(records)))

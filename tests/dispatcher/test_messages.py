@@ -48,6 +48,11 @@ def test_lines_from_a_child(message: m.FromChild) -> None:
     assert m.from_child(m.to_line(message)) == message
 
 
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    line = m.to_line(m.Failed(call="x", sentence="no file /é/\udcff", traceback="\ud800"))
+    assert m.from_child(line) == m.Failed(call="x", sentence="no file /é/?", traceback="?")
+
+
 def test_fields_of_another_version_are_left_out() -> None:
     assert m.from_child(json.dumps(["Idle", {"since": 3}]).encode()) == m.Idle()
 

@@ -93,8 +93,27 @@ async def test_a_set_that_came_too_late_ends_once(host: Host) -> None:
     tuner.send(end(5, text=None, success=False))
     await calls_of(tuner, 2, 5, "t0")  # the line crossed the trial's end
     for number, parameter_id in ((6, 1), (7, 2)):
-        tuner.send(m.SetDiscarded(number=number, trial_id="t0", parameter_id=parameter_id))
+        tuner.send(m.SetDiscarded(number=number, trial_id="t0", parameter_id=parameter_id, parameters="{}"))
     assert await calls_of(tuner, 3, 7) == [["end", 0, False], ["end", 1, False], ["end", 2, False]]
+
+
+@pytest.mark.parametrize("ended_first", [True, False])
+async def test_a_set_that_came_too_late_is_given_again(host: Host, ended_first: bool) -> None:
+    space = {"x": {"_type": "choice", "_value": [1, 2]}}
+    tuner = await host(name="GridSearch", search_space=space)
+    tuner.ask(0)
+    if ended_first:
+        tuner.send(end(5, text=None, success=False))
+    tuner.send(m.Ask(parameter_ids=(1,), fed_to=0, trial_id="t0"))
+    *_, late = await tuner.suggestions(2)
+    if not ended_first:
+        tuner.send(end(5, text=None, success=False))
+    tuner.send(m.SetDiscarded(number=6, trial_id="t0", parameter_id=1, parameters=late))
+    tuner.ask(2, 3)
+    assert await tuner.suggestions(1) == [late]
+    while not (answered := await tuner.expect(m.Answered)).exhausted:
+        pass
+    assert answered.missing == (3,)
 
 
 async def test_a_result_that_is_no_number_is_noted_and_the_tuner_not_told(host: Host) -> None:
@@ -127,7 +146,7 @@ async def test_a_tuner_that_keeps_no_state_gets_each_result_once(host: Host, mak
     past.ended("t0", 0.75)
     past.suggested_further("t0", 2, 2, {"for": "t0"}, late=True)
     again = await host(code=RECORDER.format(attributes=""), past=past)
-    again.send(m.SetDiscarded(number=past.number, trial_id="t0", parameter_id=2))
+    again.send(m.SetDiscarded(number=past.number, trial_id="t0", parameter_id=2, parameters="{}"))
     assert await calls_of(again, 3, past.number) == [["import", [0.5, 0.75]]]
 
 

@@ -81,7 +81,7 @@ async def test_random_goes_on_as_if_nothing_had_happened(host: Host, make_past: 
     assert (await again.expect(m.Ready)).note is None
     assert await ask(again, *range(7, 12)) == expected[7:]
     again.ask(12)
-    assert await again.expect(m.Answered) == m.Answered(missing=(12,), exhausted=True)
+    assert await again.expect(m.Answered) == m.Answered(missing=(12,), exhausted=True, fed_to=8)
 
 
 async def test_random_knows_a_changed_space(host: Host, make_past: MakePast) -> None:

@@ -46,6 +46,10 @@ def changed(space: dict[str, Any]) -> dict[str, Any]:
     return {**space, "n": {"_type": "randint", "_value": [-1, 6]}}
 
 
+def sober(text: str) -> str:
+    return json.dumps(json.loads(text), sort_keys=True)
+
+
 class Experiment:
     """Writes down what happens, and tells the tuner of it."""
 
@@ -61,11 +65,11 @@ class Experiment:
         self.running[trial_id] = (parameter_id, text)
         return text
 
-    def end(self, value: Any) -> None:
+    def end(self, value: Any, *, untried: bool = False) -> None:
         """The oldest running trial ends; ``value`` None: it fails."""
         trial_id = next(iter(self.running))
         parameter_id, text = self.running.pop(trial_id)
-        self.told = self.past.ended(trial_id, value, success=value is not None)
+        self.told = self.past.ended(trial_id, value, success=value is not None, untried=untried)
         self.tuner.send(
             m.TrialFinished(
                 number=self.told,
@@ -74,6 +78,7 @@ class Experiment:
                 parameters=text,
                 text=None if value is None else json.dumps(value),
                 success=value is not None,
+                untried=untried,
             )
         )
 
@@ -110,18 +115,44 @@ async def test_it_goes_on(
             case 6:
                 records = [{"parameter": {"n": n, "c": "a"}, "value": {"default": n}} for n in range(3)]
                 experiment.import_data(*records, {"parameter": {"n": 7}, "value": "0.5"})
+            case 8:
+                experiment.end(None, untried=True)
             case 12:
                 space = changed(space)
                 experiment.change(space)
+                experiment.end(None, untried=True)
         up_to = past.number
         text = await experiment.ask(parameter_id)
-        if parameter_id % 4 == 1 or parameter_id == 12:
+        if parameter_id % 4 == 1 or parameter_id in (8, 12):
             again = await host(past=past, **{**fields, "search_space": space}, rebuild_to=up_to)
             again.ask(parameter_id, fed_to=up_to)
             assert await again.suggestions(1) == [text]
             await again.child.close()
         if len(experiment.running) == 2:
             experiment.end([None, float("nan"), 0.5, {"default": 1.5}, parameter_id][parameter_id % 5])
+
+
+@pytest.mark.parametrize(("name", "space", "arguments"), [scene for scene in SCENES if scene[1] is not MIXED])
+async def test_what_was_never_tried_is_given_again(
+    host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    """All is given but the sets that users stopped or that ran; a process made anew knows as much."""
+    past = make_past(space)
+    fields = {"name": name, "class_args": arguments, "search_space": space}
+    experiment = Experiment(await host(**fields), past)
+    experiment.told = past.number
+    given = [await experiment.ask(parameter_id) for parameter_id in range(20)]
+    sets = BATCH["combine_params"]["_value"] if space is BATCH else map(json.loads, given)
+    every = sorted(sober(json.dumps(each)) for each in sets)
+    for untried in [False, True] * 10:
+        experiment.end(None, untried=untried)
+    again = await host(past=past, **fields)
+    for tuner in (experiment.tuner, again):
+        tuner.ask(*range(20, 70), fed_to=past.number)
+        while not (await tuner.expect(m.Answered)).exhausted:
+            pass
+        found = [each.parameters for each in tuner.of_kind(m.Suggestion) if each.parameter_id >= 20]
+        assert sorted(map(sober, [*given[::2], *found])) == every
 
 
 async def test_only_what_is_needed_is_read(host: Host, make_past: MakePast) -> None:

@@ -167,7 +167,13 @@ async def test_an_exception_while_generating_ends_the_process(host: Host) -> Non
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [("float('nan')", "ValueError"), ("object()", "has no JSON form")]
+    ("value", "told"),
+    [
+        ("float('nan')", "ValueError"),
+        ("object()", "has no JSON form"),
+        ("eval('[' * 90 + ']' * 90)", "nested too deeply"),
+        (r"'\ud800'", "surrogates not allowed"),
+    ],
 )
 async def test_parameters_that_json_cannot_hold_are_an_error(host: Host, value: str, told: str) -> None:
     tuner = await host(code=RECORDER.replace("(1, 2)", value))
@@ -241,9 +247,9 @@ async def test_exhaustion_and_late_suggestions(host: Host) -> None:
     tuner.send(finished(6, 1, "3"))
     assert "for which no set is wanted" in (await tuner.expect(m.Failed)).sentence
     tuner.ask(8, fed_to=6)
-    assert await tuner.expect(m.Answered) == m.Answered(missing=(8,), exhausted=False)
+    assert await tuner.expect(m.Answered) == m.Answered(missing=(8,), exhausted=False, fed_to=6)
     tuner.ask(9, fed_to=6)
-    assert await tuner.expect(m.Answered) == m.Answered(missing=(9,), exhausted=True)
+    assert await tuner.expect(m.Answered) == m.Answered(missing=(9,), exhausted=True, fed_to=6)
     tuner.send(finished(7, None, "2"))
 
 

@@ -81,9 +81,9 @@ def test_metrics_of_one_trial(reader: ExperimentReader) -> None:
     assert [line.text for line in reader.trial_lines(second.trial_id, kind="FINAL")] == []
     assert reader.trial_lines("zzzzz") == []
     finals = reader.finals([first.trial_id, second.trial_id])
-    assert {key: line.text for key, line in finals.items()} == {
-        (first.trial_id, 1): "98",
-        (first.trial_id, 2): "2",
+    assert {key: [final.line.text for final in found] for key, found in finals.items()} == {
+        (first.trial_id, 1): ["98"],
+        (first.trial_id, 2): ["2"],
     }
 
 
@@ -115,6 +115,7 @@ def test_queries_read_no_more_than_they_need(reader: ExperimentReader) -> None:
         reader.trial_lines(trial)
         reader.metrics(trial_id=trial)
         reader.finals([trial])
+        reader.further_sets([trial])
         reader.latest_lines()
         reader.imports()
         reader.failures()
@@ -140,7 +141,8 @@ async def test_a_database_without_these_indexes_is_read_and_gets_them(
     path = database_path(tmp_path)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            "DROP INDEX metric_finals; DROP INDEX fact_imports; PRAGMA user_version = 1;"
+            "DROP INDEX metric_finals; DROP INDEX fact_imports; DROP INDEX fact_further_sets; "
+            "PRAGMA user_version = 1;"
         )
     older = ExperimentReader(tmp_path)
     assert texts(older.lines(kind="FINAL")) == ["2", "3"]
@@ -153,4 +155,4 @@ async def test_a_database_without_these_indexes_is_read_and_gets_them(
         names = {
             name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
         }
-    assert {"metric_finals", "fact_imports"} <= names
+    assert {"metric_finals", "fact_imports", "fact_further_sets"} <= names

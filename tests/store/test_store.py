@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -16,7 +17,7 @@ from nnimgr.core import facts as f
 from nnimgr.core.state import ExperimentState, Touched
 from nnimgr.store import writer as store
 from nnimgr.store.errors import NewerDatabase, StoreError, StoreLocked
-from nnimgr.store.reader import ExperimentReader
+from nnimgr.store.reader import ExperimentReader, stored_live_trials, stored_status
 from nnimgr.store.writer import ExperimentWriter, database_path, load
 from tests.core.driver import Life
 
@@ -74,6 +75,21 @@ async def test_what_is_committed_folds_back(tmp_path: Path, writer: ExperimentWr
     assert state == life.state
     assert (again.db_id, again.m_epoch) == (first, 2)
     await again.close()
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?mode=memory", "a%41", "100%", "a b&c='d';e"])
+async def test_any_directory_will_do(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / name / "exp"
+    writer = ExperimentWriter(directory)
+    await writer.open()
+    life = StoredLife(trial_concurrency=1)
+    life.start(0)
+    await life.store(writer)
+    await writer.close()
+    assert os.listdir(tmp_path) == [name] and database_path(directory).is_file()
+    with contextlib.closing(ExperimentReader(directory)) as reader:
+        assert reader.experiment().experiment_id == life.state.id
+    assert (stored_status(directory), stored_live_trials(directory)) == ("RUNNING", 1)
 
 
 async def test_a_snapshot_folds_to_the_same_state_as_the_log(
@@ -167,7 +183,7 @@ async def test_a_newer_database_is_refused_untouched(tmp_path: Path, writer: Exp
         connection.execute("PRAGMA user_version = 99")
     before = path.read_bytes()
     newer = ExperimentWriter(tmp_path)
-    with pytest.raises(NewerDatabase, match=r"has schema version 99, but this nnimgr knows versions up to 2"):
+    with pytest.raises(NewerDatabase, match=r"has schema version 99, but this nnimgr knows versions up to 3"):
         await newer.open()
     await newer.close()
     assert path.read_bytes() == before

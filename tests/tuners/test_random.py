@@ -56,7 +56,7 @@ def test_nothing_is_remembered_where_nothing_repeats(space: Any) -> None:
     tuner = random_tuner(space)
     for n in range(50):
         tuner.generate_parameters(n)
-    assert not tuner._given._keys
+    assert not tuner._given._times
     assert tuner.needs([space]) is Past.NOTHING
     assert tuner.needs([space, SMALL]) is Past.SUGGESTIONS
 

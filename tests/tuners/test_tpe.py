@@ -164,6 +164,7 @@ def test_results_from_elsewhere_count_like_its_own() -> None:
     tuner = tpe(LINE, tpe_args={"n_startup_jobs": 30})
     records = [{"parameter": {"x": x / 2}, "value": {"default": (x / 2 - 4) ** 2}} for x in range(-20, 20)]
     tuner.import_data([*records, {"parameter": {"y": 3}, "value": 1}, {"parameter": "none", "value": -9}])
+    tuner.import_data([{"parameter": {"x": 10**400}, "value": -9}])
     assert statistics.median(search(tuner, lambda p: abs(p["x"] - 4), 20)) < 1.5
 
 

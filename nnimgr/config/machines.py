@@ -1,0 +1,57 @@
+"""Machines that are added to an experiment while it runs: items of ``machineList``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnimgr.config.document import read_document
+from nnimgr.config.model import plain_model
+from nnimgr.config.problems import ConfigError
+from nnimgr.config.secrets import hide_in
+from nnimgr.config.shape import Reading, match_key, shape, validate
+from training_services.ssh.config import MachineConfig
+
+__all__ = ["hide_machine", "load_machines", "read_machines"]
+
+_AT = "machineList"
+
+
+def load_machines(file: Path, *, environ: Mapping[str, str] = os.environ) -> list[dict[str, Any]]:
+    """The machines of a file, in canonical form: a list of them, a mapping with ``machineList``, or one.
+
+    Raises ConfigError.
+    """
+    document = read_document(file)
+    reading = Reading(document=document, base=Path(os.path.abspath(file)).parent, environ=environ)
+    found = document.value
+    if isinstance(found, Mapping):
+        lists = [value for key, value in found.items() if match_key(str(key)) == "machinelist"]
+        found = lists[0] if lists else [found]
+    return [plain_model(machine) for machine in _machines(reading, found)]
+
+
+def read_machines(raw: Any) -> list[MachineConfig]:
+    """Machines in canonical form. Raises ConfigError."""
+    return _machines(Reading(), raw)
+
+
+def hide_machine(machine: MachineConfig) -> tuple[MachineConfig, dict[str, str]]:
+    """The machine with references in place of secrets, and what these refer to."""
+    return hide_in(machine, ("machines", machine.keeper_id))
+
+
+def _machines(reading: Reading, raw: Any) -> list[MachineConfig]:
+    if not isinstance(raw, Sequence) or isinstance(raw, str) or not raw:
+        reading.fault((_AT,), "must be a list of machines, each with its host")
+        raise ConfigError(reading.problems)
+    found = []
+    for number, item in enumerate(raw):
+        values = shape(reading, item, MachineConfig, (_AT, number))
+        if values is not None:
+            found.append(validate(reading, MachineConfig, values, (_AT, number)))
+    if reading.problems:
+        raise ConfigError(reading.problems)
+    return found

@@ -1,0 +1,75 @@
+"""Secrets of a training service: out of the configuration that is stored and shown, back in at their use.
+
+What a file says in plain text is kept with the environment of the experiment's creator (0600); the
+configuration holds ``${secret:<its field>}`` in its place. References of the user's own stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, SecretStr
+from pydantic.alias_generators import to_camel
+
+from nnimgr.config.document import KeyPath
+from nnimgr.config.model import ExperimentConfig
+from nnimgr.config.problems import dotted
+from nnimgr.config.references import is_reference, resolve_secrets
+
+__all__ = ["hide_in", "hide_secrets", "reveal_secrets"]
+
+_Service = TypeVar("_Service", bound=BaseModel)
+
+
+def hide_secrets(config: ExperimentConfig) -> tuple[ExperimentConfig, dict[str, str]]:
+    """The configuration with references in place of secrets, and what these refer to."""
+    service, hidden = hide_in(config.training_service, ("trainingService",))
+    return config.model_copy(update={"training_service": service}), hidden
+
+
+def hide_in(model: _Service, at: KeyPath) -> tuple[_Service, dict[str, str]]:
+    """The same of a model that stands at this place."""
+    hidden: dict[str, str] = {}
+
+    def hide(text: str, path: KeyPath) -> str:
+        if is_reference(text):
+            return text
+        name = dotted(path)
+        hidden[name] = text
+        return f"${{secret:{name}}}"
+
+    found: _Service = _replace(model, hide, at)
+    return found, hidden
+
+
+def reveal_secrets(
+    service: _Service, *, environ: Mapping[str, str], base: Path, secrets: Mapping[str, str]
+) -> _Service:
+    """The training service's configuration with its secrets. Raises ReferenceUnresolved."""
+
+    def reveal(text: str, _: KeyPath) -> str:
+        return str(resolve_secrets(text, environ, base, secrets=secrets))
+
+    revealed: _Service = _replace(service, reveal, ())
+    return revealed
+
+
+def _replace(value: Any, change: Callable[[str, KeyPath], str], path: KeyPath) -> Any:
+    """``value`` with every secret text in it changed."""
+    if isinstance(value, SecretStr):
+        return SecretStr(change(value.get_secret_value(), path))
+    if isinstance(value, BaseModel):
+        changed = {}
+        for name, field in type(value).model_fields.items():
+            old = getattr(value, name)
+            new = _replace(old, change, (*path, field.alias or to_camel(name)))
+            if new is not old:
+                changed[name] = new
+        return value.model_copy(update=changed) if changed else value
+    if isinstance(value, list):
+        items = [_replace(item, change, (*path, number)) for number, item in enumerate(value)]
+        same = all(new is old for new, old in zip(items, value, strict=True))
+        return value if same else items
+    return value

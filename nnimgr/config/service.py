@@ -1,0 +1,248 @@
+"""``trainingService``: one training service, or a list of them (NNI's hybrid mode)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from nnimgr.config.document import KeyPath
+from nnimgr.config.model import (
+    SHARED_FIELDS,
+    Command,
+    CpuNumber,
+    ExperimentConfig,
+    GpuNumber,
+    HybridConfig,
+    HybridMember,
+    Member,
+    MemorySize,
+)
+from nnimgr.config.places import file_fault
+from nnimgr.config.problems import nearest
+from nnimgr.config.shape import Reading, match_key, shape, validate
+from training_services.needs import memory_text
+from trial_keeper.machine import capacity
+
+__all__ = ["NO_SERVICE", "Part", "Service", "check_capacity", "check_gpus", "check_keys", "read_service"]
+
+_AT = "trainingService"
+_LATER_PLATFORMS = ("kubeflow", "frameworkcontroller", "openpai", "pai", "aml", "dlc", "adl")
+
+
+class _Shared(BaseModel):
+    """The fields that a training service takes from the top level unless it names them itself."""
+
+    model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel)
+
+    trial_command: Command | None = None
+    trial_code_directory: Path | None = None
+    trial_gpu_number: GpuNumber | None = None
+    trial_cpu_number: CpuNumber | None = None
+    trial_memory_size: MemorySize | None = None
+    nni_manager_ip: str | None = None
+    debug: bool | None = None
+
+
+NO_SERVICE: tuple[BaseModel, dict[str, Any]] = (_Shared(), {})  # where it is at fault, to find other faults
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One training service, and what it says itself of the shared fields."""
+
+    service: BaseModel
+    overrides: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What stands under ``trainingService``; ``several``: as a list."""
+
+    parts: list[Part]
+    several: bool
+
+    @property
+    def commands(self) -> list[str]:
+        """The trial commands that are given here."""
+        return [part.overrides["trialCommand"] for part in self.parts if "trialCommand" in part.overrides]
+
+    def places(self) -> Iterator[tuple[KeyPath, Part]]:
+        """Each part, and where it stands."""
+        for number, part in enumerate(self.parts):
+            yield ((_AT, number) if self.several else (_AT,)), part
+
+    def model(self, fields: Mapping[str, Any]) -> tuple[BaseModel, dict[str, Any]]:
+        """The model, and what it says otherwise than the top level's fields."""
+        own = [{k: v for k, v in part.overrides.items() if fields.get(k) != v} for part in self.parts]
+        if not self.several:
+            return self.parts[0].service, own[0]
+        members = [
+            HybridMember(service=part.service, overrides=said)
+            for part, said in zip(self.parts, own, strict=True)
+        ]
+        return HybridConfig(members=members), {}
+
+
+def read_service(reading: Reading, raw: Mapping[str, Any]) -> Service | None:
+    """The training services of a configuration; None (noted) if there is something wrong with them."""
+    from training_services import registry
+
+    written = next((key for key in raw if match_key(str(key)) == "trainingservice"), None)
+    if written is None or raw[written] is None:
+        valid = [f"{{platform: {name}}}" for name in registry.platforms()]
+        reading.fault((_AT,), "required, but not given", valid=valid)
+        return None
+    reading.note_spelling((_AT,), written)
+    service = raw[written]
+    if not isinstance(service, list):
+        part = _part(reading, service, (_AT,))
+        return None if part is None else Service([part], several=False)
+    if not service:
+        reading.fault((_AT,), "the list of training services is empty", valid=registry.platforms())
+        return None
+    parts = [_part(reading, each, (_AT, number)) for number, each in enumerate(service)]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    before = len(reading.problems)
+    _check_hybrid(reading, found)
+    return Service(found, several=True) if len(reading.problems) == before else None
+
+
+def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
+    from training_services import registry
+
+    if not isinstance(service, Mapping):
+        reading.fault(at, "must be a mapping with a platform", valid=registry.platforms())
+        return None
+    named = [(key, value) for key, value in service.items() if match_key(str(key)) == "platform"]
+    if not named or named[0][1] is None:
+        reading.fault((*at, "platform"), "required, but not given", valid=registry.platforms())
+        return None
+    key, platform = named[0]
+    reading.note_spelling((*at, "platform"), str(key))
+    try:
+        kind = registry.config_class(platform)
+    except (registry.UnknownPlatform, TypeError):
+        _refuse_platform(reading, platform, registry.platforms(), at)
+        return None
+    except registry.BrokenPlatform as error:
+        reading.fault((*at, "platform"), str(error))
+        return None
+    own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
+    shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
+    shared = shape(reading, _only(service, lambda key: key in shared_keys), _Shared, at) or {}
+    values = shape(reading, _only(service, lambda key: key not in shared_keys), kind, at) or {}
+    if "platform" not in own:
+        values.pop("platform", None)
+    before = len(reading.problems)
+    validate(reading, _Shared, shared, at)
+    built = validate(reading, kind, values, at)
+    if platform == "local":
+        shared.pop("nniManagerIp", None)  # NNI: nothing to dial back from
+    return Part(built, shared) if built is not None and len(reading.problems) == before else None
+
+
+def _only(raw: Mapping[str, Any], wanted: Callable[[str], bool]) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if wanted(match_key(str(key)))}
+
+
+def _refuse_platform(reading: Reading, platform: Any, platforms: list[str], at: KeyPath) -> None:
+    path = (*at, "platform")
+    if platform in _LATER_PLATFORMS:
+        reading.fault(path, f"NNI's platform {platform!r} cannot be used in this version", valid=platforms)
+        return
+    if platform == "hybrid":
+        reading.fault(path, "several training services are given as a list: trainingService: [...]")
+        return
+    likely = nearest(platform, platforms) if isinstance(platform, str) else None
+    reading.fault(path, f"unknown platform {platform!r}", valid=platforms, nearest=likely)
+
+
+def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
+    """Jobs are placed over all machines: each is one only once, and each has a keeper."""
+    from training_services import registry
+
+    seen: dict[str, int] = {}
+    for number, part in enumerate(parts):
+        platform = str(getattr(part.service, "platform", ""))
+        if registry.create(platform).hosts is None:
+            reading.fault(
+                (_AT, number, "platform"),
+                f"{platform!r} cannot be one of several training services: it has no machines with keepers, "
+                "over which jobs could be placed",
+            )
+            continue
+        machines = [machine.title for machine in getattr(part.service, "machine_list", ())]
+        for name in machines or ["this machine"]:
+            first = seen.setdefault(name, number)
+            if first != number:
+                reading.fault((_AT, number), f"{name} is given by trainingService[{first}] already")
+
+
+def check_gpus(reading: Reading, config: ExperimentConfig) -> None:
+    """NNI's rules for a machine's GPUs that concern the top level too."""
+    if config.shared_storage is not None:
+        reading.warn(("sharedStorage",), f"not used by the platform {config.platform}")
+    several = config.platform == "hybrid"
+    for number, member in enumerate(config.members):
+        _check_member(reading, member, (_AT, number) if several else (_AT,))
+
+
+def _check_member(reading: Reading, member: Member, at: KeyPath) -> None:
+    gpus, service = member.job_gpu_number, member.service
+    if member.platform == "local":
+        if gpus and getattr(service, "use_active_gpu", None) is None:
+            reading.fault((*at, "useActiveGpu"), "must be true or false when trialGpuNumber is above 0")
+        _check_machine(reading, service, at, gpus=gpus)
+    elif member.platform == "remote":
+        for number, machine in enumerate(getattr(service, "machine_list", ())):
+            _check_machine(reading, machine, (*at, "machineList", number), gpus=gpus)
+
+
+def _check_machine(reading: Reading, machine: BaseModel, at: KeyPath, *, gpus: float | None) -> None:
+    """The rules for one machine: ``at`` is where it stands."""
+    per_gpu = getattr(machine, "max_trial_number_per_gpu", 1)
+    if per_gpu != 1 and gpus is None:
+        reading.fault((*at, "maxTrialNumberPerGpu"), "needs trialGpuNumber")
+    if per_gpu != 1 and gpus and gpus < 1:
+        reading.fault(
+            (*at, "maxTrialNumberPerGpu"),
+            f"must be left out: trialGpuNumber {gpus:g}, a part of a GPU, says already how many share one",
+        )
+    indices: list[int] | None = getattr(machine, "gpu_indices", None)
+    if indices is None:
+        return
+    if not gpus:
+        reading.warn((*at, "gpuIndices"), "not used, since trialGpuNumber is 0 or not given")
+    elif gpus > len(indices):
+        reading.fault((*at, "gpuIndices"), f"trialGpuNumber asks for {gpus:g}, but here are {len(indices)}")
+
+
+def check_keys(reading: Reading, service: Service | None) -> None:
+    """The files that machines' keys are read from."""
+    for at, part in [] if service is None else service.places():
+        for number, machine in enumerate(getattr(part.service, "machine_list", ())):
+            file: Path | None = getattr(machine, "ssh_key_file", None)
+            if file is not None and (trouble := file_fault(file)) is not None:
+                reading.fault((*at, "machineList", number, "sshKeyFile"), f"the file {file} {trouble}")
+
+
+def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
+    """Trials that this machine can never run, where there is no other."""
+    if config is None or any(member.platform != "local" for member in config.members):
+        return
+    here = capacity("/")
+    for member in config.members:
+        cpus, memory = member.job_cpu_number, member.job_memory_size
+        if cpus is not None and cpus > here["cpus"]:
+            has = f"{here['cpus']:g}"
+            reading.fault(("trialCpuNumber",), f"asks for {cpus:g} CPUs, but this machine has {has}")
+        if memory is not None and memory > here["memory"]:
+            has = memory_text(here["memory"])
+            reading.fault(("trialMemorySize",), f"asks for {memory_text(memory)}, but this machine has {has}")
