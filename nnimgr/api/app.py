@@ -21,13 +21,15 @@ from nnimgr.api.limits import BodyLimit
 from nnimgr.api.models import ErrorAnswer, ErrorBody
 from nnimgr.api.nni import face as nni
 from nnimgr.api.pages import Page
-from nnimgr.api.routes import events, experiments, server, trials
+from nnimgr.api.routes import events, experiments, machines, server, trials
 from nnimgr.config import ConfigError
+from nnimgr.core.machines import UnknownMachine
 from nnimgr.core.manager import UnknownExperiment
 from nnimgr.core.requests import RequestRefused, UnknownTrial
 from nnimgr.core.runner import RunnerClosed
 from nnimgr.home import HomeError
 from nnimgr.store.errors import StoreError
+from training_services.base import ServiceError
 
 __all__ = ["create_app"]
 
@@ -40,10 +42,12 @@ _STATUS: dict[type[Exception], int] = {
     NotFound: 404,
     UnknownExperiment: 404,
     UnknownTrial: 404,
+    UnknownMachine: 404,
     RunnerClosed: 503,
     RequestRefused: 409,
     StoreError: 503,
     HomeError: 503,
+    ServiceError: 503,
     FileNotFoundError: 404,
     OSError: 503,
 }
@@ -91,7 +95,7 @@ def api(parts: ApiParts) -> FastAPI:
         redoc_url=None,
     )
     app.state.parts = parts
-    for module in (experiments, trials, events, server):
+    for module in (experiments, trials, machines, events, server):
         app.include_router(module.router)
     front = Page("docs")
 

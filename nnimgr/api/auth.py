@@ -33,7 +33,8 @@ _OPEN_ROUTES = frozenset({("GET", LOGIN_PAGE), ("POST", LOGIN_ROUTE)})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HOW = (
     "This server needs its token: send it as 'Authorization: Bearer TOKEN' or as the password of HTTP basic "
-    "authentication, or open the address that nnictl prints."
+    "authentication, or open the address that nnictl prints. Clients that know of no token, as NNI's, need a "
+    "server that was started with --no-token."
 )
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
@@ -14,11 +14,12 @@ from typing import Any, cast
 from pydantic.alias_generators import to_camel
 
 from nnimgr.api import models
+from nnimgr.api.places import Places
 from nnimgr.core.facts import MetricReported, Recorded
 from nnimgr.core.state import trial_of_job
-from nnimgr.store.reader import JobRow, MetricRow, TrialRow
+from nnimgr.store.reader import ExperimentReader, JobRow, MetricRow, TrialRow, TrialSet
 
-__all__ = ["event_of", "job_of", "metric_of", "plain_json", "trial_fields"]
+__all__ = ["event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
 
 _HIDDEN = frozenset({"token_sha256", "tuner_state"})  # of no use to a client, one secret-like, one large
 _JSON_TEXTS = frozenset({"parameters", "records"})
@@ -29,10 +30,30 @@ def plain_json(text: str) -> Any:
     return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
 
 
-def trial_fields(row: TrialRow) -> dict[str, Any]:
-    """The fields of a ``models.Trial``."""
-    fields = {name: getattr(row, name) for name in models.Trial.model_fields if name != "id"}
-    return fields | {"id": row.trial_id, "parameters": plain_json(row.parameters)}
+def trials_fields(
+    reader: ExperimentReader, rows: Sequence[TrialRow], places: Places
+) -> Iterator[dict[str, Any]]:
+    """The fields of a ``models.Trial`` for each of these trials."""
+    sets, keepers = reader.sets(rows), places.keepers(reader, rows)
+    for row in rows:
+        log_path = places.log_path(row, keepers.get(row.trial_id))
+        yield _trial_fields(row, sets[row.trial_id]) | {"log_path": log_path}
+
+
+def _trial_fields(row: TrialRow, sets: Sequence[TrialSet]) -> dict[str, Any]:
+    derived = ("id", "sets", "log_path")
+    fields = {name: getattr(row, name) for name in models.Trial.model_fields if name not in derived}
+    several = [_set_of(held) for held in sets] if len(sets) > 1 else None
+    return fields | {"id": row.trial_id, "parameters": plain_json(row.parameters), "sets": several}
+
+
+def _set_of(held: TrialSet) -> models.ParameterSet:
+    return models.ParameterSet(
+        parameter_id=held.parameter_id,
+        parameters=plain_json(held.parameters),
+        final_value=None if held.final is None else held.final.value,
+        final_text=None if held.final is None else held.final.line.text,
+    )
 
 
 def job_of(row: JobRow) -> models.Job:

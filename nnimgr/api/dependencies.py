@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
@@ -14,11 +15,13 @@ from pydantic import BaseModel
 
 from nnimgr.api.auth import Credentials
 from nnimgr.api.life import ServerLife
-from nnimgr.api.logs import folder_log
 from nnimgr.api.models import ErrorAnswer
+from nnimgr.api.places import Places
 from nnimgr.core.manager import NNIManager
 from nnimgr.core.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader, JobRow
+from training_services.base import FileListing, TrainingService
+from training_services.keeper_host import KeeperFiles, attempt_folder
 
 __all__ = [
     "ApiParts",
@@ -54,17 +57,59 @@ class ApiParts:
     url_prefix: str = ""  # of NNI's routes
     life: ServerLife = field(default_factory=ServerLife)
 
-    def read_log(self, job: JobRow, name: str, *, experiment_id: str, follow: bool) -> AsyncIterator[bytes]:
-        """A file of a job: from its service while there is one, else from the experiment's folder.
+    def read_log(
+        self, job: JobRow, name: str, *, experiment_id: str, follow: bool, tail: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """A log of a job: from its service while there is one, else from where it has run.
 
-        Raises FileNotFoundError, at the latest with the first chunk.
+        Raises FileNotFoundError, ServiceUnavailable, at the latest with the first chunk.
         """
+        service = self._service(experiment_id)
+        if service is not None:
+            return service.read_log(job.job_id, name, follow=follow, tail=tail, keeper_id=job.keeper_id)
+        return self._read_at_rest(job, name, experiment_id, tail=tail)
+
+    def read_file(self, job: JobRow, path: str, *, experiment_id: str) -> AsyncIterator[bytes]:
+        """Any file of a job, as ``read_log``. Raises ValueError, too: no such path can be."""
+        service = self._service(experiment_id)
+        if service is not None:
+            return service.read_file(job.job_id, path, keeper_id=job.keeper_id)
+        return self._read_at_rest(job, path, experiment_id)
+
+    async def list_files(self, job: JobRow, *, experiment_id: str) -> FileListing:
+        """The files of a job, from where ``read_log`` reads. Raises FileNotFoundError, ServiceUnavailable."""
+        service = self._service(experiment_id)
+        if service is not None:
+            return await service.list_files(job.job_id, keeper_id=job.keeper_id)
+        async with self._at_rest(job, experiment_id) as (files, folder):
+            return await files.listing(folder)
+
+    def places(self, experiment_id: str) -> Places:
+        """Where its trials' files are. Raises UnknownExperiment."""
+        summary = self.manager.summary(experiment_id)
+        return Places(experiment_id=experiment_id, directory=summary.directory, platform=summary.platform)
+
+    def _service(self, experiment_id: str) -> TrainingService | None:
         runner = self.manager.find(experiment_id)
-        if runner is not None and runner.service is not None:
-            return runner.service.read_log(job.job_id, name, follow=follow)
-        attempt = [f"attempt-{job.attempt}"] if job.attempt > 1 else []
-        parts = ["trials", job.trial_id, *attempt]
-        return folder_log(self.manager.directory(experiment_id), parts=parts, name=name)
+        return None if runner is None else runner.service
+
+    @asynccontextmanager
+    async def _at_rest(
+        self, job: JobRow, experiment_id: str
+    ) -> AsyncGenerator[tuple[KeeperFiles, Sequence[str]], None]:
+        directory = self.manager.directory(experiment_id)
+        async with self.manager.remains.files(directory, job.keeper_id) as files:
+            yield files, attempt_folder(job.trial_id, job.attempt)
+
+    async def _read_at_rest(
+        self, job: JobRow, path: str, experiment_id: str, *, tail: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        async with (
+            self._at_rest(job, experiment_id) as (files, folder),
+            aclosing(files.read(folder, path, tail=tail)) as chunks,
+        ):
+            async for chunk in chunks:
+                yield chunk
 
 
 async def _parts(request: Request) -> ApiParts:

@@ -15,20 +15,25 @@ from pydantic.alias_generators import to_camel
 
 from nnimgr.core.facts import DrainReason, ExperimentStatus, SuggestionSource, TrialStatus
 from nnimgr.index import check_experiment_id
+from training_services.base import MachineStatus
 
 _MOST_DEPTH = 64
 _MOST_KEYS = 10_000
 
 
 def _sober(value: Any) -> Any:
-    """``value``, if it is finite, not too deep and not too large. Raises ValueError."""
+    """``value``, if it is finite, valid Unicode, not too deep and not too large. Raises ValueError."""
     level, seen = [value], 0
     for _ in range(_MOST_DEPTH):
         below: list[Any] = []
         for item in level:
             if isinstance(item, float) and not math.isfinite(item):
                 raise ValueError("a number must be finite")
-            if isinstance(item, dict):
+            if isinstance(item, str):
+                _check_text(item)
+            elif isinstance(item, dict):
+                for key in item:
+                    _check_text(key)
                 below.extend(item.values())
             elif isinstance(item, list):
                 below.extend(item)
@@ -39,6 +44,15 @@ def _sober(value: Any) -> Any:
             return value
         level = below
     raise ValueError(f"at most {_MOST_DEPTH} levels of nesting are allowed")
+
+
+def _check_text(text: str) -> None:
+    """JSON can name halves of surrogate pairs, which no database and no file system takes."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"a text must be valid Unicode, not {text!a:.60}") from None
 
 
 JsonObject = Annotated[dict[str, Any], AfterValidator(_sober)]
@@ -97,6 +111,14 @@ class AddTrial(_Request):
     parameters: JsonObject
 
 
+class AddMachines(_Request):
+    machines: list[JsonObject] = Field(description="items of machineList", min_length=1, max_length=1000)
+
+
+class DrainMachine(_Request):
+    undo: bool = Field(False, description="place trials there again")
+
+
 class ImportData(_Request):
     records: list[ImportedRecord] = Field(max_length=100_000)
 
@@ -149,7 +171,10 @@ class RerunStarted(_Model):
 
 
 class Stopped(_Model):
-    still_running: list[str] = Field(description="ids of trials that run on (only with detach)")
+    still_running: list[str] = Field(
+        description="trials that run on (with detach), or may on machines that are silent"
+    )
+    left: list[str] = Field(default=[], description="what could not be ended on machines, a sentence each")
     server_leaves: bool = Field(description="it was the last experiment of a server that leaves then")
 
 
@@ -159,11 +184,15 @@ class Done(_Model):
     ok: bool = True
 
 
+class Deleted(Done):
+    left: list[str] = Field(description="what was left on machines, a sentence each")
+
+
 class BestTrial(_Model):
     trial_id: str
     sequence: int
     value: float
-    parameters: dict[str, Any]
+    parameters: Any
 
 
 class _AnyExperiment(_Model):
@@ -233,6 +262,13 @@ class Experiments(_Model):
     experiments: list[ExperimentSummary]
 
 
+class ParameterSet(_Model):
+    parameter_id: int | None
+    parameters: Any
+    final_value: float | None
+    final_text: str | None = Field(description="JSON text of its final metric, as the trial wrote it")
+
+
 class Trial(_Model):
     id: str
     sequence: int
@@ -253,6 +289,8 @@ class Trial(_Model):
     latest_value: float | None
     latest_text: str | None
     intermediates: int = Field(description="how many intermediate metrics it has reported")
+    log_path: str = Field(description="the folder of the latest attempt; HOST:~/... on another machine")
+    sets: list[ParameterSet] | None = Field(description="of a trial that got several (multiPhase): all")
 
 
 class Job(_Model):
@@ -302,11 +340,51 @@ class Metrics(_Model):
     next_after: int | None = Field(description="what to send as `after` for the next page; null: no more now")
 
 
+class Machine(_Model):
+    """A machine of an experiment. What its keeper has not told (yet) is null."""
+
+    id: str
+    name: str
+    address: str
+    status: MachineStatus
+    reason: str | None = Field(description="why it is not connected, or what its keeper complains of")
+    since: AwareDatetime | None = Field(description="the last word from there, if it is not connected")
+    trial_ids: list[str]
+    cpus: float | None
+    memory_mb: int | None
+    disk_free_mb: int | None = Field(description="when its keeper called first")
+    gpus: int | None
+    keeper_version: str | None
+
+
+class Machines(_Model):
+    machines: list[Machine]
+
+
+class AddedMachines(_Model):
+    ids: list[str]
+
+
+class TrialFile(_Model):
+    """A plain file that an attempt has written."""
+
+    path: str = Field(description="below the attempt's folder")
+    size: int = Field(description="bytes")
+    modified_at: AwareDatetime = Field(description="the machine's clock")
+
+
+class TrialFiles(_Model):
+    attempt: int
+    files: list[TrialFile]
+    complete: bool = Field(description="false: there are more files than these")
+
+
 class ExportedTrial(_Model):
-    """A trial with a final metric, and what it had reported before."""
+    """A result of a trial that has succeeded, and what it had reported before."""
 
     trial_id: str
     sequence: int
+    parameter_id: int | None
     parameters: Any
     value: float | None
     text: str

@@ -10,21 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fastapi.responses import StreamingResponse
+from starlette.types import Send
+
 from nnimgr.api.convert import event_of
 from nnimgr.core.facts import ExperimentStatus, Recorded
 from nnimgr.core.runner import RunnerClosed
+from training_services.base import ServiceError, ServiceUnavailable
 
 if TYPE_CHECKING:
     from nnimgr.core.changes import Follower
     from nnimgr.core.runner import ExperimentRunner
     from nnimgr.store.reader import ExperimentReader
 
-__all__ = ["changes_stream", "event_stream", "until"]
+__all__ = ["TrialStream", "changes_stream", "event_stream", "until", "whole"]
+
+logger = logging.getLogger(__name__)
 
 PAGE = 500
 HEARTBEAT_S = 15.0
@@ -97,6 +104,34 @@ async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bo
     return True
 
 
+class TrialStream(StreamingResponse):
+    """Bytes of a trial's file. What cannot be sent to its end is cut off, which the client notices."""
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except ServiceError as error:
+            logger.warning("a trial's file was not sent to its end: %s", error)
+
+
+async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """``chunks`` to their end. Raises ServiceUnavailable if ``closing`` is set before."""
+    ended = False
+
+    async def marked() -> AsyncGenerator[bytes, None]:
+        nonlocal ended
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+        ended = True
+
+    async with aclosing(until(closing, marked())) as sent:
+        async for chunk in sent:
+            yield chunk
+    if not ended:
+        raise ServiceUnavailable("the server leaves")
+
+
 async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """``chunks``, until they end or ``closing`` is set."""
     closed = asyncio.create_task(closing.wait(), name="stream:closing")
@@ -112,9 +147,12 @@ async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> 
                 yield chunk
         finally:
             closed.cancel()
-            if step is not None and not step.done():
-                step.cancel()  # a generator that still runs cannot be closed
-                await asyncio.wait({step})
+            if step is not None:
+                if not step.done():
+                    step.cancel()  # a generator that still runs cannot be closed
+                    await asyncio.wait({step})
+                if not step.cancelled():
+                    step.exception()  # nobody may be left to whom it matters
 
 
 async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:

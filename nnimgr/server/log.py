@@ -44,5 +44,6 @@ def start_log(level: str, *, file: Path | None, secrets: tuple[str, ...]) -> Non
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, root.level))
+    for talkative in ("uvicorn", "asyncssh"):
+        logging.getLogger(talkative).setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(capture=True)

@@ -30,6 +30,8 @@ from nnimgr.api.sessions import Sessions
 from nnimgr.core.assembly import Assembly
 from nnimgr.core.manager import NNIManager
 from nnimgr.home import Home, ServerClaim
+from nnimgr.server.doors import Doors
+from nnimgr.server.http import http_config
 from nnimgr.server.options import ServeOptions
 from nnimgr.server.watchdog import Watchdog
 from training_services.keeper_door import KeeperDoor
@@ -41,8 +43,6 @@ __all__ = ["run"]
 
 _FIRST_EXPERIMENT_S = 30.0  # how long a server that should leave when idle waits for its first experiment
 _LAST_ANSWERS_S = 2
-_KEEP_ALIVE_S = 75  # keepers come back on the same connection
-_CONNECTIONS = 8_000
 
 # Writers' threads run Python too: the loop must not wait 5 ms, the default, for each of them.
 SWITCH_INTERVAL_S = 0.0005
@@ -60,7 +60,10 @@ def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: sock
 async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: socket.socket) -> None:
     token = home.token()
     hub = KeeperHub()
-    assembly = Assembly(ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.local_url,)))
+    door = KeeperDoor(hub)
+    doors = Doors(door, folder=home.private_path, name=str(options.port))
+    tools = ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.local_url,), doors=doors)
+    assembly = Assembly(tools)
     sessions = Sessions(home.private_path / f"sessions-{options.port}.json", token=token)
     parts = ApiParts(
         manager=NNIManager(
@@ -75,7 +78,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         life=ServerLife(until_idle=options.until_idle),
     )
     hosts = AllowedHosts(options.host, extra=options.allowed_hosts)
-    app = create_app(parts, hosts=hosts, keeper_door=KeeperDoor(hub))
+    app = create_app(parts, hosts=hosts, keeper_door=door)
 
     def ready() -> None:
         claim.publish(url=options.local_url, version=__version__)
@@ -89,6 +92,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
             await _until_told(options, parts, serving)
         # Keepers are served until here: those that are not needed any more had to be told so.
         hub.close()
+        await doors.close()
         server.should_exit = True
         await serving
 
@@ -135,21 +139,7 @@ class _HTTPServer(uvicorn.Server):
 
     def __init__(self, app: ASGIApp, *, on_ready: Callable[[], None]) -> None:
         super().__init__(
-            uvicorn.Config(
-                app,
-                loop="uvloop",
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=_CONNECTIONS,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=_LAST_ANSWERS_S,
-            )
+            http_config(app, loop="uvloop", timeout_graceful_shutdown=_LAST_ANSWERS_S),
         )
         self._on_ready = on_ready
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +19,7 @@ from nnimgr.api.dependencies import ApiParts
 from nnimgr.api.sessions import Sessions
 from nnimgr.core import facts as f
 from nnimgr.core import requests
+from nnimgr.core.assembly import Assembly
 from nnimgr.core.changes import Changes
 from nnimgr.core.index_notes import nni_status
 from nnimgr.core.manager import (
@@ -28,6 +29,7 @@ from nnimgr.core.manager import (
     NNIManager,
     UnknownExperiment,
 )
+from nnimgr.core.remains import Remains
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import RunnerClosed
 from nnimgr.core.search import Builder, Notice
@@ -36,6 +38,8 @@ from nnimgr.home import Home
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
 from tests.core.driver import Life
+from training_services.base import FileListing, TrialFile
+from trial_keeper.plain import check_path
 
 TOKEN = "a-token-for-tests"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -92,6 +96,29 @@ class StoredLife(Life):
         return taken
 
 
+def several_sets(life: Life) -> None:
+    """Trial 2 is a multi-phase one whose first attempt is lost; the second has results for 2 of 3 sets."""
+    life.take(f.ConfigChanged(changes={}, limits=dataclasses.replace(life.state.limits, multi_phase=True)))
+    life.start(0)
+    life.end(0, 1)
+    life.start(2)
+    life.final(2, 0.99, 2)
+    life.want(2, 1)
+    life.further_set(2, 1)
+    life.take(f.JobLost(job_id=life.job(2), reason="gone"))
+    life.start(2, 2)
+    life.final(2, 0.75, 2, attempt=2)
+    life.final(2, 0.98, 2, attempt=2)
+    life.want(2, 1, attempt=2)
+    life.take(f.MetricReported(life.job(2, 2), 3, "PERIODICAL", 0, "3", 7.0, "7.0"))
+    life.final(2, 0.5, 3, attempt=2)
+    life.want(2, 2, attempt=2)
+    life.further_set(2, 2, '{"x": 3}')
+    life.want(2, 3, attempt=2)
+    life.further_set(2, 3, None)
+    life.end(2, attempt=2)
+
+
 class FakeService:
     """Gives logs that tests have put there; following goes on until the log is closed."""
 
@@ -99,13 +126,25 @@ class FakeService:
         self.logs: dict[tuple[str, str], bytes] = {}
         self.ended = asyncio.Event()
         self.open_readings = 0
+        self.cut: Exception | None = None  # raised in the middle of a file
+        self.refusal: Exception | None = None  # raised before it
 
-    async def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+    async def read_log(
+        self,
+        job_id: str,
+        name: str,
+        *,
+        follow: bool,
+        tail: int | None = None,
+        keeper_id: str | None = None,
+    ) -> AsyncIterator[bytes]:
         try:
             self.open_readings += 1
             content = self.logs.get((job_id, name))
             if content is None:
                 raise FileNotFoundError(name)
+            if tail is not None:
+                content = b"".join(content.splitlines(keepends=True)[-tail:] if tail else [])
             for at in range(0, len(content), 7):
                 yield content[at : at + 7]
             if follow:
@@ -113,6 +152,25 @@ class FakeService:
                 yield b"the end\n"
         finally:
             self.open_readings -= 1
+
+    async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
+        if self.refusal is not None:
+            raise self.refusal
+        names = sorted(name for found, name in self.logs if found == job_id)
+        at = datetime(2020, 1, 1, tzinfo=UTC)
+        return FileListing(tuple(TrialFile(name, len(self.logs[job_id, name]), at) for name in names))
+
+    async def read_file(
+        self, job_id: str, path: str, *, keeper_id: str | None = None
+    ) -> AsyncIterator[bytes]:
+        if self.refusal is not None:
+            raise self.refusal
+        check_path(path)
+        async with aclosing(self.read_log(job_id, path, follow=False)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                yield chunk
+                if self.cut is not None:
+                    raise self.cut
 
 
 class FakeRunner:
@@ -122,6 +180,7 @@ class FakeRunner:
         self.life = life
         self.state = life.state
         self.service: FakeService | None = FakeService()
+        self.left: Sequence[str] = ()
         self.notices: dict[str, Notice] = {}
         self.last_number = 0
         self.waiting = asyncio.Event()  # set when somebody waits for a commit
@@ -165,6 +224,9 @@ class FakeRunner:
         facts = await self.request(requests.rerun(await asyncio.to_thread(find)))
         return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
+    async def lose_trial(self, trial_id: str) -> None:
+        await self.request(requests.lose_trial(trial_id))
+
     async def stop_trial(self, trial_id: str) -> None:
         await self.request(requests.stop_trial(trial_id))
 
@@ -190,6 +252,7 @@ class FakeManager:
         self.stopped: list[tuple[str, bool]] = []
         self.deleted: list[str] = []
         self.views = False
+        self.remains = Remains(cast(Assembly, None))
         self.troubles: str | None = None
         self.failure: Exception | None = None
 
@@ -274,9 +337,10 @@ class FakeManager:
         self._check(experiment_id)
         self.views = True
 
-    async def delete(self, experiment_id: str) -> None:
+    async def delete(self, experiment_id: str, *, leave: bool = False) -> list[str]:
         self._check(experiment_id)
         self.deleted.append(experiment_id)
+        return ["on gpu1, something"] if leave else []
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import RunnerClosed
 from nnimgr.core.search import Notice
 from nnimgr.store.errors import StoreError
-from tests.api.lab import EXPERIMENT, PORT, SPACE, Lab
+from tests.api.lab import EXPERIMENT, PORT, SPACE, Lab, several_sets
 
 URL = "/api/v1/experiments"
 SECRET = "canary-4711"
@@ -154,6 +154,26 @@ async def test_profile(lab: Lab) -> None:
     }
 
 
+@pytest.mark.parametrize("parameters", [[1, 2], "text", None])
+async def test_parameters_may_be_of_any_form(lab: Lab, parameters: Any) -> None:
+    lab.life.take(
+        f.Suggested(
+            trial_id=lab.life.trial(2),
+            sequence=2,
+            source=f.SuggestionSource.ALGORITHM,
+            parameter_id=2,
+            parameters=json.dumps(parameters),
+        )
+    )
+    for sequence in range(3):
+        lab.life.start(sequence)
+        lab.life.metric(sequence, 0, 1.0 - sequence, "FINAL")
+        lab.life.end(sequence)
+    await lab.runner.commit()
+    best = (await lab.client.get(EXPERIMENT)).json()["bestTrial"]
+    assert (best["sequence"], best["parameters"]) == (2, parameters)
+
+
 async def test_a_profile_says_why_nothing_goes_on(lab: Lab) -> None:
     lab.manager.runner, lab.manager.troubles = None, "the database cannot be written: disk full"
     profile = (await lab.client.get(EXPERIMENT)).json()
@@ -237,8 +257,10 @@ async def test_view_shows_and_refuses_changes(lab: Lab) -> None:
 
 
 async def test_delete(lab: Lab) -> None:
-    assert (await lab.client.delete(EXPERIMENT)).json() == {"ok": True}
+    assert (await lab.client.delete(EXPERIMENT)).json() == {"ok": True, "left": []}
     assert lab.manager.deleted == ["exp"]
+    left = await lab.client.delete(f"{EXPERIMENT}?leaveUnreachable=true")
+    assert left.json() == {"ok": True, "left": ["on gpu1, something"]}
     assert (await lab.client.delete("/api/v1/experiments/other")).status_code == 404
 
 
@@ -250,9 +272,13 @@ async def test_stop_says_whether_its_server_leaves_then(lab: Lab) -> None:
 
 
 async def test_stop_and_resume(lab: Lab) -> None:
-    assert (await lab.client.post(f"{EXPERIMENT}/stop")).json() == {"stillRunning": [], "serverLeaves": False}
+    assert (await lab.client.post(f"{EXPERIMENT}/stop")).json() == {
+        "stillRunning": [],
+        "left": [],
+        "serverLeaves": False,
+    }
     detached = await lab.client.post(f"{EXPERIMENT}/stop", json={"detach": True})
-    assert detached.json() == {"stillRunning": ["abcde"], "serverLeaves": False}
+    assert detached.json() == {"stillRunning": ["abcde"], "left": [], "serverLeaves": False}
     assert lab.manager.stopped == [("exp", False), ("exp", True)]
     assert (await lab.client.post(f"{EXPERIMENT}/resume")).json() == {"id": "exp"}
     sent = {"environ": {"A": "b"}, "cwd": "/tmp", "python": "/p"}
@@ -287,6 +313,7 @@ async def test_export(lab: Lab) -> None:
     assert first == {
         "trialId": lab.life.trial(0),
         "sequence": 0,
+        "parameterId": 0,
         "parameters": {"x": 1},
         "value": 0.5,
         "text": "0.5",
@@ -295,3 +322,19 @@ async def test_export(lab: Lab) -> None:
     assert second["value"] == 0.25
     full = (await lab.client.get(f"{EXPERIMENT}/export?intermediate=true")).json()["trials"]
     assert [trial["intermediates"] for trial in full] == [[0.25, None], [0.125, None]]
+
+
+async def test_export_of_several_parameter_sets(lab: Lab) -> None:
+    several_sets(lab.life)
+    await lab.runner.commit()
+    found = (await lab.client.get(f"{EXPERIMENT}/export?intermediate=true")).json()["trials"]
+    shown = [(each["parameterId"], each["parameters"], each["text"], each["intermediates"]) for each in found]
+    assert shown == [(2, {"x": 1}, "0.75", []), (3, {"x": 2}, "0.5", [7.0])]
+    (other, _, trial, *_) = (await lab.client.get(f"{EXPERIMENT}/trials")).json()["trials"]
+    assert [(held["parameterId"], held["finalText"]) for held in trial["sets"]] == [
+        (2, "0.75"),
+        (3, "0.5"),
+        (4, None),
+    ]
+    assert other["sets"] is None
+    assert (await lab.client.get(f"{EXPERIMENT}/trials/{trial['id']}")).json()["sets"] == trial["sets"]

@@ -2,37 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nnimgr.api.logs import log_stream
 from tests.api.lab import EXPERIMENT, Lab
 from tests.api.streaming import opened
-
-
-def last_lines(content: bytes, count: int) -> bytes:
-    lines = content.splitlines(keepends=True) if b"\r" not in content else []
-    return b"".join(lines[-count:] if count else [])
-
-
-@given(
-    content=st.text(alphabet="ab\n", max_size=60).map(str.encode),
-    tail=st.integers(0, 12),
-    size=st.integers(1, 9),
-)
-def test_a_tail_is_the_last_lines(content: bytes, tail: int, size: int) -> None:
-    async def read(follow: bool) -> AsyncIterator[bytes]:
-        for at in range(0, len(content), size):
-            yield content[at : at + size]
-
-    async def collect() -> bytes:
-        return b"".join([chunk async for chunk in await log_stream(read, follow=False, tail=tail)])
-
-    assert asyncio.run(collect()) == last_lines(content, tail)
 
 
 @pytest.fixture

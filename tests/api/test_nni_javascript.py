@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from nnimgr.api.nni.javascript import parse, quote, stringify
+from nnimgr.api.nni.javascript import number, parse, quote, stringify
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,7 @@ from nnimgr.api.nni.javascript import parse, quote, stringify
         ('[ 1 , true,false,null,"x" ]', '[1,true,false,null,"x"]'),
         ('{"b": 1, "10": 2, "2": 3, "a": 4, "01": 5}', '{"2":3,"10":2,"b":1,"a":4,"01":5}'),
         ('{"4294967295": 1, "4294967294": 2}', '{"4294967294":2,"4294967295":1}'),
+        ('{"b": 1, "%s": 2, "3": 3}' % ("1" * 5000), '{"3":3,"b":1,"%s":2}' % ("1" * 5000)),
         (r'"\u00e9\u001f\n\"\\\u2028"', '"é\\u001f\\n\\"\\\\\u2028"'),
         (r'"\ud83d\ude00\ud83d"', '"😀\\ud83d"'),
     ],
@@ -55,3 +57,27 @@ def test_numbers_that_cannot_be_written(value: Any) -> None:
 
 def test_a_text_in_a_text() -> None:
     assert quote(quote('{"default": 0.36}')) == '"\\"{\\\\\\"default\\\\\\": 0.36}\\""'
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("10", 10.0),
+        (" -1.5e1\n", -15.0),
+        ("+.5", 0.5),
+        ("5.", 5.0),
+        ("", 0.0),
+        ("0x1F", 31.0),
+        ("0o17", 15.0),
+        ("0b11", 3.0),
+        ("-Infinity", -math.inf),
+        ("1e999", math.inf),
+        ("0x1" + "0" * 256, math.inf),
+        *(
+            (text, None)
+            for text in ("a", "inf", "nan", "infinity", "1_0", "-0x1", "0x", "1e", ".", "1 2", "٣")
+        ),
+    ],
+)
+def test_texts_as_numbers(text: str, value: float | None) -> None:
+    assert number(text) == value

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nnimgr.core import facts as f
-from tests.api.lab import Lab
+from tests.api.lab import Lab, several_sets
 from tests.api.test_nni_experiment import BOTH, NNI, T0_MS, headers_of, is_empty, says
 
 DICT = '{"default": 0.36, "other": 3, "\\u00e9": 1e-07}'
@@ -124,6 +124,39 @@ async def test_a_trial(busy: Lab, base: str) -> None:
     assert says(await busy.client.get(f"{base}/trial-jobs/zzzzz"), 404) == "Trial job not found"
 
 
+@BOTH
+async def test_a_trial_with_several_parameter_sets(lab: Lab, base: str) -> None:
+    several_sets(lab.life)
+    await lab.runner.commit()
+    path = f"{base}/trial-jobs/{lab.life.trial(2)}"
+    text = (await lab.client.get(path)).text
+    assert (await lab.client.get(f"{base}/trial-jobs?status=SUCCEEDED")).text == f"[{text}]"
+    shown = json.loads(text)
+    assert [json.loads(record) for record in shown["hyperParameters"]] == [
+        {
+            "parameter_id": parameter_id,
+            "parameter_source": "algorithm",
+            "parameters": {"x": index + 1},
+            "parameter_index": index,
+        }
+        for index, parameter_id in enumerate([2, 3, 4])
+    ]
+    finals = [(metric["parameterId"], metric["data"]) for metric in shown["finalMetricData"]]
+    assert finals == [("2", '"0.75"'), ("3", '"0.5"')]
+    exported = [
+        f'{{"parameter":{{"x":{x}}},"value":"{value}","trialJobId":"{lab.life.trial(2)}"}}'
+        for x, value in ((1, "0.75"), (2, "0.5"))
+    ]
+    assert (await lab.client.get(f"{base}/export-data")).text == "[" + ",".join(exported) + "]"
+
+
+async def test_a_trial_that_is_run_again_is_a_resumed_one_to_clients(busy: Lab) -> None:
+    await busy.client.post("/api/v1/experiments/exp/rerun")
+    again = busy.life.trial(busy.life.state.next_sequence - 1)
+    (record,) = (await busy.client.get(f"{NNI}/trial-jobs/{again}")).json()["hyperParameters"]
+    assert json.loads(record)["parameter_source"] == "resumed"
+
+
 @pytest.mark.parametrize("parameters", [{"x": 1.0, "deep": {"é": [1e-7]}}, [1, 2], "text"])
 async def test_add(lab: Lab, parameters: Any) -> None:
     answer = await lab.client.post(f"{NNI}/trial-jobs", json=parameters)
@@ -135,6 +168,15 @@ async def test_add(lab: Lab, parameters: Any) -> None:
         "parameters": parameters,
         "parameter_index": 0,
     }
+
+
+@pytest.mark.parametrize(
+    "text", [r'{"x": "\ud800"}', r'{"\udfff": 1}', r'"\ud83d"', '{"x": 1e999', "[" * 100_000]
+)
+async def test_add_what_is_no_parameter_set(lab: Lab, text: str) -> None:
+    answer = await lab.client.post(f"{NNI}/trial-jobs", content=text)
+    assert answer.status_code == 400
+    assert len((await lab.client.get(f"{NNI}/trial-jobs")).json()) == 2
 
 
 async def test_add_too_many(lab: Lab) -> None:
@@ -178,6 +220,10 @@ async def test_stopping_what_has_ended_or_never_was(busy: Lab) -> None:
         ("metric-data-range/0/1", ["1 nan", "0 first", "0 dict", "0 final", "0 again", "1 final"]),
         ("metric-data-range/1/1", ["1 nan", "1 final"]),
         ("metric-data-range/0.5/1e3", ["1 nan", "1 final"]),
+        ("metric-data-range/0x1/1", ["1 nan", "1 final"]),
+        ("metric-data-range/1/Infinity", ["1 nan", "1 final"]),
+        ("metric-data-range/%20/1", ["1 nan", "0 first", "0 dict", "0 final", "0 again", "1 final"]),
+        ("metric-data-range/0/inf", []),
         ("metric-data-range/2/1", []),
         ("metric-data-range/a/3", []),
         ("metric-data-range/nan/3", []),
@@ -225,10 +271,14 @@ async def test_logs(busy: Lab, name: str) -> None:
     busy.service.logs[(busy.life.job(0), name)] = b""
     answer = await busy.client.get(f"{NNI}/trial-file/{trial}/{name}")
     assert (answer.text, headers_of(answer)) == (f"{name} is empty.", "text/plain; charset=utf-8")
+    busy.service.logs[(busy.life.job(0), name)] = b"one\n"
+    answer = await busy.client.head(f"{NNI}/trial-file/{trial}/{name}")
+    assert (answer.content, headers_of(answer)) == (b"", "text/plain; charset=utf-8")
     assert busy.service.open_readings == 0
 
 
 async def test_other_files(busy: Lab) -> None:
+    busy.runner.service = None
     trial = busy.life.trial(0)
     folder = busy.manager.folder / "trials" / trial
     folder.mkdir(parents=True)

@@ -118,6 +118,18 @@ async def test_stop(finished: Lab) -> None:
     assert unknown.status_code == 404
 
 
+async def test_lost(finished: Lab) -> None:
+    running, ended = finished.life.trial(2), finished.life.trial(0)
+    early = await finished.client.post(f"{EXPERIMENT}/trials/{running}/lost")
+    assert early.status_code == 409 and "only one whose machine is silent" in early.text
+    finished.life.take(f.KeeperSilent(keeper_id="local", reason="no word from the keeper on ash for 30 s"))
+    lost = await finished.client.post(f"{EXPERIMENT}/trials/{running}/lost")
+    assert (lost.status_code, lost.json()) == (202, {"ok": True})
+    assert any(isinstance(r.fact, f.LossDeclared) for r in finished.life.log)
+    late = await finished.client.post(f"{EXPERIMENT}/trials/{ended}/lost")
+    assert late.status_code == 409 and "has ended already" in late.text
+
+
 async def test_changes_need_an_open_experiment(finished: Lab) -> None:
     finished.manager.runner = None
     answer = await finished.client.post(f"{EXPERIMENT}/trials", json={"parameters": {}})

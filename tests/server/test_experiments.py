@@ -108,7 +108,11 @@ def test_an_experiment_from_its_creation_to_the_servers_leave(tmp_path: Path) ->
         assert read(server, f"{URL}/exp/trials/{trial}/logs/stderr?follow=true") == "oops\n"
         assert SECRET not in json.dumps([profile, seen])
         assert server.process.poll() is None  # DONE experiments are served on
-        assert server.call("POST", f"{URL}/exp/stop").body == {"stillRunning": [], "serverLeaves": True}
+        assert server.call("POST", f"{URL}/exp/stop").body == {
+            "stillRunning": [],
+            "left": [],
+            "serverLeaves": True,
+        }
         assert server.wait() == 0
         assert "but stopped ones" in server.said and SECRET not in server.said
     for database in (tmp_path / "work" / "exp" / "db").iterdir():

@@ -75,8 +75,7 @@ class Target:
 
     def trials(self) -> ShownTrials:
         """How its trials are shown. Not in a thread."""
-        summary = self.parts.manager.summary(self.id)
-        return ShownTrials(directory=summary.directory, platform=summary.platform, condemned=self.condemned())
+        return ShownTrials(places=self.parts.places(self.id), condemned=self.condemned())
 
 
 def target(request: Request) -> Target:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -139,7 +139,14 @@ async def statistics(request: Request) -> Response:
 
 async def export(request: Request) -> Response:
     """Parameters and final results of the trials that have succeeded."""
-    return await listing(_exported(target(request).reader))
+    return await listing(
+        [
+            f'{{"parameter":{stringify(parse(held.parameters, strict=False))},'
+            f'"value":{quote(final.line.text)},"trialJobId":{quote(row.trial_id)}}}'
+            for row, held, final in page
+        ]
+        for page in target(request).reader.results(page=_PAGE)
+    )
 
 
 async def metadata(request: Request) -> Response:
@@ -207,20 +214,6 @@ def _statistics(
         for status, number in sorted(numbers.items(), key=lambda item: first.get(item[0], 0))
         if number > 0
     ]
-
-
-def _exported(reader: ExperimentReader) -> Iterator[list[str]]:
-    sequence, more = 0, True
-    while more:
-        rows = reader.trials_from(sequence, statuses=(TrialStatus.SUCCEEDED,), limit=_PAGE)
-        yield [
-            f'{{"parameter":{stringify(parse(row.parameters, strict=False))},"value":{quote(row.final_text)},'
-            f'"trialJobId":{quote(row.trial_id)}}}'
-            for row in rows
-            if row.final_text is not None
-        ]
-        more = len(rows) == _PAGE
-        sequence = rows[-1].sequence + 1 if rows else sequence
 
 
 ROUTES = (

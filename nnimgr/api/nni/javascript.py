@@ -12,11 +12,14 @@ import re
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["parse", "quote", "stringify"]
+__all__ = ["number", "parse", "quote", "stringify"]
 
 _EXACT = 2**53
+_INDEX = re.compile("0|[1-9][0-9]{0,9}")
 _MOST_INDEX = 2**32 - 2
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+_DECIMAL = re.compile(r"[+-]?(Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)")
+_WITH_RADIX = re.compile(r"0([xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -43,6 +46,19 @@ def stringify(value: Any) -> str:
             keys.sort(key=lambda key: (0, int(key)) if _is_index(key) else (1, 0))
         return "{" + ",".join(f"{quote(key)}:{stringify(value[key])}" for key in keys) + "}"
     return "[" + ",".join(map(stringify, value)) + "]"
+
+
+def number(text: str) -> float | None:
+    """What ``Number(text)`` is; None where that is NaN."""
+    bare = text.strip()
+    if _DECIMAL.fullmatch(bare):
+        return float(bare)
+    if _WITH_RADIX.fullmatch(bare):
+        try:
+            return float(int(bare, 0))
+        except OverflowError:
+            return math.inf
+    return None if bare else 0.0
 
 
 def quote(text: str) -> str:
@@ -83,7 +99,7 @@ def _number(value: int | float) -> str:
 
 def _is_index(key: str) -> bool:
     """Whether JavaScript takes the key for an index, which comes before other keys."""
-    return key.isascii() and key.isdigit() and (key == "0" or key[0] != "0") and int(key) <= _MOST_INDEX
+    return _INDEX.fullmatch(key) is not None and int(key) <= _MOST_INDEX
 
 
 def _finite(text: str) -> float | None:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from pathlib import Path
+from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nnimgr.api.dependencies import NotFound
-from nnimgr.api.logs import LogName, log_stream
+from nnimgr.api.logs import LogName
 from nnimgr.api.nni.asking import HEADERS, Target, answer, body_of, listing, sober, target
-from nnimgr.api.nni.javascript import stringify
+from nnimgr.api.nni.javascript import number, stringify
 from nnimgr.api.nni.metrics import metric_text
 from nnimgr.api.nni.trials import ShownTrials, stored_statuses
-from nnimgr.core.facts import TrialStatus
 from nnimgr.core.requests import UnknownTrial
 from nnimgr.store.counted import MetricLine
 from nnimgr.store.reader import ExperimentReader, TrialRow
-from training_services.logs import PlainFile
 
 __all__ = ["ROUTES"]
 
@@ -41,7 +39,7 @@ async def show_trial(request: Request) -> Response:
 
     def text() -> str:
         row = _trial(about.reader, trial_id)
-        return shown.text(row, about.reader.finals([trial_id]).get((trial_id, row.attempt)))
+        return shown.texts(about.reader, [row])[0]
 
     return answer(await asyncio.to_thread(text))
 
@@ -83,7 +81,7 @@ async def trial_metrics(request: Request) -> Response:
 
 async def metrics_of_range(request: Request) -> Response:
     """The metrics of the trials between two sequence ids, both included."""
-    first, last = _number(request.path_params["first"]), _number(request.path_params["last"])
+    first, last = number(request.path_params["first"]), number(request.path_params["last"])
     reader = target(request).reader
     if first is None or last is None:
         return answer("[]")
@@ -108,37 +106,29 @@ async def trial_file(request: Request) -> Response:
     shown = about.trials()
     is_log = name in (log.value for log in LogName)
     row = await asyncio.to_thread(_trial, about.reader, trial_id)
-    folder = shown.folder(trial_id, row.attempt)
     try:
-        chunks = await _log(about, row, name) if is_log else _file(shown.directory, folder, name)
+        chunks = _file(about, row, name)
         first = await anext(chunks, b"")
     except (FileNotFoundError, ValueError):
-        path = shown.directory.joinpath(*folder, name)
+        path = f"{shown.places.log_path(row, None)}/{name}"
         raise FileNotFoundError(f"ENOENT: no such file or directory, open '{path}'") from None
     if is_log and not first:
         return answer(f"{name} is empty.", media_type="text/plain; charset=utf-8")
     media_type = "text/plain; charset=utf-8" if is_log else "application/octet-stream"
+    if request.method == "HEAD":  # not to read on for nothing
+        await chunks.aclose()
+        return Response(headers={**HEADERS, "content-type": media_type})
     return StreamingResponse(_all(first, chunks), headers={**HEADERS, "content-type": media_type})
 
 
-async def _log(about: Target, row: TrialRow, name: str) -> AsyncGenerator[bytes, None]:
+async def _file(about: Target, row: TrialRow, name: str) -> AsyncGenerator[bytes, None]:
     jobs = await asyncio.to_thread(about.reader.jobs, row.trial_id)
     if not jobs:
         raise FileNotFoundError(name)
-
-    def read(follow: bool) -> AsyncIterator[bytes]:
-        return about.parts.read_log(jobs[-1], name, experiment_id=about.id, follow=follow)
-
-    return await log_stream(read, follow=False, tail=None)
-
-
-async def _file(directory: Path, folder: tuple[str, ...], name: str) -> AsyncGenerator[bytes, None]:
-    file = PlainFile(directory, folder, name)
-    try:
-        while chunk := await asyncio.to_thread(file.read):
+    source = about.parts.read_file(jobs[-1], name, experiment_id=about.id)
+    async with aclosing(cast("AsyncGenerator[bytes, None]", source)) as chunks:
+        async for chunk in chunks:
             yield chunk
-    finally:
-        file.close()
 
 
 async def _all(first: bytes, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -155,12 +145,7 @@ def _trials(reader: ExperimentReader, shown: ShownTrials, status: str | None) ->
     sequence, more = 0, True
     while more:
         rows = reader.trials_from(sequence, statuses=statuses, limit=_PAGE)
-        finals = reader.finals([row.trial_id for row in rows if row.status is TrialStatus.SUCCEEDED])
-        yield [
-            shown.text(row, finals.get((row.trial_id, row.attempt)))
-            for row in rows
-            if status is None or shown.status(row) == status
-        ]
+        yield shown.texts(reader, [row for row in rows if status is None or shown.status(row) == status])
         more = len(rows) == _PAGE
         sequence = rows[-1].sequence + 1 if rows else sequence
 
@@ -174,15 +159,6 @@ def _trial(reader: ExperimentReader, trial_id: str) -> TrialRow:
     if row is None:
         raise NotFound("Trial job not found")
     return row
-
-
-def _number(text: str) -> float | None:
-    """A bound; None if it is no number, between which and any other nothing lies."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if number == number else None
 
 
 ROUTES = (

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from nnimgr.api.nni.javascript import parse, quote, stringify
 from nnimgr.api.nni.metrics import metric_text
 from nnimgr.api.nni.profile import millis
-from nnimgr.core.facts import StopKind, TrialStatus
+from nnimgr.api.places import Places
+from nnimgr.core.facts import StopKind, SuggestionSource, TrialStatus
 from nnimgr.core.state import ExperimentState
-from nnimgr.store.counted import MetricLine
-from nnimgr.store.reader import TrialRow
+from nnimgr.store.reader import ExperimentReader, TrialRow, TrialSet
+from training_services.local import KEEPER_ID as LOCAL
 
 __all__ = ["ShownTrials", "condemned", "stored_statuses"]
 
@@ -39,8 +39,7 @@ def stored_statuses(status: str, *, condemned: Collection[str]) -> tuple[TrialSt
 class ShownTrials:
     """What the trials of one experiment have in common when they are shown."""
 
-    directory: Path
-    platform: str
+    places: Places
     condemned: Collection[str]
 
     def status(self, row: TrialRow) -> TrialStatus:
@@ -49,44 +48,48 @@ class ShownTrials:
             return TrialStatus.USER_CANCELED
         return TrialStatus.WAITING if row.status is TrialStatus.PAUSED else row.status
 
-    def folder(self, trial_id: str, attempt: int) -> tuple[str, ...]:
-        """Where an attempt writes, below the experiment's directory."""
-        first = ("trials", trial_id)
-        return first if attempt <= 1 else (*first, f"attempt-{attempt}")
+    def texts(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[str]:
+        """The JSON of each of these trials."""
+        sets, keepers = reader.sets(rows), self.places.keepers(reader, rows)
+        return [self._text(row, sets[row.trial_id], keepers.get(row.trial_id)) for row in rows]
 
-    def text(self, row: TrialRow, final: MetricLine | None) -> str:
-        """The JSON of one trial. ``final``: its first FINAL metric."""
+    def _text(self, row: TrialRow, sets: Sequence[TrialSet], keeper_id: str | None) -> str:
         status = self.status(row)
-        log_path = str(self.directory.joinpath(*self.folder(row.trial_id, row.attempt)))
+        log_path = self.places.log_path(row, keeper_id)
         fields = {
             "trialJobId": quote(row.trial_id),
             "status": quote(status),
-            "hyperParameters": f"[{quote(_record(row))}]",
+            "hyperParameters": f"[{','.join(_records(row, sets))}]",
             "startTime": str(millis(row.started_at or row.created_at)),
             "logPath": quote(log_path),
             "sequenceId": str(row.sequence),
         }
         if message := _message(row):
             fields["message"] = quote(message)
-        if self.platform == "local":
+        if self.places.platform == LOCAL or keeper_id == LOCAL:
             fields["envId"] = quote(_LOCAL_ENVIRONMENT)
+        elif keeper_id is not None:
+            fields["envId"] = quote(keeper_id)
         if row.ended_at is not None:
             fields["endTime"] = str(millis(row.ended_at))
-        if status is TrialStatus.SUCCEEDED and final is not None:
-            fields["finalMetricData"] = f"[{metric_text(final)}]"
+        finals = sorted(held.final.line for held in sets if held.final is not None)  # by number
+        if status is TrialStatus.SUCCEEDED and finals:
+            fields["finalMetricData"] = f"[{','.join(map(metric_text, finals))}]"
         if status is TrialStatus.FAILED:
             fields["stderrPath"] = quote(f"{log_path}/stderr")
         return "{" + ",".join(f'"{key}":{text}' for key, text in fields.items()) + "}"
 
 
-def _record(row: TrialRow) -> str:
-    """The parameter record; with parameter_index always, which NNI's Python client needs."""
-    parameters = stringify(parse(row.parameters, strict=False))
-    parameter_id = "null" if row.parameter_id is None else str(row.parameter_id)
-    return (
-        f'{{"parameter_id":{parameter_id},"parameter_source":"{row.source}",'
-        f'"parameters":{parameters},"parameter_index":0}}'
-    )
+def _records(row: TrialRow, sets: Sequence[TrialSet]) -> Iterator[str]:
+    """Its parameter records as JSON strings, always with parameter_index, which NNI's Python client needs."""
+    for index, held in enumerate(sets):
+        parameters = stringify(parse(held.parameters, strict=False))
+        parameter_id = "null" if held.parameter_id is None else str(held.parameter_id)
+        source = SuggestionSource.ALGORITHM if index else row.source
+        yield quote(
+            f'{{"parameter_id":{parameter_id},"parameter_source":"{source.nni_name}",'
+            f'"parameters":{parameters},"parameter_index":{index}}}'
+        )
 
 
 def _message(row: TrialRow) -> str:

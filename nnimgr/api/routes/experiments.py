@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import StreamingResponse
@@ -14,9 +15,10 @@ from nnimgr.api import models
 from nnimgr.api.convert import plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
 from nnimgr.config import read_canonical
+from nnimgr.config.model import platform_of
 from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
-from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow
+from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -48,7 +50,8 @@ async def list_experiments(parts: Parts) -> models.Experiments:
 @router.get("/{id}", response_model=models.Experiment, responses=refusals(404))
 async def show_experiment(parts: Parts, experiment_id: ExperimentId, reader: Reader) -> Response:
     """The profile of an experiment."""
-    return await reply(lambda: _profile(reader, parts, experiment_id))
+    known = _known(parts, experiment_id)
+    return await reply(lambda: _profile(reader, known))
 
 
 @router.patch("/{id}", response_model=models.Experiment, responses=refusals(400, 404, 409, 422))
@@ -61,7 +64,8 @@ async def change_experiment(
 ) -> Response:
     """Change fields of the configuration while it runs, such as {"trialConcurrency": 4}."""
     await runner.change_config(changes)
-    return await reply(lambda: _profile(reader, parts, experiment_id))
+    known = _known(parts, experiment_id)
+    return await reply(lambda: _profile(reader, known))
 
 
 @router.post("/{id}/stop", responses=refusals(404, 409))
@@ -71,7 +75,9 @@ async def stop_experiment(
     """Stop the experiment and its trials; with ``detach`` the trials run on and are listed."""
     still_running = await parts.manager.stop(experiment_id, detach=how is not None and how.detach)
     leaves = parts.life.until_idle and parts.manager.idle
-    return models.Stopped(still_running=still_running, server_leaves=leaves)
+    runner = parts.manager.find(experiment_id)
+    left = [] if runner is None else list(runner.left)
+    return models.Stopped(still_running=still_running, left=left, server_leaves=leaves)
 
 
 @router.post("/{id}/resume", responses=refusals(404, 409))
@@ -96,10 +102,16 @@ async def view_experiment(parts: Parts, experiment_id: ExperimentId) -> models.C
 
 
 @router.delete("/{id}", responses=refusals(404, 409))
-async def delete_experiment(parts: Parts, experiment_id: ExperimentId) -> models.Done:
-    """Remove a stopped experiment for good: its folder with all that is in it, and its entry in the index."""
-    await parts.manager.delete(experiment_id)
-    return models.Done()
+async def delete_experiment(
+    parts: Parts,
+    experiment_id: ExperimentId,
+    leave_unreachable: Annotated[
+        bool, Query(alias="leaveUnreachable", description="also if something has to be left on a machine")
+    ] = False,
+) -> models.Deleted:
+    """Remove a stopped experiment for good: what is on its machines, its folder, its entry in the index."""
+    left = await parts.manager.delete(experiment_id, leave=leave_unreachable)
+    return models.Deleted(left=left)
 
 
 @router.post("/{id}/import", responses=refusals(404, 409, 422))
@@ -136,28 +148,51 @@ def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:
     )
 
 
-def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> models.Experiment:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What the manager and the runner know of an experiment; read on the loop, which alone changes it."""
+
+    summary: ExperimentSummary
+    active: timedelta | None  # None: no runner has it
+    viewed: bool
+    trouble: str | None
+    notices: list[models.Notice]
+
+
+def _known(parts: ApiParts, experiment_id: str) -> _Known:
+    manager = parts.manager
+    runner = manager.find(experiment_id)
+    return _Known(
+        summary=manager.summary(experiment_id),
+        active=runner.active() if runner is not None else None,
+        viewed=manager.viewed(experiment_id),
+        trouble=manager.trouble(experiment_id),
+        notices=[
+            models.Notice(about=about, sentence=notice.sentence, detail=notice.detail)
+            for about, notice in (runner.notices.items() if runner is not None else ())
+        ],
+    )
+
+
+def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
     row = reader.experiment()
-    runner = parts.manager.find(experiment_id)
-    summary = parts.manager.summary(experiment_id)
     config = row.config
     best = reader.trial(row.best_trial_id) if row.best_trial_id else None
     tuner_arguments = (config.get("tuner") or {}).get("classArgs") or {}
     limits = read_canonical({**config, "searchSpace": row.search_space}).limits()
-    viewed = parts.manager.viewed(experiment_id)
     return models.Experiment(
         id=row.experiment_id,
         name=config.get("experimentName") or "",
-        status=ExperimentStatus.VIEWED if viewed else row.status,
+        status=ExperimentStatus.VIEWED if known.viewed else row.status,
         drain=row.drain,
         reason=f"viewed: nothing of it runs or changes; before, {row.reason}"
-        if viewed
-        else parts.manager.trouble(experiment_id) or row.reason,
-        platform=config["trainingService"]["platform"],
+        if known.viewed
+        else known.trouble or row.reason,
+        platform=platform_of(config),
         created_at=row.created_at,
         ended_at=row.ended_at,
-        served=summary.served,
-        duration_s=runner.active().total_seconds() if runner is not None else row.active_us / 1e6,
+        served=known.summary.served,
+        duration_s=row.active_us / 1e6 if known.active is None else known.active.total_seconds(),
         counts=_counts(row.counts),
         best_trial=_best(row, best),
         optimize_mode=str(tuner_arguments.get("optimize_mode") or "maximize"),
@@ -169,7 +204,7 @@ def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> m
         ),
         config=config,
         search_space=row.search_space,
-        port=summary.port,
+        port=known.summary.port,
         errors=[
             models.ExperimentError(
                 at=failure.at,
@@ -181,11 +216,8 @@ def _profile(reader: ExperimentReader, parts: ApiParts, experiment_id: str) -> m
             )
             for failure in reader.failures(limit=20)
         ],
-        notices=[
-            models.Notice(about=about, sentence=notice.sentence, detail=notice.detail)
-            for about, notice in (runner.notices.items() if runner is not None else ())
-        ],
-        directory=str(summary.directory),
+        notices=known.notices,
+        directory=str(known.summary.directory),
         last_number=row.last_number,
     )
 
@@ -210,24 +242,29 @@ def _seconds(duration: timedelta | None) -> float | None:
 
 
 def _export(reader: ExperimentReader, *, intermediate: bool) -> Iterator[str]:
-    """The JSON text of a ``models.Export``, a trial at a time. Runs in threads."""
+    """The JSON text of a ``models.Export``, a result at a time. Runs in threads."""
     separator = '{"trials":['
-    for row in reader.finished():
-        yield separator + json.dumps(_exported(reader, row, intermediate=intermediate), allow_nan=False)
-        separator = ","
+    for page in reader.results():
+        for row, held, final in page:
+            values = _intermediates(reader, row, held) if intermediate else None
+            exported = {
+                "trialId": row.trial_id,
+                "sequence": row.sequence,
+                "parameterId": held.parameter_id,
+                "parameters": plain_json(held.parameters),
+                "value": final.value,
+                "text": final.line.text,
+                "intermediates": values,
+            }
+            yield separator + json.dumps(exported, allow_nan=False)
+            separator = ","
     yield "]}" if separator == "," else '{"trials":[]}'
 
 
-def _exported(reader: ExperimentReader, row: TrialRow, *, intermediate: bool) -> dict[str, Any]:
-    values = None
-    if intermediate:
-        metrics = reader.metrics(trial_id=row.trial_id, attempt=row.attempt, kind="PERIODICAL")
-        values = [metric.value for metric in metrics]
-    return {
-        "trialId": row.trial_id,
-        "sequence": row.sequence,
-        "parameters": plain_json(row.parameters),
-        "value": row.final_value,
-        "text": row.final_text,
-        "intermediates": values,
-    }
+def _intermediates(reader: ExperimentReader, row: TrialRow, held: TrialSet) -> list[float | None]:
+    """What the trial has reported before its result; of several parameter sets: before this one's."""
+    metrics = reader.metrics(trial_id=row.trial_id, attempt=row.attempt, kind="PERIODICAL")
+    if not reader.further_sets([row.trial_id]):
+        return [metric.value for metric in metrics]
+    own = None if held.parameter_id is None else str(held.parameter_id)
+    return [metric.value for metric in metrics if metric.parameter_id == own]

@@ -1,16 +1,17 @@
-"""Trials of an experiment: list, show, add, stop; their metrics and their output."""
+"""Trials of an experiment: list, show, add, stop; their metrics, their output and their files."""
 
 from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
 from nnimgr.api import models
-from nnimgr.api.convert import job_of, metric_of, trial_fields
+from nnimgr.api.convert import job_of, metric_of, trials_fields
 from nnimgr.api.dependencies import (
     ExperimentId,
     Live,
@@ -22,11 +23,11 @@ from nnimgr.api.dependencies import (
     reply,
     streams,
 )
-from nnimgr.api.logs import LogName, log_stream
-from nnimgr.api.streams import until
+from nnimgr.api.logs import LogName, begun, log_stream
+from nnimgr.api.streams import TrialStream, until, whole
 from nnimgr.core.facts import TrialStatus
 from nnimgr.core.requests import FailedTrial, RequestRefused, UnknownTrial
-from nnimgr.store.reader import ExperimentReader, TrialRow
+from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
@@ -52,12 +53,15 @@ class MetricType(StrEnum):
     FINAL = "FINAL"
 
 
+Attempt = Annotated[int | None, Query(ge=1, lt=2**31, description="the latest if not given")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="a fact number: only what is newer")]
 MetricLimit = Annotated[int, Query(ge=1, le=10_000)]
 
 
 @router.get("/trials", response_model=models.Trials, responses=refusals(404, 422))
 async def list_trials(
+    parts: Parts,
+    experiment_id: ExperimentId,
     reader: Reader,
     offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -69,6 +73,7 @@ async def list_trials(
     ] = "",
 ) -> Response:
     """A page of the trials."""
+    places = parts.places(experiment_id)
 
     def build() -> models.Trials:
         total, rows = reader.trials(
@@ -79,18 +84,23 @@ async def list_trials(
             descending=order is Order.DESCENDING,
             search=search,
         )
-        return models.Trials(total=total, trials=[models.Trial(**trial_fields(row)) for row in rows])
+        trials = [models.Trial(**fields) for fields in trials_fields(reader, rows, places)]
+        return models.Trials(total=total, trials=trials)
 
     return await reply(build)
 
 
 @router.get("/trials/{trialId}", response_model=models.TrialDetail, responses=refusals(404))
-async def show_trial(reader: Reader, trial_id: TrialId) -> Response:
+async def show_trial(
+    parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId
+) -> Response:
     """A trial with all of its attempts."""
+    places = parts.places(experiment_id)
 
     def build() -> models.TrialDetail:
         row = _trial(reader, trial_id)
-        return models.TrialDetail(**trial_fields(row), jobs=[job_of(job) for job in reader.jobs(trial_id)])
+        (fields,) = trials_fields(reader, [row], places)
+        return models.TrialDetail(**fields, jobs=[job_of(job) for job in reader.jobs(trial_id)])
 
     return await reply(build)
 
@@ -122,6 +132,21 @@ async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.
     """Stop a trial. The answer comes when the wish is durable; the trial ends soon after."""
     try:
         await runner.stop_trial(trial_id)
+    except UnknownTrial:
+        row = await asyncio.to_thread(_trial, reader, trial_id)
+        raise RequestRefused(f"Trial {trial_id} has ended already: it is {row.status}.") from None
+    return models.Done()
+
+
+@router.post("/trials/{trialId}/lost", status_code=202, responses=refusals(404, 409))
+async def lose_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Say that the machine of an UNKNOWN trial will not come back: its attempt counts as lost.
+
+    It is tried anew as after any loss of a machine. Should that attempt run after all, it is ended as soon as
+    its machine is heard of, and nothing of it is counted.
+    """
+    try:
+        await runner.lose_trial(trial_id)
     except UnknownTrial:
         row = await asyncio.to_thread(_trial, reader, trial_id)
         raise RequestRefused(f"Trial {trial_id} has ended already: it is {row.status}.") from None
@@ -160,7 +185,7 @@ async def list_trial_metrics(
 @router.get(
     "/trials/{trialId}/logs/{name}",
     response_class=StreamingResponse,
-    responses=streams("text/plain") | refusals(404, 422),
+    responses=streams("text/plain") | refusals(404, 422, 503),
 )
 async def read_log(
     parts: Parts,
@@ -170,24 +195,73 @@ async def read_log(
     name: LogName,
     follow: Annotated[bool, Query(description="go on until the attempt has ended")] = False,
     tail: Annotated[int | None, Query(ge=0, le=100_000, description="only so many last lines")] = None,
-    attempt: Annotated[int | None, Query(ge=1, lt=2**31, description="the latest if not given")] = None,
+    attempt: Attempt = None,
 ) -> StreamingResponse:
     """What the trial wrote: its standard output, its standard error, or the log of its own."""
-    jobs = await asyncio.to_thread(lambda: (_trial(reader, trial_id), reader.jobs(trial_id))[1])
-    found = [job for job in jobs if attempt in (None, job.attempt)]
-    if not found:
-        missing = f"has no attempt {attempt}" if jobs else "has not been started"
-        raise NotFound(f"Trial {trial_id} {missing}.")
-    job = found[-1]
+    job = await asyncio.to_thread(_job, reader, trial_id, attempt)
     try:
         chunks = await log_stream(
-            lambda following: parts.read_log(job, name.value, experiment_id=experiment_id, follow=following),
+            lambda following, lines: parts.read_log(
+                job, name.value, experiment_id=experiment_id, follow=following, tail=lines
+            ),
             follow=follow,
             tail=tail,
         )
     except FileNotFoundError:
         raise NotFound(f"Trial {trial_id} has written no {name}.") from None
-    return StreamingResponse(until(parts.life.closing, chunks), media_type="text/plain; charset=utf-8")
+    return TrialStream(until(parts.life.closing, chunks), media_type="text/plain; charset=utf-8")
+
+
+@router.get("/trials/{trialId}/files", response_model=models.TrialFiles, responses=refusals(404, 503))
+async def list_files(
+    parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId, attempt: Attempt = None
+) -> models.TrialFiles:
+    """The files that an attempt has written, where it has run."""
+    job = await asyncio.to_thread(_job, reader, trial_id, attempt)
+    try:
+        listing = await parts.list_files(job, experiment_id=experiment_id)
+    except FileNotFoundError:
+        raise NotFound(f"Trial {trial_id} has no folder of attempt {job.attempt}.") from None
+    return models.TrialFiles(
+        attempt=job.attempt,
+        files=[models.TrialFile(**file._asdict()) for file in listing.files],
+        complete=listing.complete,
+    )
+
+
+@router.get(
+    "/trials/{trialId}/files/{path:path}",
+    response_class=StreamingResponse,
+    responses=streams("application/octet-stream") | refusals(404, 422, 503),
+)
+async def read_file(
+    parts: Parts,
+    experiment_id: ExperimentId,
+    reader: Reader,
+    trial_id: TrialId,
+    path: str,
+    attempt: Attempt = None,
+) -> StreamingResponse:
+    """A file that an attempt has written, as long as it is now. A stream that is cut off is not whole."""
+    job = await asyncio.to_thread(_job, reader, trial_id, attempt)
+    try:
+        chunks = await begun(parts.read_file(job, path, experiment_id=experiment_id))
+    except (FileNotFoundError, ValueError):
+        raise NotFound(f"Trial {trial_id} has no file {path} in attempt {job.attempt}.") from None
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(path.rpartition('/')[2])}"}
+    sent = whole(parts.life.closing, chunks)
+    return TrialStream(sent, media_type="application/octet-stream", headers=headers)
+
+
+def _job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow:
+    """That attempt of a trial, or its latest. Raises NotFound."""
+    _trial(reader, trial_id)
+    jobs = reader.jobs(trial_id)
+    found = [job for job in jobs if attempt in (None, job.attempt)]
+    if not found:
+        missing = f"has no attempt {attempt}" if jobs else "has not been started"
+        raise NotFound(f"Trial {trial_id} {missing}.")
+    return found[-1]
 
 
 def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial]:

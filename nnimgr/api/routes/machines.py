@@ -1,0 +1,72 @@
+"""Machines of an experiment: list, add, drain, remove."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from nnimgr.api import models
+from nnimgr.api.dependencies import ExperimentId, Live, Parts, refusals
+from nnimgr.core import machines
+from nnimgr.core.runner import ExperimentRunner
+from training_services.base import Machine
+
+router = APIRouter(prefix="/api/v1/experiments/{id}/machines", tags=["machines"])
+
+MachineName = Annotated[str, Path(alias="machine", max_length=300)]
+
+
+@router.get("", responses=refusals(404, 409))
+async def list_machines(runner: Live) -> models.Machines:
+    """The machines that the experiment's trials run on."""
+    return models.Machines(machines=[_machine(machine) for machine in machines.list_all(runner)])
+
+
+@router.post("", responses=refusals(404, 409, 422))
+async def add_machines(
+    parts: Parts, experiment_id: ExperimentId, runner: Live, wanted: models.AddMachines
+) -> models.AddedMachines:
+    """Use more machines: items of ``machineList``. One that is being drained is used again."""
+    directory = parts.manager.directory(experiment_id)
+    return models.AddedMachines(ids=await machines.add(runner, directory, wanted.machines))
+
+
+@router.post("/{machine}/drain", responses=refusals(404, 409))
+async def drain_machine(
+    runner: Live, name: MachineName, how: models.DrainMachine | None = None
+) -> models.Machine:
+    """Place nothing more on it; what runs there ends there. With ``undo``: place trials there again."""
+    await machines.drain(runner, name, undo=how is not None and how.undo)
+    return _now(runner, name)
+
+
+@router.delete("/{machine}", responses=refusals(404, 409))
+async def remove_machine(
+    runner: Live,
+    name: MachineName,
+    force: Annotated[bool, Query(description="stop what runs there: its trials go on elsewhere")] = False,
+) -> models.Machine:
+    """Drain it, and use it no longer once nothing runs there."""
+    return _machine(await machines.remove(runner, name, force=force))
+
+
+def _now(runner: ExperimentRunner, name: str) -> models.Machine:
+    return _machine(machines.find(runner, name))
+
+
+def _machine(machine: Machine) -> models.Machine:
+    return models.Machine(
+        id=machine.keeper_id,
+        name=machine.name,
+        address=machine.address,
+        status=machine.status,
+        reason=machine.reason,
+        since=machine.since,
+        trial_ids=[job_id.rsplit("-", 2)[1] for job_id in machine.job_ids],
+        cpus=machine.cpus,
+        memory_mb=machine.memory,
+        disk_free_mb=machine.disk,
+        gpus=machine.gpus,
+        keeper_version=machine.version,
+    )

@@ -1,0 +1,250 @@
+"""The keepers' doors: what they serve, how they are known, and what is said of addresses that will not do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nnimgr.server import doors as doors_module
+from nnimgr.server.doors import Address, Doors
+from tests.server.harness import free_port
+from tests.trial_keeper.harness import oldest_python
+from training_services.base import ExperimentContext, JobEnded, JobStarted, ServiceUnavailable, TrialJobSpec
+from training_services.code import pack_code
+from training_services.doors import PrivateDoor
+from training_services.keeper_door import KeeperDoor
+from training_services.keeper_host import KeeperHost, Reach
+from training_services.keeper_hub import KeeperHub
+from training_services.keeper_link import StartOrder
+from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.local import LocalConfig, LocalKeeper
+from training_services.placement import HostLedger
+from training_services.testing import CoreDouble
+from trial_keeper import connection as connections
+
+SYNC = "/keepers/v1/exp/local/sync"
+
+
+@contextlib.asynccontextmanager
+async def opened(folder: Path, hub: KeeperHub | None = None) -> AsyncIterator[Doors]:
+    doors = Doors(KeeperDoor(hub or KeeperHub()), folder=folder, name="8080")
+    try:
+        yield doors
+    finally:
+        if hub is not None:
+            hub.close()
+        await doors.close()
+
+
+def trusting() -> ssl.SSLContext:
+    """What takes any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def ask(door: PrivateDoor, target: str) -> int:
+    """The status of a request over the private socket."""
+    plain = socket.socket(socket.AF_UNIX)
+    plain.settimeout(10)
+    plain.connect(str(door.path))
+    with contextlib.closing(trusting().wrap_socket(plain)) as caller:
+        shown = caller.getpeercert(binary_form=True)
+        assert shown is not None and hashlib.sha256(shown).hexdigest() == door.fingerprint
+        connection = http.client.HTTPConnection("door")
+        connection.sock = caller
+        connection.request("POST", target, b"x", {"Authorization": "Bearer x"})
+        return connection.getresponse().status
+
+
+def call(reach: Reach, folder: Path, *, fingerprint: str | None) -> int:
+    """The status of a keeper's call at this address."""
+    manager = folder / "manager.json"
+    manager.write_text(json.dumps({"urls": [reach.urls[0] + SYNC], "token": "t", "fingerprint": fingerprint}))
+    server = connections.connect(str(manager), turn=0, timeout_s=10)
+    with contextlib.closing(server.connection):
+        server.connection.request("POST", server.path, b"x", server.headers)
+        return server.connection.getresponse().status
+
+
+async def test_the_private_socket_serves_the_keepers_routes_and_nothing_else(tmp_path: Path) -> None:
+    async with opened(tmp_path) as doors:
+        door = await doors.private()
+        assert door == await doors.private()
+        assert door.path.stat().st_mode & 0o077 == 0
+        for target in (SYNC, "/", "/api/v1/experiments", "/login"):
+            assert await asyncio.to_thread(ask, door, target) == 404
+    assert not door.path.exists()
+
+
+async def test_a_killed_servers_socket_is_replaced(tmp_path: Path) -> None:
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as left:
+        left.bind(str(tmp_path / "door-8080.sock"))
+    async with opened(tmp_path) as doors:
+        assert await asyncio.to_thread(ask, await doors.private(), SYNC) == 404
+
+
+async def test_a_home_with_a_long_name_has_a_private_socket_too(tmp_path: Path) -> None:
+    home = tmp_path / ("x" * 120)
+    home.mkdir()
+    async with opened(home) as doors:
+        assert await asyncio.to_thread(ask, await doors.private(), SYNC) == 404
+
+
+async def test_the_network_door_is_known_by_its_fingerprint(tmp_path: Path) -> None:
+    async with opened(tmp_path) as doors:
+        reach = await doors.network("127.0.0.1")
+        assert reach is await doors.network("127.0.0.1")
+        assert reach.urls[0].startswith("https://127.0.0.1:")
+        assert await asyncio.to_thread(call, reach, tmp_path, fingerprint=reach.fingerprint) == 404
+        with pytest.raises(connections.CallFailed, match="is not the server that this keeper belongs to"):
+            await asyncio.to_thread(call, reach, tmp_path, fingerprint="0" * 64)
+        with pytest.raises(connections.CallFailed, match="no fingerprint"):
+            await asyncio.to_thread(call, reach, tmp_path, fingerprint=None)
+        with pytest.raises((OSError, http.client.HTTPException)):  # plain HTTP finds nothing there
+            plain = Reach(["http" + reach.urls[0].removeprefix("https")])
+            await asyncio.to_thread(call, plain, tmp_path, fingerprint=None)
+
+
+async def test_who_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors_module, "FIRST_REQUEST_S", 0.05)
+    async with opened(tmp_path) as doors:
+        reader, writer = await asyncio.open_unix_connection(
+            (await doors.private()).path, ssl=trusting(), server_hostname=""
+        )
+        writer.write(b"POST /keepers/v1/exp/local/sync HTTP/1.1\r\nHost:")
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_port_and_certificate_stay_over_restarts(tmp_path: Path) -> None:
+    async with opened(tmp_path) as doors:
+        first = await doors.network("127.0.0.1")
+        again = await doors.network(first.urls[0].removeprefix("https://"))
+        assert again.urls == first.urls
+    async with opened(tmp_path) as doors:
+        assert await doors.network("127.0.0.1") == first
+    assert (tmp_path / "door.pem").stat().st_mode & 0o777 == 0o600
+    taken = socket.socket()
+    with contextlib.closing(taken):
+        taken.bind(("127.0.0.1", int(first.urls[0].rpartition(":")[2])))
+        taken.listen()
+        async with opened(tmp_path) as doors:
+            other = await doors.network("127.0.0.1")
+    assert other.urls != first.urls and other.fingerprint == first.fingerprint
+
+
+async def test_a_port_that_was_named_is_taken_or_missed(tmp_path: Path) -> None:
+    port = free_port()
+    async with opened(tmp_path) as doors:
+        assert (await doors.network(f"localhost:{port}")).urls == [f"https://localhost:{port}"]
+    with contextlib.closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        async with opened(tmp_path) as doors:
+            with pytest.raises(ServiceUnavailable, match=f"port {port} of 127.0.0.1, .* is used by"):
+                await doors.network(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("192.0.2.7", "this machine does not have the address 192.0.2.7"),
+        ("[2001:db8::7]:9000", "nniManagerIp"),
+        ("no-such-name.invalid", "nniManagerIp no-such-name.invalid is not known here"),
+        ("10.0.0.5:", "no port after its colon"),
+        ("10.0.0.5:99999", "no port from 1 to 65535"),
+        ("[fe80::1", "neither an address nor"),
+        ("http://10.0.0.5", "nniManagerIp 'http://10.0.0.5'"),
+        ("", "is no address"),
+    ],
+)
+async def test_an_address_that_will_not_do_is_told_in_a_sentence(
+    tmp_path: Path, address: str, sentence: str
+) -> None:
+    async with opened(tmp_path) as doors:
+        with pytest.raises(ServiceUnavailable, match=sentence.replace("(", r"\(")):
+            await doors.network(address)
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("10.0.0.5", ("10.0.0.5", None)),
+        ("10.0.0.5:9000", ("10.0.0.5", 9000)),
+        ("fe80::1%eth0", ("fe80::1%eth0", None)),
+        ("[fe80::1]", ("fe80::1", None)),
+        ("[fe80::1]:9000", ("fe80::1", 9000)),
+        ("head.example.org:9000", ("head.example.org", 9000)),
+    ],
+)
+def test_addresses_are_taken_apart(text: str, parsed: tuple[str, int | None]) -> None:
+    assert Address.parse(text) == parsed
+
+
+async def test_a_damaged_certificate_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "door.pem").write_text("nonsense")
+    async with opened(tmp_path) as doors:
+        with pytest.raises(ServiceUnavailable, match="delete it to get a new one"):
+            await doors.network("127.0.0.1")
+
+
+async def test_a_keeper_works_through_the_network_door(tmp_path: Path) -> None:
+    hub = KeeperHub()
+    async with opened(tmp_path, hub) as doors:
+        tools = ServiceTools(hub=hub, ledger=HostLedger(), urls=(), doors=doors)
+        (tmp_path / "code").mkdir()
+        (tmp_path / "code" / "word").write_text("hello\n")
+        context = ExperimentContext(
+            experiment_id="door",
+            directory=tmp_path / "door",
+            trial_command='cat word; read -r word < "$NNI_SYS_DIR/../gate"; echo $word',
+            trial_code_directory=tmp_path / "code",
+            trial_gpu_number=None,
+            python=oldest_python() or sys.executable,
+            environ={**os.environ, "NNIMGR_HOME": str(tmp_path / "home")},
+        )
+        code = pack_code(context.trial_code_directory, context.directory).order
+        (context.directory / "trials").mkdir()
+        os.mkfifo(context.directory / "trials" / "gate")
+
+        class Far(LocalKeeper):
+            read_log = KeeperHost.read_log
+
+            async def reach(self) -> Reach:
+                return await tools.doors.network("127.0.0.1")
+
+            def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+                return {**super().start_order(job, gpus), "code": code}
+
+        core = CoreDouble()
+        service = KeeperService(context, tools, [Far(context, LocalConfig(), tools)])
+        await core.open(service)
+        job_id = core.submit("aaaa1")
+        await core.seen(JobStarted, job_id)
+        chunks = service.read_log(job_id, "stdout", follow=True)
+        assert await anext(chunks) == b"hello\n"
+        await asyncio.to_thread((context.directory / "trials" / "gate").write_text, "go\n")
+        assert [chunk async for chunk in chunks] == [b"go\n"]
+        assert (await core.seen(JobEnded, job_id)).exit_code == 0
+        await core.close(detach=False)
+
+
+def test_the_certificate_is_one_that_a_client_can_read(tmp_path: Path) -> None:
+    from nnimgr.server.certificate import keep_certificate
+
+    first = keep_certificate(tmp_path / "door.pem")
+    assert keep_certificate(tmp_path / "door.pem") == first
+    assert ssl.DER_cert_to_PEM_cert(first) in (tmp_path / "door.pem").read_text()
