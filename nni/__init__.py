@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
     """PEP 562. A name that is no module and lives nowhere is no attribute."""
     if name.startswith("_"):
         raise AttributeError(f"module 'nni' has no attribute '{name}'")
-    import importlib
+    import importlib.util
 
     source = _ELSEWHERE.get(name)
     try:
@@ -55,7 +55,12 @@ def __getattr__(name: str) -> Any:
             return importlib.import_module(f"nni.{name}")
         return getattr(importlib.import_module(source), name)
     except ModuleNotFoundError as error:
-        raise AttributeError(
-            f"module 'nni' has no attribute '{name}' here: {error}. Beside trials alone, nni holds only "
-            "their functions; install nnimgr in this environment for the rest."
-        ) from error
+        sentence = f"module 'nni' has no attribute '{name}'"
+        if importlib.util.find_spec("nnimgr") is None:
+            sentence += (
+                f" here: {error}. Beside trials alone, nni holds only their functions; install nnimgr in "
+                "this environment for the rest."
+            )
+        elif error.name != f"nni.{name}":
+            sentence += f": {error}"
+        raise AttributeError(sentence) from error

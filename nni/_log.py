@@ -9,7 +9,6 @@ from nni import _trial
 
 __all__ = ["enable_global_logging", "silence_stdout"]
 
-_FORMAT = "[%(asctime)s] %(levelname)s (%(name)s) %(message)s"
 _NAME = "nni"
 
 
@@ -25,7 +24,7 @@ def enable_global_logging(enable: bool = True) -> None:
     if enable:
         handler = logging.StreamHandler(sys.stdout)
         handler.set_name(_NAME)
-        handler.setFormatter(logging.Formatter(_FORMAT, "%Y-%m-%d %H:%M:%S"))
+        handler.setFormatter(logging.Formatter(*_trial.LOG_FORMAT))
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(min(root.level, logging.INFO))

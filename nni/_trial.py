@@ -26,6 +26,8 @@ __all__ = [
     "report_intermediate_result",
 ]
 
+LOG_FORMAT = ("[%(asctime)s] %(levelname)s (%(name)s) %(message)s", "%Y-%m-%d %H:%M:%S")
+
 _LIMIT = 1_000_000
 _FIRST_LOOK_S = 0.01
 _LAST_LOOK_S = 0.5
@@ -136,6 +138,7 @@ class _Trial:
         self._index = 0
         self._metrics: int | None = None
         self._silent = False
+        self._logs = False
 
     def get_next_parameter(self) -> Any:
         """The trial's parameters: a dict of the search space's names, ``{}`` outside an experiment.
@@ -146,7 +149,9 @@ class _Trial:
         if _standalone():
             self._warn()
             self._record = {"parameter_id": "STANDALONE", "parameters": {}}
-        elif self._index == 0 or os.environ.get("MULTI_PHASE") in ("true", "True"):
+            return self._record["parameters"]
+        self._keep_log()
+        if self._index == 0 or os.environ.get("MULTI_PHASE") in ("true", "True"):
             self._record = self._receive()
             self._index += 1
         else:
@@ -182,12 +187,30 @@ class _Trial:
             else:
                 self._say(f"Intermediate result: {metric}  (Index {sequence})")
             return
+        self._keep_log()
         value = _dumps(metric)
         assert record is not None
         self._send(
             f'{{"parameter_id": {_dumps(record["parameter_id"])}, "trial_job_id": {_quote(get_trial_id())}, '
             f'"type": "{kind}", "sequence": {sequence}, "value": {_quote(value)}}}'
         )
+
+    def _keep_log(self) -> None:
+        """Print what the trial logs, from INFO up, unless it sets up logging itself, before or later.
+
+        NNI keeps it, so its users set nothing up. A trial that does not log need not pay for it.
+        """
+        if self._logs or "logging" not in sys.modules:
+            return
+        self._logs = True
+        import logging
+
+        root = logging.getLogger()
+        if not root.handlers:
+            handler = logging.StreamHandler(sys.stdout)
+            handler.setFormatter(logging.Formatter(*LOG_FORMAT))
+            logging.lastResort = handler
+            root.setLevel(min(root.level, logging.INFO))
 
     def _send(self, text: str) -> None:
         """One frame, in one write: frames of several processes of a trial do not mix."""

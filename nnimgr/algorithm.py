@@ -89,6 +89,10 @@ class Tuner(Recoverable):
     suggested, mixed with the results in the order in which all this happened. With ``needs(search_spaces)``
     it may say beforehand, knowing the spaces that the experiment has had, that a part of it (a ``Past``) will
     do: what it does not need is not even read.
+
+    A tuner with ``take_back(parameter_id, parameters)`` is told so, after ``trial_end``, of every set whose
+    trial was called off before it was tried, since the search space was replaced, say, and that it may
+    suggest again. What a user stops is not among them.
     """
 
     learns: ClassVar[bool] = True  # False: what it suggests does not depend on results, so it is asked ahead

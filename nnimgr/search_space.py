@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,6 +33,8 @@ __all__ = [
 
 
 Path = tuple[str | int, ...]
+
+_LARGEST = sys.float_info.max
 
 
 class SearchSpaceError(ValueError):
@@ -217,7 +220,18 @@ def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric:
         raise SearchSpaceError((*path, 2), f"q must be greater than 0, not {q!r}")
     if kind is ParameterType.RANDINT:
         a, b = int(a), int(b)
+    elif (far := _farthest(kind, float(a), float(b)) / (q or 1)) > _LARGEST:
+        raise SearchSpaceError(path, f"its values lie too far apart to compute with: up to {far:g}")
     return Numeric(kind, a, b, q)
+
+
+def _farthest(kind: ParameterType, a: float, b: float) -> float:
+    """How large the numbers become with which such a parameter is drawn."""
+    if not kind.gaussian:
+        return max(abs(a), abs(b), b - a)
+    if kind.logarithmic:
+        return math.exp(a + 6 * b) if a + 6 * b < math.log(_LARGEST) else math.inf
+    return abs(a) + 6 * b
 
 
 def _check_number(kind: ParameterType, number: Any, role: str, *, path: Path) -> None:

@@ -15,6 +15,10 @@ __all__ = ["ApiError", "Client", "Event", "ServerGone"]
 
 _CALL_TIMEOUT_S = 20.0
 _LEAVING = "The server is leaving."
+_CUT_OFF = (
+    "What was read is cut off: the server leaves, or the trial's machine cannot be reached any more; "
+    "the server's log says more."
+)
 _STREAM_TIMEOUT_S = 60.0  # the server sends a sign of life every 15 s
 
 
@@ -124,8 +128,10 @@ class Client:
             if response.status >= 300:
                 raise _refusal(response.status, response.read())
             try:
-                while chunk := response.read1(65536):
+                while chunk := response.read1(1 << 18):
                     yield chunk
+            except http.client.IncompleteRead as error:
+                raise ServerGone(_CUT_OFF) from error
             except (OSError, http.client.HTTPException) as error:
                 raise self._gone(error) from error
 

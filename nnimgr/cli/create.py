@@ -7,9 +7,9 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnimgr.cli.configuration import load
 from nnimgr.cli.discovery import DEFAULT_PORT, ServerStart, connect
 from nnimgr.cli.stored import named_or_brought
 from nnimgr.cli.terminal import CliError, Terminal
@@ -136,16 +136,10 @@ def _address(client: Client, terminal: Terminal) -> str:
 
 
 def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
-    from nnimgr.config import ConfigError, LogLevel, load_config
-
-    try:
-        loaded = load_config(Path(args.config))
-    except ConfigError as error:
-        lines = [str(problem) for problem in error.problems]
-        raise CliError(*lines, problems=[problem.plain() for problem in error.problems]) from error
-    for warning in loaded.warnings:
-        terminal.warn(str(warning))
+    loaded = load(args.config, terminal)
     if args.debug:
+        from nnimgr.config import LogLevel
+
         debug = loaded.config.model_copy(update={"debug": True, "log_level": LogLevel.DEBUG})
         return type(loaded)(debug, loaded.warnings)
     return loaded
@@ -214,13 +208,15 @@ def _refuse_nni() -> None:
 
 
 def _dry_run(loaded: Loaded, terminal: Terminal) -> int:
-    config = loaded.config
+    from nnimgr.config.secrets import hide_secrets
+
+    config, _ = hide_secrets(loaded.config)
     facts: dict[str, Any] = {
         "tuner": config.tuner.title,
         "assessor": config.assessor.title if config.assessor else None,
         "platform": config.platform,
-        "trialCommand": config.job_command,
-        "trialCodeDirectory": str(config.job_directory),
+        "trialCommand": config.members[0].job_command,
+        "trialCodeDirectory": str(config.members[0].job_directory),
         "experimentWorkingDirectory": str(config.experiment_working_directory),
         "python": sys.executable,
         "trialConcurrency": config.trial_concurrency,

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
-from nnimgr.cli.terminal import CliError, Terminal, shown_time
+from nnimgr.cli.terminal import CliError, Terminal, confirmed, shown_time
 from nnimgr.home import Home, HomeError
-from nnimgr.index import Index, IndexEntry
+from nnimgr.index import Index, IndexEntry, nnis_own
 
 __all__ = ["delete", "list_all", "nni_status", "show", "status"]
 
 _DRAINING = {"budget": "NO_MORE_TRIAL", "tuner": "TUNER_NO_MORE_TRIAL", "user": "STOPPING"}
 _RULE = "-" * 88
-_DELETE_TIMEOUT_S = 300.0
+_DELETE_TIMEOUT_S = 900.0
+LOCAL = "local"  # the platform that needs no machine
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -114,14 +115,16 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
     results: list[dict[str, object]] = []
     for entry in chosen:
         try:
-            _delete_one(home, entry)
+            left = _delete_one(home, entry, leave=args.leave_unreachable)
         except CliError as error:
             code = 1
             results.append({"id": entry.id, "error": "\n".join(error.lines)})
             if not terminal.as_json:
                 terminal.fail(error)
             continue
-        results.append({"id": entry.id})
+        results.append({"id": entry.id, **({"left": left} if left else {})})
+        for sentence in left:
+            terminal.warn(f"Something was left: {sentence}.")
         terminal.info(f"Delete experiment {entry.id} success.")
     if terminal.as_json:
         terminal.json({"deleted": results})
@@ -129,19 +132,26 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _confirm(chosen: list[IndexEntry]) -> None:
-    """Ask on standard error, since standard output is for results; no answer is a no."""
     for entry in chosen:
-        print(f"{entry.id}: {entry.directory}", file=sys.stderr)
-    print("Delete all of this for good? [y/N]: ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        more = "" if entry.platform == LOCAL else ", and what it has on its machines"
+        print(f"{entry.id}: {entry.directory}{more}", file=sys.stderr)
+    if not confirmed("Delete all of this for good?"):
         raise CliError("Nothing was deleted.")
 
 
-def _delete_one(home: Home, entry: IndexEntry) -> None:
-    """By the server that may have it open, if one runs; else here. Raises CliError."""
-    if entry.port is not None and home.server_running(entry.port) is not None:
-        client_of(home, entry).call("DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S)
-        return
+def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
+    """What was left on machines. A server deletes it if it may have it open or has to reach machines.
+
+    Raises CliError.
+    """
+    ours = nnis_own(entry.directory) is None
+    served = entry.port is not None and home.server_running(entry.port) is not None
+    if ours and (served or entry.platform != LOCAL):
+        query = {"leaveUnreachable": "true"} if leave else {}
+        answer = client_of(home, entry).call(
+            "DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S, **query
+        )
+        return [str(sentence) for sentence in answer.get("left", ())]
     if entry.status not in ("STOPPED", "VIEWED"):  # who viewed it is gone
         raise CliError(f"Experiment {entry.id} is {entry.status}: only one that was stopped can be deleted.")
     from nnimgr.core.folder import delete_experiment
@@ -153,3 +163,4 @@ def _delete_one(home: Home, entry: IndexEntry) -> None:
         raise CliError(f"{error}.") from error
     except OSError as error:
         raise CliError(f"{error.filename} cannot be deleted: {error.strerror}.") from error
+    return []

@@ -34,15 +34,17 @@ def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trial(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Where the trials' files are; with ``--follow`` or ``--file``, what one of them wrote."""
+    """Where the trials' files are; with ``--follow``, ``--file`` or ``--tail``, what one of them wrote."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    if args.follow or args.file:
+    if args.follow or args.file or args.tail is not None:
         if args.trial_id is None:
             raise CliError("Say whose output is meant: --trial_id TRIAL.")
         path = ("experiments", entry.id, "trials", args.trial_id, "logs", args.file or "stdout")
-        query = {"follow": "true"} if args.follow else {}
+        query: dict[str, object] = {"follow": "true"} if args.follow else {}
+        if args.tail is not None:
+            query["tail"] = args.tail
         if terminal.as_json:
             text = b"".join(client.stream(*path, **query)).decode("utf-8", "replace")
             terminal.json({"trial": args.trial_id, "file": args.file or "stdout", "text": text})
@@ -52,10 +54,10 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.out.buffer.flush()
         return 0
     if args.trial_id is None:
-        ids = [found["id"] for found in all_trials(client, entry.id)]
+        shown = list(all_trials(client, entry.id))
     else:
-        ids = [client.get("experiments", entry.id, "trials", args.trial_id)["id"]]
-    places = {trial_id: str(entry.directory / "trials" / trial_id) for trial_id in ids}
+        shown = [client.get("experiments", entry.id, "trials", args.trial_id)]
+    places = {each["id"]: each["logPath"] for each in shown}
     if terminal.as_json:
         terminal.json({"trials": [{"id": key, "path": value} for key, value in places.items()]})
     for trial_id, place in places.items():

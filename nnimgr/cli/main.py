@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from nnimgr import __version__
 from nnimgr.cli.terminal import CliError, Terminal
@@ -15,12 +16,17 @@ from nnimgr.cli.terminal import CliError, Terminal
 __all__ = ["main"]
 
 Verb = Callable[[argparse.Namespace, Terminal], int]
+_Number = TypeVar("_Number", int, float)
 
 _INTERRUPTED = 130
+_NNIS_ALONE = frozenset(
+    {"jupyter-extension", "load", "package", "platform", "save", "ss_gen", "trainingservice"}
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code, which is 0 only if the command did what it was asked."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names and results may be of letters that a locale lacks
             stream.reconfigure(errors="backslashreplace")
@@ -38,8 +44,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # whoever read our output has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
+    except OSError as error:  # a disk that is full, say
+        with contextlib.suppress(OSError):
+            terminal.fail(CliError(f"{error.filename or 'The output'} cannot be used: {error.strerror}."))
+        _drop_output()
+        return 1
+
+
+def _open_what_is_closed() -> None:
+    """A shell may have closed our streams: files that are opened later must not take their places."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
+
+
+def _drop_output() -> None:
+    """What is left in our buffers has nowhere to go."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load(verb: str) -> Verb:
@@ -51,8 +79,24 @@ def _load(verb: str) -> Verb:
     return function
 
 
+class _Parser(argparse.ArgumentParser):
+    """Knows the commands of NNI that there are not here, and options by their beginnings, as NNI does."""
+
+    def _get_option_tuples(self, option_string: str) -> Any:
+        """The options that this may be the beginning of: two spellings of one are no two of them."""
+        found: Any = super()._get_option_tuples(option_string)
+        return list({id(action): (action, *rest) for action, *rest in found}.values())
+
+    def error(self, message: str) -> NoReturn:
+        _, _, wanted = message.partition("invalid choice: ")
+        command = wanted.partition(" ")[0].strip("'")
+        if command in _NNIS_ALONE:
+            message = f"{self.prog} {command} is a command of NNI that is not here"
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="nnictl", description="Run and watch experiments.")
+    parser = _Parser(prog="nnictl", description="Run and watch experiments.")
     parser.add_argument("-v", "--version", action="version", version=__version__)
     parser.set_defaults(verb="hello:hint")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -61,9 +105,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_update(verbs)
     _add_trial(verbs)
     _add_log(verbs)
+    _add_machine(verbs)
     _add_algo(verbs)
+    _add_trainingservice(verbs)
     config = _group(verbs, "config", "look at configurations")
     _add_id(_verb(config, "show", "stored:show_config", "show the configuration of an experiment"))
+    doctor = _verb(verbs, "doctor", "doctor:doctor", "check every machine of a configuration")
+    doctor.add_argument("-c", "--config", required=True, metavar="FILE")
     webui = _group(verbs, "webui", "open the web page")
     _add_id(_verb(webui, "url", "webui:url", "print an address that signs a browser in, once"))
     hello = _verb(verbs, "hello", "hello:hello", "copy an example experiment into this directory")
@@ -72,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if TYPE_CHECKING:
-    _Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+    _Verbs = argparse._SubParsersAction[_Parser]
 
 
 def _verb(
@@ -139,6 +187,12 @@ def _add_experiment(verbs: _Verbs) -> None:
     delete = _verb(group, "delete", "experiments:delete", "delete stopped experiments and all their files")
     delete.add_argument("id", nargs="?", metavar="ID")
     delete.add_argument("-a", "--all", action="store_true", help="all experiments")
+    delete.add_argument(
+        "--leave-unreachable",
+        "--leave_unreachable",
+        action="store_true",
+        help="also if something has to be left on a machine; say what",
+    )
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
     load = _verb(group, "import", "results:import_data", "give the tuner results from elsewhere")
     _add_id(load)
@@ -165,6 +219,34 @@ def _add_update(verbs: _Verbs) -> None:
         verb.add_argument("-v", "--value", required=True)
 
 
+def _add_machine(verbs: _Verbs) -> None:
+    group = _group(verbs, "machine", "the machines that an experiment's trials run on")
+    _add_id(_verb(group, "ls", "machines:list_all", "list them"))
+    add = _verb(group, "add", "machines:add", "use more machines")
+    _add_id(add)
+    add.add_argument("-f", "--filename", metavar="FILE", help="a machineList, or one machine")
+    add.add_argument("--host", help="a name or an address, or a host of ~/.ssh/config")
+    add.add_argument("--user", help="on that machine")
+    add.add_argument("--ssh-port", type=_port, metavar="PORT", help="of its SSH server (default: 22)")
+    add.add_argument("--ssh-key-file", metavar="FILE", help="a private key of yours")
+    drain = _verb(group, "drain", "machines:drain", "place nothing more on a machine")
+    drain.add_argument("machine", metavar="MACHINE", help="as ls shows it, or its host")
+    _add_id(drain)
+    drain.add_argument("--undo", action="store_true", help="place trials there again")
+    remove = _verb(group, "remove", "machines:remove", "drain a machine, and use it no longer")
+    remove.add_argument("machine", metavar="MACHINE", help="as ls shows it, or its host")
+    _add_id(remove)
+    remove.add_argument("--force", action="store_true", help="stop what runs there: it goes on elsewhere")
+
+
+def _add_trainingservice(verbs: _Verbs) -> None:
+    group = _group(verbs, "trainingservice", "training services of your own, by name")
+    for name in ("register", "unregister"):
+        verb = _verb(group, name, f"trainingservice:{name}", f"{name} one")
+        verb.add_argument("--package", required=True, metavar="P", help="its module, as import takes it")
+    _verb(group, "list", "trainingservice:list_all", "list all, built in, installed and registered")
+
+
 def _add_algo(verbs: _Verbs) -> None:
     group = _group(verbs, "algo", "tuners and assessors of your own, by name")
     register = _verb(group, "register", "algo:register", "register algorithms", aliases=("reg",))
@@ -187,11 +269,25 @@ def _add_trial(verbs: _Verbs) -> None:
     kill = _verb(group, "kill", "trials:kill", "stop a trial")
     _add_id(kill)
     kill.add_argument("-T", "--trial_id", "--trial-id", required=True, metavar="TRIAL")
+    lost = _verb(group, "lost", "trials:lost", "say that an UNKNOWN trial's machine will not come back")
+    lost.add_argument("trial_id", metavar="TRIAL")
+    _add_id(lost)
+    lost.add_argument("-y", "--yes", action="store_true", help="do not ask")
     rerun = _verb(group, "rerun", "trials:rerun", "run failed trials again, as new trials in their place")
     _add_id(rerun)
     which = rerun.add_mutually_exclusive_group(required=True)
     which.add_argument("--failed", action="store_true", help="all that have failed and were not run again")
     which.add_argument("-T", "--trial_id", "--trial-id", action="append", metavar="TRIAL", help="this one")
+    files = _verb(group, "files", "files:list_all", "list the files that a trial has written")
+    get = _verb(group, "get", "files:get", "fetch one of them")
+    for verb in (files, get):
+        _add_id(verb)
+        verb.add_argument("trial_id", metavar="TRIAL")
+        verb.add_argument("--attempt", type=_count, metavar="N", help="not the latest attempt, but this one")
+    get.add_argument("path", metavar="PATH", help="as files lists it")
+    get.add_argument(
+        "-o", "--output", metavar="FILE", help="where to (default: its name, in this directory; -: print it)"
+    )
 
 
 def _add_log(verbs: _Verbs) -> None:
@@ -207,6 +303,9 @@ def _add_log(verbs: _Verbs) -> None:
     _add_id(trial)
     trial.add_argument("-T", "--trial_id", "--trial-id", metavar="TRIAL")
     trial.add_argument("--follow", action="store_true", help="print it until the trial ends (needs -T)")
+    trial.add_argument(
+        "--tail", type=_count, metavar="N", help="begin with the last N lines of what is there (needs -T)"
+    )
     trial.add_argument("--file", choices=("stdout", "stderr", "trial.log"), help="print this file (needs -T)")
 
 
@@ -246,24 +345,25 @@ def _add_no_token(verb: argparse.ArgumentParser) -> None:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 < port < 65_536:
-        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
-    return port
+    return _number(text, int, least=1, most=65_535, rule="a port is a number from 1 to 65535")
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError("must be from 0.1 to 3600 seconds")
-    return seconds
+    return _number(text, float, least=0.1, most=3600, rule="must be from 0.1 to 3600 seconds")
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return count
+    return _number(text, int, least=1, most=sys.maxsize, rule="must be a number of at least 1")
+
+
+def _number(text: str, read: Callable[[str], _Number], *, least: float, most: float, rule: str) -> _Number:
+    try:
+        number = read(text)
+    except ValueError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"{rule}, not {text!r}")
+    return number
 
 
 if __name__ == "__main__":

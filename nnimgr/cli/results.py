@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,9 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     trials = client.call("GET", "experiments", entry.id, "export", timeout_s=300.0)["trials"]
-    texts = _metrics(client, entry.id) if args.intermediate else None
-    rows = [_row(trial, texts=texts) for trial in trials]
+    metrics = _metrics(client, entry.id) if args.intermediate else None
+    results = Counter(trial["trialId"] for trial in trials)
+    rows = [_row(trial, metrics=metrics, several=results[trial["trialId"]] > 1) for trial in trials]
     text = json.dumps(rows, indent=4) if args.type == "json" else _csv(rows)
     if args.filename is None:
         terminal.out.write(text if text.endswith("\n") else text + "\n")
@@ -68,9 +70,9 @@ def _is_record(record: Any) -> bool:
     return isinstance(record, dict) and "parameter" in record and "value" in record
 
 
-def _metrics(client: Client, experiment_id: str) -> dict[str, list[str]]:
-    """What each trial has reported, as it wrote it, the final result among it: of its last attempt."""
-    found: dict[str, list[str]] = {}
+def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, Any]]]:
+    """What each trial has reported, the final result among it: of its last attempt."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     attempts: dict[str, int] = {}
     after: int | None = 0
     while after is not None:
@@ -80,20 +82,28 @@ def _metrics(client: Client, experiment_id: str) -> dict[str, list[str]]:
             if attempt > attempts.get(trial_id, 0):
                 attempts[trial_id], found[trial_id] = attempt, []
             if attempt == attempts[trial_id]:
-                found[trial_id].append(metric["text"])
+                found[trial_id].append(metric)
         after = page["nextAfter"]
     return found
 
 
-def _row(trial: Mapping[str, Any], *, texts: Mapping[str, list[str]] | None) -> dict[str, Any]:
+def _row(
+    trial: Mapping[str, Any], *, metrics: Mapping[str, list[Mapping[str, Any]]] | None, several: bool
+) -> dict[str, Any]:
+    """A result. ``several``: the trial has others, for other parameter sets."""
     row = {"parameter": trial["parameters"], "value": trial["text"], "trialJobId": trial["trialId"]}
-    if texts is not None:
-        row["intermediate"] = texts.get(trial["trialId"], [])
+    if metrics is not None:
+        own = None if trial["parameterId"] is None else str(trial["parameterId"])
+        row["intermediate"] = [
+            metric["text"]
+            for metric in metrics.get(trial["trialId"], [])
+            if not several or metric["parameterId"] == own
+        ]
     return row
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """One line per trial: its parameters, its id, ``reward`` or the keys of its result."""
+    """One line per result: its parameters, its trial's id, ``reward`` or the keys of the result."""
     lines = []
     for row in rows:
         line = dict(row["parameter"]) if isinstance(row["parameter"], dict) else {"value": row["parameter"]}
@@ -121,12 +131,19 @@ def _cell(value: Any) -> Any:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file whole: a full disk leaves the old one."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    """Replace a file whole: a full disk leaves the old one. A device or a pipe is written to."""
+    content = text.encode("utf-8", "backslashreplace")
+    fresh: Path | None = None
     try:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
+        target = path.resolve()
+        fresh = target.with_name(f".{target.name}.{os.getpid()}")
+        fresh.write_bytes(content)
+        fresh.replace(target)
     except OSError as error:
         with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
+            if fresh is not None:
+                fresh.unlink(missing_ok=True)
         raise CliError(f"{path} cannot be written: {error.strerror}.") from error

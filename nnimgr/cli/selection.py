@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from nnimgr.cli.client import Client
 from nnimgr.cli.discovery import DEFAULT_PORT, connect
 from nnimgr.cli.terminal import CliError, shown_time
 from nnimgr.home import Home, HomeError
-from nnimgr.index import Index, IndexEntry
+from nnimgr.index import Index, IndexEntry, nnis_own
 
-__all__ = ["LINE", "client_of", "entries_of", "experiment_line", "running_entries", "select"]
+__all__ = [
+    "LINE",
+    "client_of",
+    "entries_of",
+    "experiment_line",
+    "refuse_nnis_own",
+    "running_entries",
+    "select",
+]
 
 LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
 
@@ -62,7 +71,7 @@ def _running(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
 def experiment_line(entry: IndexEntry) -> str:
     return LINE % (
         entry.id,
-        entry.name or "N/A",
+        _on_one_line(entry.name) or "N/A",
         entry.status,
         "N/A" if entry.port is None or entry.status == "STOPPED" else entry.port,
         entry.platform,
@@ -71,9 +80,22 @@ def experiment_line(entry: IndexEntry) -> str:
     )
 
 
+def _on_one_line(name: str) -> str:
+    """A name can hold anything: line ends, or what turns the text around."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
 def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Client:
-    """Calls to the server that has, or will have, the experiment."""
+    """Calls to the server that has, or will have, the experiment. Raises CliError."""
+    refuse_nnis_own(entry.directory)
     return connect(home, port or entry.port or DEFAULT_PORT)
+
+
+def refuse_nnis_own(directory: Path) -> None:
+    """Raise CliError for the folder of an experiment that NNI itself has run."""
+    why = nnis_own(directory)
+    if why is not None:
+        raise CliError(f"{why[0].upper()}{why[1:]}.")
 
 
 def _refreshed(entry: IndexEntry) -> IndexEntry:

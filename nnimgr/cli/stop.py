@@ -21,20 +21,32 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     code = 0
     results: list[dict[str, object]] = []
-    for entry in _meant(home, args, terminal):
+    meant = _meant(home, args, terminal)
+    if not meant:
+        terminal.info("There is no experiment running.")
+    for entry in meant:
         terminal.info(f"Stopping experiment {entry.id}")
         try:
-            still = stop_one(home, client_of(home, entry), entry.id, terminal=terminal, detach=args.detach)
+            still, left = stop_one(
+                home, client_of(home, entry), entry.id, terminal=terminal, detach=args.detach
+            )
         except CliError as error:
             code = 1
             results.append({"id": entry.id, "error": "\n".join(error.lines)})
             if not terminal.as_json:
                 terminal.fail(error)
             continue
-        results.append({"id": entry.id, "stillRunning": still})
+        results.append({"id": entry.id, "stillRunning": still, **({"left": left} if left else {})})
         terminal.info("Stop experiment success.")
-        if still:
+        for sentence in left:
+            terminal.warn(f"Something may be left: {sentence}.")
+        if still and args.detach:
             terminal.info(f"These trials run on: {', '.join(still)}. nnictl resume {entry.id} takes them up.")
+        elif still:
+            terminal.warn(
+                f"These trials may still run, on machines that are silent: {', '.join(still)}. nnictl trial "
+                f"ls {entry.id} says where; they end when those are heard of, as long as there is a server."
+            )
     if terminal.as_json:
         terminal.json({"stopped": results})
     return code
@@ -42,15 +54,18 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def stop_one(
     home: Home, client: Client, experiment_id: str, *, terminal: Terminal, detach: bool = False
-) -> list[str]:
-    """Stop an experiment; the trials that run on. If its server leaves with it, its port is free then."""
+) -> tuple[list[str], list[str]]:
+    """Stop an experiment; the trials that run on, and sentences on what may be left on machines.
+
+    If its server leaves with it, its port is free then.
+    """
     server = home.server_running(client.port)
     answer = client.post(
         "experiments", experiment_id, "stop", body={"detach": detach}, timeout_s=_STOP_TIMEOUT_S
     )
     if answer["serverLeaves"] and not has_left(server):
         terminal.warn(f"The server on port {client.port} takes long to leave.")
-    return [str(trial_id) for trial_id in answer["stillRunning"]]
+    return list(answer["stillRunning"]), list(answer.get("left", ()))
 
 
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:

@@ -7,12 +7,12 @@ import contextlib
 import json
 import os
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nnimgr.cli.selection import select
+from nnimgr.cli.selection import refuse_nnis_own, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id
@@ -53,10 +53,13 @@ def named_or_brought(home: Home, experiment_id: str | None, folder: str | None) 
     entry = Index(home).get(experiment_id)
     if entry is None:
         raise CliError(f"Id {experiment_id} not exist.")
+    refuse_nnis_own(entry.directory)
     return entry
 
 
 def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry:
+    from nnimgr.config.model import platform_of
+
     stored = _read(directory)
     if stored.id != directory.name or experiment_id not in (None, stored.id):
         raise CliError(f"{directory} holds experiment {stored.id}: its folder and the id must be named so.")
@@ -66,16 +69,14 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
         raise CliError(str(error)) from error
     known = Index(home).get(stored.id)
     if known is not None:
-        if known.directory.resolve() != directory.resolve():
-            raise CliError(f"There is another experiment {stored.id} in {known.directory}.")
-        return known
+        return _moved(home, known, directory)
     entry = IndexEntry(
         id=stored.id,
         port=None,
         started_at=stored.created_at,
         ended_at=stored.ended_at,
         status="STOPPED",
-        platform=str(stored.config["trainingService"]["platform"]),
+        platform=platform_of(stored.config),
         name=str(stored.config.get("experimentName") or ""),
         log_dir=str(directory.parent),
     )
@@ -83,8 +84,20 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
     return entry
 
 
+def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
+    """The entry of an experiment that the index knows, perhaps from where it was before it was moved."""
+    if known.directory.resolve() == directory.resolve():
+        return known
+    served = known.status != "STOPPED" and known.port is not None and home.server_running(known.port)
+    if served or (known.directory / "db").exists():
+        raise CliError(f"There is another experiment {known.id} in {known.directory}.")
+    Index(home).update(known.id, log_dir=str(directory.parent))
+    return replace(known, log_dir=str(directory.parent))
+
+
 def _read(directory: Path) -> _Stored:
     path = directory / "db" / "nnimgr.sqlite"
+    refuse_nnis_own(directory)
     if not path.is_file():
         raise CliError(f"There is no experiment in {directory}: it has no {path.relative_to(directory)}.")
     query = "SELECT experiment_id, config, search_space, created_at, ended_at FROM experiments"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
-__all__ = ["CliError", "Terminal", "shown_time"]
+__all__ = ["CliError", "Terminal", "confirmed", "shown_time"]
 
 _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 
@@ -92,3 +92,9 @@ def shown_time(at: datetime | str | None, *, missing: str = "N/A") -> str:
         return missing
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
     return instant.astimezone().strftime("%Y/%m/%d %H:%M:%S")
+
+
+def confirmed(question: str) -> bool:
+    """Ask on standard error, since standard output is for results; no answer is a no."""
+    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""``nnictl trial``: ls, kill, rerun."""
+"""``nnictl trial``: ls, kill, lost, rerun."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from nnimgr.cli.client import Client
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.terminal import Terminal, shown_time
+from nnimgr.cli.terminal import CliError, Terminal, confirmed, shown_time
 from nnimgr.home import Home
 
-__all__ = ["all_trials", "kill", "list_all", "rerun"]
+__all__ = ["all_trials", "kill", "list_all", "lost", "rerun"]
 
 _PAGE = 1000
 
@@ -32,7 +31,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"trials": trials})
     else:
-        terminal.nni_json([_nni_trial(trial, entry.directory) for trial in trials])
+        terminal.nni_json([_nni_trial(trial) for trial in trials])
     return 0
 
 
@@ -42,6 +41,26 @@ def kill(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port)
     client_of(home, entry, port=args.port).post("experiments", entry.id, "trials", args.trial_id, "stop")
     terminal.info(f"Trial {args.trial_id} is being stopped.")
+    if terminal.as_json:
+        terminal.json({"id": args.trial_id})
+    return 0
+
+
+def lost(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Give up the attempt of a trial whose machine is silent."""
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    if not args.yes:
+        question = (
+            f"Will the machine of trial {args.trial_id} not come back? If the trial runs there yet, it runs "
+            "twice until that machine is heard of, and what that attempt reports is not counted. Count it as "
+            "lost?"
+        )
+        if not confirmed(question):
+            raise CliError("The trial is left as it is.")
+    client.post("experiments", entry.id, "trials", args.trial_id, "lost")
+    terminal.info(f"Trial {args.trial_id} counts as lost; it is tried anew as often as maxRetries allows.")
     if terminal.as_json:
         terminal.json({"id": args.trial_id})
     return 0
@@ -85,35 +104,45 @@ def _best(client: Client, experiment_id: str, count: int, *, descending: bool) -
     return found
 
 
-def _nni_trial(trial: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    record = {
-        "parameter_id": trial["parameterId"],
-        "parameter_source": trial["source"],
-        "parameters": trial["parameters"],
-        "parameter_index": 0,
-    }
+def _nni_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
+    sets = trial["sets"] or [trial]
     shown = {
         "trialJobId": trial["id"],
         "status": "WAITING" if trial["status"] == "PAUSED" else trial["status"],
-        "hyperParameters": [json.dumps(record)],
+        "hyperParameters": [_record(trial, index, held) for index, held in enumerate(sets)],
         "sequenceId": trial["sequence"],
         "startTime": shown_time(trial["startedAt"] or trial["createdAt"]),
-        "logPath": str(directory / "trials" / trial["id"]),
+        "logPath": trial["logPath"],
     }
     if trial["endedAt"] is not None:
         shown["endTime"] = shown_time(trial["endedAt"])
     if trial["reason"]:
         shown["message"] = trial["reason"]
-    if trial["status"] == "SUCCEEDED" and trial["finalText"] is not None:
-        parameter_id = trial["parameterId"]
-        shown["finalMetricData"] = [
-            {
-                "timestamp": int(datetime.fromisoformat(trial["endedAt"]).timestamp() * 1000),
-                "trialJobId": trial["id"],
-                "parameterId": None if parameter_id is None else str(parameter_id),
-                "type": "FINAL",
-                "sequence": 0,
-                "data": json.dumps(trial["finalText"]),
-            }
-        ]
+    finals = [held for held in sets if held["finalText"] is not None]
+    if trial["status"] == "SUCCEEDED" and finals:
+        shown["finalMetricData"] = [_metric(trial, held) for held in finals]
     return shown
+
+
+def _record(trial: Mapping[str, Any], index: int, held: Mapping[str, Any]) -> str:
+    """A parameter set of the trial (of those that have one only, the trial itself) as NNI shows it."""
+    source = "algorithm" if index else trial["source"]
+    record = {
+        "parameter_id": held["parameterId"],
+        "parameter_source": "resumed" if source == "rerun" else source,
+        "parameters": held["parameters"],
+        "parameter_index": index,
+    }
+    return json.dumps(record)
+
+
+def _metric(trial: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+    parameter_id = held["parameterId"]
+    return {
+        "timestamp": int(datetime.fromisoformat(trial["endedAt"]).timestamp() * 1000),
+        "trialJobId": trial["id"],
+        "parameterId": None if parameter_id is None else str(parameter_id),
+        "type": "FINAL",
+        "sequence": 0,
+        "data": json.dumps(held["finalText"]),
+    }

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.client import ApiError
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home
+
+if TYPE_CHECKING:
+    from nnimgr.config.document import Document
+    from nnimgr.config.problems import Problem
 
 __all__ = ["concurrency", "duration", "read_plain", "searchspace", "trialnum"]
 
@@ -19,8 +23,8 @@ _MOST_TRIALS = 999_999_999
 
 def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
     """A new search space; the trials that run go on."""
-    space = read_plain(Path(args.filename))
-    return _update(args, terminal, {"searchSpace": space}, title="search space")
+    document, space = _read(Path(args.filename))
+    return _update(args, terminal, {"searchSpace": space}, title="search space", source=document)
 
 
 def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -31,7 +35,7 @@ def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def duration(args: argparse.Namespace, terminal: Terminal) -> int:
     """How long the experiment may run in all, like 30s, 10m, 2h or 1d."""
-    from nnimgr.config.units import parse_duration
+    from training_services.units import parse_duration
 
     text: str = args.value
     try:
@@ -49,11 +53,22 @@ def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def read_plain(file: Path) -> Any:
     """What a JSON or YAML file holds. Raises CliError."""
+    return _read(file)[1]
+
+
+def _read(file: Path) -> tuple[Document, Any]:
+    """A file, and the value in it as JSON can carry it. Raises CliError."""
     from nnimgr.config import ConfigError
     from nnimgr.config.document import read_document
+    from nnimgr.config.shape import Reading, plain
 
     try:
-        return read_document(file).value
+        document = read_document(file)
+        reading = Reading(document=document)
+        value = plain(reading, document.value, ())
+        if reading.problems:
+            raise ConfigError(reading.problems)
+        return document, value
     except ConfigError as error:
         lines = [str(problem) for problem in error.problems]
         raise CliError(*lines, problems=[problem.plain() for problem in error.problems]) from error
@@ -65,14 +80,35 @@ def _whole(text: str, *, most: int) -> int:
     return int(text)
 
 
-def _update(args: argparse.Namespace, terminal: Terminal, changes: dict[str, Any], *, title: str) -> int:
+def _fault_of(space: Document) -> Problem | None:
+    """What is wrong with a search space, and on which line of its file."""
+    from nnimgr.config.document import number_hint_at
+    from nnimgr.search_space import SearchSpaceError, validate
+
+    try:
+        validate(space.value)
+    except SearchSpaceError as error:
+        return space.problem(error.path, f"{error}{number_hint_at(space.value, error.path)}")
+    return None
+
+
+def _update(
+    args: argparse.Namespace,
+    terminal: Terminal,
+    changes: dict[str, Any],
+    *,
+    title: str,
+    source: Document | None = None,
+) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     try:
         client.call("PATCH", "experiments", entry.id, body=changes)
     except ApiError as error:
-        raise CliError(*error.lines, f"Update {title} failed!", problems=error.problems) from error
+        fault = _fault_of(source) if source is not None and error.problems else None
+        lines, problems = ([str(fault)], [fault.plain()]) if fault else (error.lines, error.problems)
+        raise CliError(*lines, f"Update {title} failed!", problems=problems) from error
     terminal.info(f"Update {title} success!")
     if terminal.as_json:
         terminal.json({"id": entry.id, "changes": changes})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
@@ -73,6 +73,8 @@ def trial(trial_id: str, sequence: int, **changes: Any) -> dict[str, Any]:
         "latestValue": None,
         "latestText": None,
         "intermediates": 0,
+        "logPath": f"/data/abc/trials/{trial_id}",
+        "sets": None,
     }
     return found | changes
 
@@ -84,6 +86,7 @@ class FakeExperiment:
     profile: dict[str, Any]
     trials: list[dict[str, Any]] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
+    cut: bool = False  # before the end of each
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     export: list[dict[str, Any]] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
@@ -183,6 +186,8 @@ class FakeServer:
         experiment = self.experiments.get(match[1]) if match else None
         if match is None or experiment is None:
             raise Refused(404, f"there is no {path}")
+        if path.endswith("/files"):
+            return 200, _files(experiment)
         return 200, self._experiment(experiment, method, match[2] or "", query)
 
     def _create(self, body: Any) -> tuple[int, Any]:
@@ -233,7 +238,7 @@ class FakeServer:
                     "trialIds", [t["id"] for t in experiment.trials if t["status"] == "FAILED"]
                 )
                 return {"trials": [{"id": f"{each}2", "sequence": 9, "retryOf": each} for each in failed]}
-            case ("POST", ["trials", trial_id, "stop"]):
+            case ("POST", ["trials", trial_id, "stop" | "lost"]):
                 if all(found["id"] != trial_id for found in experiment.trials):
                     raise Refused(404, f"There is no trial {trial_id}.")
                 return {"ok": True}
@@ -267,12 +272,12 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if self.headers["Authorization"] != f"Bearer {self.fake.token}":
                 raise Refused(401, "This server needs its token.")
-            log = re.fullmatch(r"experiments/([^/]+)/trials/[^/]+/logs/(.+)", path)
+            log = re.fullmatch(r"experiments/([^/]+)/trials/[^/]+/(?:logs|files)/(.+)", path)
             if path.endswith("/events"):
                 return self._events(path.split("/")[1])
             if log is not None:
                 self.fake.requests.append((method, self.path, None))
-                return self._chunked("text/plain", [self.fake.experiments[log[1]].logs[log[2]]])
+                return self._file(self.fake.experiments[log[1]], unquote(log[2]))
             status, answer = self.fake.answer(method, path, parse_qs(parts.query), body)
         except Refused as refused:
             status, answer = refused.status, refused.body
@@ -282,7 +287,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    def _chunked(self, kind: str, chunks: Any) -> None:
+    def _file(self, experiment: FakeExperiment, name: str) -> None:
+        if name not in experiment.logs:
+            raise Refused(404, f"Trial has no file {name}.")
+        self._chunked("text/plain", [experiment.logs[name]], cut=experiment.cut)
+
+    def _chunked(self, kind: str, chunks: Any, *, cut: bool = False) -> None:
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Transfer-Encoding", "chunked")
@@ -290,7 +300,10 @@ class _Handler(BaseHTTPRequestHandler):
         for chunk in chunks:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
             self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
+        if cut:
+            self.close_connection = True
+        else:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _events(self, experiment_id: str) -> None:
         after = int(self.headers["Last-Event-ID"])
@@ -317,6 +330,14 @@ class _Handler(BaseHTTPRequestHandler):
             if self.fake.closing or experiment_id in self.fake.breaking:
                 self.fake.breaking.discard(experiment_id)
                 return
+
+
+def _files(experiment: FakeExperiment) -> dict[str, Any]:
+    files = [
+        {"path": name, "size": len(text), "modifiedAt": CREATED_AT}
+        for name, text in sorted(experiment.logs.items())
+    ]
+    return {"attempt": 1, "files": files, "complete": True}
 
 
 def _page(trials: list[dict[str, Any]], query: dict[str, list[str]]) -> dict[str, Any]:

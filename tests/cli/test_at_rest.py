@@ -112,9 +112,13 @@ def test_a_folder_from_elsewhere_is_noted(
     capsys.readouterr()
     assert main([verb, "def", "-e", "usb/abc"]) == 1
     assert "usb/abc holds experiment abc: its folder and the id must be named so." in capsys.readouterr().err
-    Index(home).put(replace(entry, log_dir="/elsewhere"))
+    other = folder(tmp_path / "other", "abc")
+    Index(home).put(replace(entry, log_dir=str(other.parent)))
     assert main([verb, "-e", "usb/abc"]) == 1
-    assert capsys.readouterr().err == "ERROR: There is another experiment abc in /elsewhere/abc.\n"
+    assert capsys.readouterr().err == f"ERROR: There is another experiment abc in {other}.\n"
+    other.parent.rename(tmp_path / "another")
+    assert main([verb, "-e", "another/abc", "--port", str(server.port)]) == 0
+    assert Index(home).entries()["abc"].directory == tmp_path / "another" / "abc"
     assert main([verb, "-e", "usb"]) == 1
     assert f"There is no experiment in {tmp_path / 'usb'}" in capsys.readouterr().err
 
@@ -203,3 +207,32 @@ def test_what_delete_does_not_take(
     server.add("abc", status="STOPPED")
     assert main(["experiment", "delete", *words, "-y"]) == 1
     assert capsys.readouterr().err == f"ERROR: {sentence}\n"
+
+
+def test_what_nni_itself_has_run(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    server.add("abc", status="STOPPED")
+    entry = replace(Index(server.home).entries()["abc"], id="old", log_dir=str(tmp_path), status="DONE")
+    Index(server.home).put(replace(entry, pid=None))
+    database = tmp_path / "old" / "db" / "nni.sqlite"
+    database.parent.mkdir(parents=True)
+    database.touch()
+    for command in (
+        ["view", "old"],
+        ["resume", "old"],
+        ["view", "-e", str(tmp_path / "old")],
+        ["stop", "old"],
+        ["trial", "ls", "old"],
+        ["config", "show", "old"],
+        ["experiment", "export", "old"],
+    ):
+        assert main(command) == 1
+        assert capsys.readouterr().err == (
+            f"ERROR: Experiment old was run by NNI itself, whose database {database} nnimgr does not read: "
+            "NNI's own nnictl does.\n"
+        )
+    assert server.requests == []
+    Index(server.home).put(replace(entry, status="STOPPED"))
+    assert main(["experiment", "delete", "old", "--yes"]) == 0
+    assert not database.exists() and list(Index(server.home).entries()) == ["abc"]

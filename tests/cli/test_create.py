@@ -159,6 +159,21 @@ def test_a_dry_run_as_json(home: Home, config: Path, capsys: pytest.CaptureFixtu
     assert answer["wouldStart"]["parameterSets"] is None
 
 
+def test_a_dry_run_shows_no_secret(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    local = "trainingService: {platform: local}"
+    text = config.read_text()
+    assert local in text
+    config.write_text(
+        text.replace(
+            local, "trainingService: {platform: remote, machineList: [{host: a, password: a-secret}]}"
+        )
+    )
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "a-secret" not in printed
+    assert "password: ${secret:trainingService.machineList[0].password}" in printed
+
+
 def test_a_url_prefix(server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert create(server, "--url_prefix", "a b") == 1
     assert "'a b' cannot be a URL prefix" in capsys.readouterr().err

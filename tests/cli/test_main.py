@@ -48,11 +48,46 @@ def test_an_unknown_command_ends_with_2() -> None:
     assert caught.value.code == 2
 
 
-@pytest.mark.parametrize("arguments", [["--port", "0"], ["--port", "65536"], ["--port", "x"]])
-def test_ports_have_bounds(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["package", "list"], ["platform", "clean", "-c", "x"], ["experiment", "save"]]
+)
+def test_commands_that_only_nni_has_are_told_as_such(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["top", *arguments])
+        main(arguments)
     assert caught.value.code == 2
+    command = " ".join(arguments[: 2 if arguments[0] == "experiment" else 1])
+    told = capsys.readouterr().err
+    assert told.endswith(f"error: nnictl {command} is a command of NNI that is not here\n")
+
+
+def test_an_option_may_be_cut_short(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """NNI's documents write --meta, and its users --trial."""
+    assert main(["algo", "register", "--meta", "none.yml"]) == 1
+    assert capsys.readouterr().err == "ERROR: none.yml: this file does not exist\n"
+    with pytest.raises(SystemExit) as caught:
+        main(["create", "--d", "--config", "exp.yml"])
+    assert caught.value.code == 2
+    assert "ambiguous option: --d could match --dry-run, --debug" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "rule"),
+    [
+        (["top", "--port"], "a port is a number from 1 to 65535"),
+        (["top", "--time"], "must be from 0.1 to 3600 seconds"),
+        (["trial", "ls", "--head"], "must be a number of at least 1"),
+    ],
+)
+@pytest.mark.parametrize("value", ["0", "x", "nan", "-1"])
+def test_numbers_have_bounds(
+    option: list[str], rule: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*option, value])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.endswith(f"{rule}, not '{value}'\n")
 
 
 def test_errors_go_to_standard_error_and_end_with_1(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +147,21 @@ def test_a_reader_that_has_gone_is_no_traceback(server: FakeServer) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "told"),
+    [
+        (">&-", 0, b""),
+        ("<&- >&- 2>&-", 0, b""),
+        (">/dev/full", 1, b"ERROR: The output cannot be used: No space left on device.\n"),
+    ],
+)
+def test_an_output_that_takes_nothing(server: FakeServer, redirection: str, code: int, told: bytes) -> None:
+    server.add("abc")
+    command = f"{sys.executable} -m nnimgr.cli.main experiment status abc {redirection}"
+    found = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (code, b"", told)
 
 
 @pytest.mark.parametrize(

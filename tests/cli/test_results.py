@@ -50,6 +50,15 @@ def test_what_is_no_list_of_records(
     assert server.requests == []
 
 
+@pytest.mark.parametrize("value", ["2020-01-01", ".nan", "!!binary aGk="])
+def test_what_no_json_can_carry(server: FakeServer, capsys: pytest.CaptureFixture[str], value: str) -> None:
+    tuned_by(server, "TPE")
+    Path("data.yml").write_text(f"[{{parameter: {{x: {value}}}, value: 1}}]")
+    assert main(["experiment", "import", "-f", "data.yml"]) == 1
+    assert capsys.readouterr().err.startswith("ERROR: data.yml:1:")
+    assert server.requests == []
+
+
 def test_a_refusal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     tuned_by(server, "TPE")
     Path("data.json").write_text(json.dumps(RECORDS))

@@ -85,5 +85,6 @@ def test_one_that_cannot_be_stopped_keeps_no_other_from_it(
     assert answer["stopped"][0] == {"id": "abc", "error": "It does not want to."}
 
 
-def test_stopping_all_of_nothing_is_done(server: FakeServer) -> None:
+def test_stopping_all_of_nothing_is_done(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stop", "--all"]) == 0
+    assert capsys.readouterr().out == "INFO: There is no experiment running.\n"

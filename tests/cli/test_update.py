@@ -74,6 +74,19 @@ def test_a_refusal_is_shown_with_its_reason(server: FakeServer, capsys: pytest.C
     )
 
 
+def test_a_refused_search_space_is_shown_with_its_line(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    Path("space.yml").write_text("y: {_type: choice, _value: [1]}\nx: {_type: uniform, _value: [1, 0]}\n")
+    fault = {"field": "searchSpace.x._value", "message": "the server's words"}
+    server.refuse["experiments/abc"] = Refused(422, "The configuration is wrong.", problems=[fault])
+    assert main(["update", "searchspace", "-f", "space.yml"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "ERROR: space.yml:2:21: x._value: the lower bound 1 must be less"
+    )
+
+
 def test_which_experiment_is_meant(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["update", "concurrency", "-v", "2"]) == 1
     assert "There is no experiment running." in capsys.readouterr().err

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,11 +65,13 @@ def test_what_a_dead_manager_of_nni_left_is_stopped(home: Home, capsys: pytest.C
             ended_at=None,
             status="RUNNING",
             platform="local",
-            name="",
+            name="two\nlines",
             log_dir="/data",
             pid=child,
         )
     )
+    assert main(["experiment", "list", "--all"]) == 0
+    assert "Name: two?lines " in capsys.readouterr().out
     assert main(["experiment", "list", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["experiments"][0]["status"] == "STOPPED"
 
@@ -160,6 +164,7 @@ EXPORT = [
     {
         "trialId": "ta",
         "sequence": 0,
+        "parameterId": 0,
         "parameters": {"x": 1},
         "value": 0.5,
         "text": "0.5",
@@ -168,6 +173,7 @@ EXPORT = [
     {
         "trialId": "tb",
         "sequence": 1,
+        "parameterId": None,
         "parameters": {"x": 2, "m": {"_name": "a"}},
         "value": 0.7,
         "text": '{"default": 0.7, "loss": NaN}',
@@ -177,11 +183,11 @@ EXPORT = [
 
 
 METRICS = [
-    {"trialId": "tb", "attempt": 1, "text": "3.5"},  # of an earlier attempt
-    {"trialId": "ta", "attempt": 1, "text": "0.1"},
-    {"trialId": "tb", "attempt": 2, "text": '"good"'},
-    {"trialId": "ta", "attempt": 1, "text": "0.5"},
-    {"trialId": "tb", "attempt": 2, "text": '{"default": 0.7, "loss": NaN}'},
+    {"trialId": "tb", "attempt": 1, "parameterId": "0", "text": "3.5"},  # of an earlier attempt
+    {"trialId": "ta", "attempt": 1, "parameterId": "0", "text": "0.1"},
+    {"trialId": "tb", "attempt": 2, "parameterId": "0", "text": '"good"'},
+    {"trialId": "ta", "attempt": 1, "parameterId": "0", "text": "0.5"},
+    {"trialId": "tb", "attempt": 2, "parameterId": "0", "text": '{"default": 0.7, "loss": NaN}'},
 ]
 
 
@@ -215,12 +221,43 @@ def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -
     assert [path.name for path in Path().glob("*out.csv*")] == ["out.csv"]
 
 
+def test_export_of_a_multi_phase_trial(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = server.add("abc")
+    ids = (0, 3, None)
+    experiment.export = [{**EXPORT[0], "parameterId": each, "text": f"{each or 9}"} for each in ids]
+    experiment.metrics = [
+        {"trialId": "ta", "attempt": 1, "parameterId": parameter_id, "text": text}
+        for parameter_id, text in [("0", "0.1"), ("0", "9"), ("3", "3"), (None, "9")]
+    ]
+    assert main(["experiment", "export", "-i"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["trialJobId"], row["value"], row["intermediate"]) for row in rows] == [
+        ("ta", "9", ["0.1", "9"]),
+        ("ta", "3", ["3"]),
+        ("ta", "9", ["9"]),
+    ]
+
+
 def test_export_of_nothing(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc")
     assert main(["experiment", "export", "-t", "csv"]) == 0
     assert capsys.readouterr().out == "trialJobId,reward\n"
     assert main(["experiment", "export"]) == 0
     assert capsys.readouterr().out == "[]\n"
+
+
+def test_export_to_what_is_no_file_of_its_own(server: FakeServer) -> None:
+    server.add("abc").export = [{"trialId": "ta", "parameters": {}, "text": '"\\ud800"'}]
+    os.mkfifo("pipe")
+    Path("file").write_text("")
+    Path("link").symlink_to("file")
+    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE) as reader:
+        assert main(["experiment", "export", "-t", "csv", "-f", "pipe"]) == 0
+        assert reader.communicate()[0] == b"trialJobId,reward\nta,\\ud800\n"
+    assert Path("pipe").is_fifo()
+    assert main(["experiment", "export", "-f", "link"]) == 0
+    assert Path("link").is_symlink() and "ta" in Path("file").read_text()
+    assert main(["experiment", "export", "-f", "."]) == 1
 
 
 def test_export_to_where_nothing_can_be_written(
@@ -263,12 +300,48 @@ def test_trials(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {"trials": [experiment.trials[2]]}
 
 
+def test_sets_of_a_multi_phase_trial(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    sets = [
+        {"parameterId": None, "parameters": {"x": 1}, "finalValue": 0.5, "finalText": "0.5"},
+        {"parameterId": 4, "parameters": {"x": 2}, "finalValue": None, "finalText": None},
+        {"parameterId": 5, "parameters": {"x": 3}, "finalValue": 0.9, "finalText": "0.9"},
+    ]
+    shown = trial("ta", 0, source="rerun", parameterId=None, finalValue=0.9, finalText="0.9", sets=sets)
+    server.add("abc").trials = [shown]
+    assert main(["trial", "ls"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    records = [json.loads(record) for record in found["hyperParameters"]]
+    assert [tuple(record.values()) for record in records] == [
+        (None, "resumed", {"x": 1}, 0),
+        (4, "algorithm", {"x": 2}, 1),
+        (5, "algorithm", {"x": 3}, 2),
+    ]
+    assert [(metric["parameterId"], metric["data"]) for metric in found["finalMetricData"]] == [
+        (None, '"0.5"'),
+        ("5", '"0.9"'),
+    ]
+
+
 def test_kill(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").trials = [trial("ta", 0)]
     assert main(["trial", "kill", "abc", "--trial_id", "ta"]) == 0
     assert capsys.readouterr().out == "INFO: Trial ta is being stopped.\n"
     assert main(["trial", "kill", "abc", "-T", "none"]) == 1
     assert capsys.readouterr().err == "ERROR: There is no trial none.\n"
+
+
+def test_lost(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    told = "INFO: Trial ta counts as lost; it is tried anew as often as maxRetries allows.\n"
+    for answer, code, out in (("n\n", 1, ""), ("", 1, ""), ("y\n", 0, told)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        assert main(["trial", "lost", "ta", "abc"]) == code
+        printed = capsys.readouterr()
+        assert printed.out == out and "Will the machine of trial ta not come back?" in printed.err
+    assert main(["trial", "lost", "ta", "-y"]) == 0
+    assert main(["trial", "lost", "none", "-y"]) == 1
 
 
 def test_rerun(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -105,6 +106,17 @@ def test_the_import_is_light(trial: Trial) -> None:
     out = trial.run(f"nni.report_final_result({{'default': 0.1}})\n{loaded}")
     bare = [trial.python, "-c", loaded]
     assert out == subprocess.run(bare, env=trial.environ(), capture_output=True, text=True, check=True).stdout
+
+
+def test_what_a_trial_logs_is_printed(trial: Trial) -> None:
+    """NNI's users log without setting it up; only then is it for us to say where it goes."""
+    log = "logging.getLogger('mine').info('lr %g', 0.5)\nlogging.getLogger('mine').debug('more')\n"
+    report = "import logging\nnni.report_intermediate_result(1)\n"
+    out = trial.run(report + "print('before')\n" + log)
+    assert re.fullmatch(r"before\n\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] INFO \(mine\) lr 0\.5\n", out)
+    setup = "import sys; logging.basicConfig(stream=sys.stdout, format='own %(message)s', level='DEBUG')\n"
+    assert trial.run(report + setup + log) == "own lr 0.5\nown more\n"
+    assert trial.run("import logging\n" + setup + report + log) == "own lr 0.5\nown more\n"
 
 
 def test_a_second_parameter_set_is_none_and_lets_go_of_the_first(trial: Trial) -> None:
@@ -275,6 +287,12 @@ def test_the_rest_of_the_package_comes_when_it_is_named() -> None:
     with pytest.raises(AttributeError, match="no_such_thing"):
         _ = nni.no_such_thing
     assert nni.__version__ == nnimgr.__version__
+
+
+def test_a_name_that_there_is_not_is_said_to_be_none() -> None:
+    """Where nnimgr is installed, installing it is no advice."""
+    with pytest.raises(AttributeError, match=r"^module 'nni' has no attribute 'get_trial_command'$"):
+        nni.get_trial_command  # noqa: B018
 
 
 def test_beside_trials_alone_there_is_what_trials_use(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""``nnictl doctor``: one line for each thing that was looked at, on every machine of a configuration."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.cli.configuration import load
+from nnimgr.cli.terminal import CliError, Terminal
+
+if TYPE_CHECKING:
+    from nnimgr.config import ExperimentConfig
+    from training_services.findings import Finding
+
+__all__ = ["doctor"]
+
+
+def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Check the configuration, then its machines side by side; 1 if there is anything to mend."""
+    from nnimgr.config import ReferenceUnresolved
+    from nnimgr.config.secrets import reveal_secrets
+
+    config = load(args.config, terminal).config
+    try:
+        base = Path(args.config).absolute().parent
+        service = reveal_secrets(config.training_service, environ=os.environ, base=base, secrets={})
+    except ReferenceUnresolved as error:
+        raise CliError(f"The training service cannot be used: {error}") from error
+    logging.getLogger().addHandler(logging.NullHandler())  # what is to be said is among the findings
+    findings = asyncio.run(_examine(config, service, terminal))
+    faults = [finding for finding in findings if finding.level == "FAULT"]
+    if terminal.as_json:
+        terminal.json([dataclasses.asdict(finding) for finding in findings])
+    machines = ", ".join(sorted({finding.machine for finding in faults}))
+    terminal.say(f"{len(faults)} to mend: {machines}" if faults else "Nothing to mend.")
+    return 1 if faults else 0
+
+
+async def _examine(config: ExperimentConfig, service: Any, terminal: Terminal) -> list[Finding]:
+    from nnimgr.doctor import examine
+
+    findings = []
+    async for finding in examine(config, service):
+        findings.append(finding)
+        terminal.say(f"{finding.level:<7} {finding.machine}: {finding.check}: {finding.sentence}")
+    return findings

@@ -1,0 +1,107 @@
+"""``nnictl trial files`` and ``nnictl trial get``: what trials have written, wherever they have run."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.terminal import CliError, Terminal, shown_time
+from nnimgr.home import Home
+
+__all__ = ["get", "list_all"]
+
+
+def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
+    """The files of a trial: size, time of the last writing, path."""
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    query = {} if args.attempt is None else {"attempt": args.attempt}
+    found = client.get("experiments", entry.id, "trials", args.trial_id, "files", **query)
+    if terminal.as_json:
+        terminal.json(found)
+        return 0
+    width = max((len(f"{file['size']:,}") for file in found["files"]), default=0)
+    for file in found["files"]:
+        size, written = f"{file['size']:,}".rjust(width), shown_time(file["modifiedAt"])
+        terminal.say(f"{size}  {written}  {_shown(file['path'])}")
+    if not found["complete"]:
+        terminal.warn(f"There are more files; these are the first {len(found['files'])} that were found.")
+    return 0
+
+
+def get(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Fetch one of them. A file that did not come whole is not left behind."""
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    query = {} if args.attempt is None else {"attempt": args.attempt}
+    path = ("experiments", entry.id, "trials", args.trial_id, "files", *args.path.split("/"))
+    chunks = client.stream(*path, **query)
+    if args.output == "-":
+        if terminal.as_json:
+            raise CliError("With --json the file cannot go to standard output; name another one.")
+        _copy(chunks, terminal.out.buffer)
+        return 0
+    target = _target(args)
+    size = _fetch(chunks, target)
+    terminal.info(f"{target} has {size:,} bytes.")
+    if terminal.as_json:
+        found = {"trial": args.trial_id, "path": args.path, "file": str(target), "size": size}
+        terminal.json(found)
+    return 0
+
+
+def _target(args: argparse.Namespace) -> Path:
+    if args.output is not None:
+        return Path(args.output)
+    name = args.path.rpartition("/")[2]
+    if name in ("", ".", ".."):
+        raise CliError(f"{args.path} is not the name of a file.")
+    target = Path(name)
+    if os.path.lexists(target):
+        raise CliError(f"There is a {target} here already; say with --output where the file should go.")
+    return target
+
+
+def _fetch(chunks: Iterator[bytes], target: Path) -> int:
+    """Write the file, whole or not at all; its size."""
+    if target.is_dir():
+        raise CliError(f"{target} is a directory; name a file in it.")
+    part = target.with_name(f"{target.name}.part{os.getpid()}")
+    first = next(chunks, b"")  # what is in the way is told before anything is written
+    try:
+        try:
+            with part.open("xb") as file:
+                file.write(first)
+                size = len(first) + _copy(chunks, file)
+            part.replace(target)
+        except OSError as error:
+            where = error.filename or part
+            raise CliError(f"{where} cannot be written: {error.strerror or error}.") from error
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+    return size
+
+
+def _copy(chunks: Iterator[bytes], file: BinaryIO) -> int:
+    size = 0
+    for chunk in chunks:
+        file.write(chunk)
+        size += len(chunk)
+    file.flush()
+    return size
+
+
+def _shown(path: str) -> str:
+    """A trial may give its files any name, but it must not steer the terminal."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in path
+    )

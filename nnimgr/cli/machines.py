@@ -1,0 +1,130 @@
+"""``nnictl machine``: ls, add, drain, remove."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nnimgr.cli.client import Client
+from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.terminal import CliError, Terminal, shown_time
+from nnimgr.home import Home
+
+__all__ = ["add", "drain", "list_all", "remove"]
+
+_TITLES = ("MACHINE", "STATE", "TRIALS", "GPUS", "CPUS", "MEMORY", "KEEPER")
+
+
+def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
+    """A line for each machine; below it why it is not connected."""
+    client, experiment_id = _client(args)
+    machines = client.get("experiments", experiment_id, "machines")["machines"]
+    if terminal.as_json:
+        terminal.json({"machines": machines})
+        return 0
+    rows = [_TITLES, *(_row(machine) for machine in machines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [_line(_TITLES, widths)]
+    for machine, row in zip(machines, rows[1:], strict=True):
+        lines.append(_line(row, widths))
+        if machine["reason"] is not None:
+            since = f" (last heard of {shown_time(machine['since'])})" if machine["since"] else ""
+            lines.append(f"  {machine['reason']}{since}")
+    terminal.say("\n".join(lines))
+    return 0
+
+
+def add(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Use more machines: one that is described by options, or those of a file."""
+    client, experiment_id = _client(args)
+    body = {"machines": _machines(args)}
+    added = client.post("experiments", experiment_id, "machines", body=body)["ids"]
+    if terminal.as_json:
+        terminal.json({"added": added})
+    for name in added:
+        terminal.info(f"Machine {name} is being connected.")
+    return 0
+
+
+def drain(args: argparse.Namespace, terminal: Terminal) -> int:
+    client, experiment_id = _client(args)
+    path = ("experiments", experiment_id, "machines", args.machine, "drain")
+    machine = client.post(*path, body={"undo": args.undo})
+    if terminal.as_json:
+        terminal.json(machine)
+    elif args.undo:
+        terminal.info(f"Trials are placed on {machine['name']} again.")
+    else:
+        terminal.info(f"Nothing more is placed on {machine['name']}; {_running(machine)}.")
+    return 0
+
+
+def remove(args: argparse.Namespace, terminal: Terminal) -> int:
+    client, experiment_id = _client(args)
+    path = ("experiments", experiment_id, "machines", args.machine)
+    machine = client.call("DELETE", *path, force=str(args.force).lower())
+    if terminal.as_json:
+        terminal.json(machine)
+    elif args.force:
+        terminal.info(f"{machine['name']} is removed: {_running(machine, 'stopped, to go on elsewhere')}.")
+    else:
+        terminal.info(f"{machine['name']} is removed as soon as nothing runs there: {_running(machine)}.")
+    return 0
+
+
+def _client(args: argparse.Namespace) -> tuple[Client, str]:
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    return client_of(home, entry, port=args.port), entry.id
+
+
+def _machines(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from nnimgr.config import ConfigError
+    from nnimgr.config.machines import load_machines
+
+    options = {"host": args.host, "port": args.ssh_port, "user": args.user, "sshKeyFile": args.ssh_key_file}
+    if args.filename is not None:
+        if any(value is not None for value in options.values()):
+            raise CliError("Give either --filename or --host with its options.")
+        try:
+            return load_machines(Path(args.filename))
+        except ConfigError as error:
+            problems = [problem.plain() for problem in error.problems]
+            raise CliError(*map(str, error.problems), problems=problems) from error
+    if args.host is None:
+        raise CliError("Give --host, or --filename with a list of machines.")
+    if args.ssh_key_file is not None:
+        options["sshKeyFile"] = str(Path(args.ssh_key_file).expanduser().resolve())
+    return [{key: value for key, value in options.items() if value is not None}]
+
+
+def _running(machine: Mapping[str, Any], what: str = "running on to their end there") -> str:
+    trials = machine["trialIds"]
+    if not trials:
+        return "no trial is there"
+    return f"{', '.join(trials)} {'is' if len(trials) == 1 else 'are'} {what}"
+
+
+def _row(machine: Mapping[str, Any]) -> tuple[str, ...]:
+    memory = machine["memoryMb"]
+    return (
+        machine["name"],
+        machine["status"],
+        str(len(machine["trialIds"])),
+        _shown(machine["gpus"]),
+        _shown(machine["cpus"]),
+        "-" if memory is None else f"{memory / 1024:.4g} GB",
+        _shown(machine["keeperVersion"]),
+    )
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

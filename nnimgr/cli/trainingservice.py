@@ -1,0 +1,52 @@
+"""``nnictl trainingservice``: training services of one's own, as platforms by name."""
+
+from __future__ import annotations
+
+import argparse
+
+from nnimgr.cli.terminal import CliError, Terminal
+from training_services import registry
+from training_services.userfile import UserFileError
+
+__all__ = ["list_all", "register", "unregister"]
+
+
+def register(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Take the training service of a module that can be imported."""
+    try:
+        name = registry.register(args.package)
+    except ValueError as error:
+        hint = "It must be installed where nnictl is, or lie in a directory of PYTHONPATH."
+        hints = [hint] if isinstance(error, registry.BrokenPlatform) else []
+        raise CliError(f"{error}.", *hints) from error
+    if terminal.as_json:
+        terminal.json({"registered": name})
+    terminal.info(f"{name} registered successfully!")
+    return 0
+
+
+def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
+    try:
+        found = registry.unregister(args.package)
+    except UserFileError as error:
+        raise CliError(f"{error}.") from error
+    if not found:
+        raise CliError(f"There is no registered training service {args.package}.")
+    if terminal.as_json:
+        terminal.json({"unregistered": args.package})
+    terminal.info(f"{args.package} unregistered successfully!")
+    return 0
+
+
+def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
+    """All platforms, and where each comes from."""
+    try:
+        found = dict(sorted(registry.sources().items()))
+    except UserFileError as error:
+        raise CliError(f"{error}.") from error
+    if terminal.as_json:
+        terminal.json({"trainingServices": [{"platform": name, "source": at} for name, at in found.items()]})
+        return 0
+    width = max(map(len, found))
+    terminal.say("\n".join(f"{name:<{width}}  {source}" for name, source in found.items()))
+    return 0
