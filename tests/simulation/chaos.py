@@ -33,10 +33,10 @@ class Chaos:
         acts: list[tuple[int, Callable[[], None]]] = [
             (20, _rest), (8, lambda: self._crash(host)), (5, lambda: self._crash_server()),
             (3, lambda: host.lose_power(wipe=kernel.random.random() < 0.25)), (1, host.wipe),
-            (5, lambda: self._cut(host)), (4, lambda: self._jump(host)), (3, lambda: self._fill(host)),
-            (3, lambda: self._kill_shim(host)), (2, self._kill_child), (2, self._world.server.close),
-            (1, self._world.start_second_server), (2, self._stall_server), (2, lambda: self._stall(host)),
-            (6, lambda: self._hurry(host)),
+            (10 if self._world.far else 5, lambda: self._cut(host)), (4, lambda: self._jump(host)),
+            (3, lambda: self._fill(host)), (3, lambda: self._kill_shim(host)), (2, self._kill_child),
+            (2, self._world.server.close), (1, self._world.start_second_server), (2, self._stall_server),
+            (2, lambda: self._stall(host)), (6, lambda: self._hurry(host)),
         ]  # fmt: skip
         act = kernel.random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]
         act()
@@ -90,15 +90,24 @@ class Chaos:
 
     def _cut(self, host: Host) -> None:
         if not host.cut:
-            self._kernel.fault("partition", host.name)
-            host.cut = True
-            self._kernel.at(self._kernel.random.choice([1.0, 5.0, 20.0]), _heal, self._kernel, host)
+            chance = self._kernel.random
+            length = chance.choice([1.0, 5.0, 20.0, 60.0, 120.0] if self._world.far else [1.0, 5.0, 20.0])
+            host.cut_off(length)
+            if self._world.far:  # what the server does not see
+                acts = [_rest, _rest, host.lose_power, lambda: self._jump(host), lambda: self._crash(host)]
+                self._kernel.at(chance.uniform(0.0, length), chance.choice(acts))
+                if self._world.lease_s is not None and chance.random() < 0.4:
+                    self._kernel.at(chance.uniform(0.0, self._world.lease_s), self._set_back, host)
 
     def _jump(self, host: Host) -> None:
         clock = self._kernel.random.choice([host.clock, self._world.clock])
         jump = self._kernel.random.choice(JUMPS_S)
         self._kernel.fault("clock jump", host.name if clock is host.clock else "server", "%g s", jump)
         clock.jump += jump
+
+    def _set_back(self, host: Host) -> None:
+        self._kernel.fault("clock jump", host.name, "back")
+        host.clock.jump -= 3600.0
 
     def _fill(self, host: Host) -> None:
         if not host.full:
@@ -119,11 +128,6 @@ class Chaos:
 
 def _rest() -> None:
     """Nothing goes wrong this time."""
-
-
-def _heal(kernel: Kernel, host: Host) -> None:
-    host.cut = False
-    kernel.say(host.name, "is reached again")
 
 
 def _relax(kernel: Kernel, host: Host) -> None:

@@ -82,7 +82,7 @@ class SimChild:
                         )
                     )
                 missing = tuple(message.parameter_ids[len(given) :])
-                self._say(m.Answered(missing=missing, exhausted=bool(missing)))
+                self._say(m.Answered(missing=missing, exhausted=bool(missing), fed_to=message.fed_to))
             case m.Metrics():
                 for trial_id, attempt, position, _, text in message.items:
                     if float(text) < 0:

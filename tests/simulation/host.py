@@ -12,6 +12,7 @@ from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.network import Network
 from tests.simulation.shim import Shim
 from tests.simulation.witness import Witness
+from trial_keeper import effects as fx
 
 
 class Host:
@@ -25,8 +26,11 @@ class Host:
         self.keeper: SimKeeper | None = None
         self.journal = Journal()
         self.manager: Mapping[str, Any] | None = None
+        self.written: Mapping[str, Any] | None = None  # the server's copy of it, beside the database
         self.instance: str | None = None
         self.shims: list[Shim] = []
+        self.leases: dict[int, float] = {}  # number -> its end: one file
+        self._lease_number = 0
         self._boots, self._instances, self._forks = 1, 0, 0
         self._files: dict[str, Files] = {}
         self._waiters: list[Callable[[], None]] = []
@@ -43,6 +47,16 @@ class Host:
     def take_claim(self, files: Files, line: bytes) -> bool:
         return files.take(line)
 
+    def boottime(self) -> float:
+        """Seconds since the boot: the clock of leases."""
+        return self.clock.monotonic()
+
+    def find_lease(self) -> tuple[int, float]:
+        return self._lease_number, self.leases.get(self._lease_number, 0.0)
+
+    def write_lease(self, order: fx.Extend) -> None:
+        self._lease_number, self.leases = order.number, {order.number: order.until}
+
     def new_pid(self) -> tuple[int, str]:
         """The lowest free one, so that numbers are used again at once; and its start time."""
         self._forks += 1
@@ -57,8 +71,8 @@ class Host:
                 return shim
         return None
 
-    def spawn(self, keeper: SimKeeper, job: str, start: dict[str, Any]) -> None:
-        self.shims.append(Shim(self, keeper, job, start))
+    def spawn(self, keeper: SimKeeper, order: fx.Spawn) -> None:
+        self.shims.append(Shim(self, keeper, order))
 
     def looks_alive(self, job: str, pid: int, start_time: str) -> bool:
         """Whether the process of the claim runs."""
@@ -119,12 +133,24 @@ class Host:
             shim.die()
         self.shims.clear()
         self._boots += 1
+        self.leases.clear()  # they name the boot that is over
         self.journal.lose_power(self.kernel)
         for files in self._files.values():
             files.lose_power(self.kernel)
         if wipe:
             self.wipe()
         self.kernel.at(self.kernel.random.uniform(1.0, 10.0), self.boot)
+
+    def cut_off(self, seconds: float) -> None:
+        """For so long no network reaches it."""
+        if not self.cut:
+            self.kernel.fault("partition", self.name)
+            self.cut = True
+            self.kernel.at(seconds, self._heal)
+
+    def _heal(self) -> None:
+        self.cut = False
+        self.kernel.say(self.name, "is reached again")
 
     def boot(self) -> None:
         if not self.up:
@@ -139,3 +165,4 @@ class Host:
         self.instance, self.manager = None, None
         self.journal = Journal()
         self._files = {}
+        self._lease_number, self.leases = 0, {}

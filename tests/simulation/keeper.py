@@ -19,6 +19,7 @@ STEP_CRASH = 0.004  # before any effect
 RECORD_CRASH = 0.03  # after a record is written, or soon: what follows from it has not happened
 ORDER_CRASH = 0.08  # when it is no start: these are fewer
 SPAWN_CRASH = 0.15  # soon after a shim was asked for
+VANISHING = 0.08  # of a machine, as something begins under a lease
 IDLE_S = (10.0, 300.0)
 GPUS = 2  # of each machine
 
@@ -43,13 +44,14 @@ class SimKeeper:
             boot_id=host.boot_id,
             idle_s=self.kernel.random.choice(IDLE_S),
             jitter=self.kernel.random.random,
+            lease=host.find_lease(),
         )
         self.core = product.KeeperCore(identity, host.journal.load())
         self._acts: dict[type, Callable[[Any], list[fx.Effect]]] = {
             fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Look: self._look,
             fx.Signal: self._signal, fx.Sweep: self._sweep, fx.Watch: self._watch, fx.Unwatch: self._unwatch,
             fx.Read: self._read, fx.Count: self._count, fx.Update: self._update, fx.Send: self._send,
-            fx.Survey: self._survey, fx.Say: self._say, fx.Leave: self._leave,
+            fx.Extend: self._extend, fx.Survey: self._survey, fx.Say: self._say, fx.Leave: self._leave,
         }  # fmt: skip
 
     def begin(self) -> None:
@@ -61,7 +63,7 @@ class SimKeeper:
 
     @property
     def now(self) -> float:
-        return self.host.clock.monotonic()
+        return self.host.boottime()
 
     # ---- life and death -----------------------------------------------------------------------------------
 
@@ -195,7 +197,9 @@ class SimKeeper:
 
     def _spawn(self, effect: fx.Spawn) -> list[fx.Effect]:
         self.kernel.say(self.host.name, "spawns a shim for %s", effect.job)
-        self.host.spawn(self, effect.job, effect.start)
+        self.host.spawn(self, effect)
+        if effect.lease is not None and self.kernel.likely(VANISHING):
+            self.host.cut_off(self.kernel.random.choice([20.0, 60.0]))
         if self.kernel.likely(SPAWN_CRASH):
             self.kernel.at(self.kernel.random.uniform(0.0, 2.0), self.die)
         return []
@@ -265,6 +269,13 @@ class SimKeeper:
     def _send(self, effect: fx.Send) -> list[fx.Effect]:
         self.host.network.call(self.host, self, effect)
         return []
+
+    def _extend(self, effect: fx.Extend) -> list[fx.Effect]:
+        if self.kernel.likely(0.02):
+            self.kernel.fault("lease not written", self.host.name)
+            return self.core.extended(self.now, effect, "input/output error")
+        self.host.write_lease(effect)
+        return self.core.extended(self.now, effect)
 
     def _survey(self, effect: fx.Survey) -> list[fx.Effect]:
         if effect.on:

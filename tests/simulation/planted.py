@@ -1,8 +1,7 @@
 """Bugs to plant: each takes one rule out of the product, or out of what it stands on, for a while.
 
 Not here, because another rule covers each of them and no run can tell the difference: the order check of the
-keeper's commands, the server's check for stale requests, the second spawn after a crash. Those of the lease
-come with it.
+keeper's commands, the server's check for stale requests, the second spawn after a crash.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -21,17 +21,19 @@ from tests.simulation.disk import Files
 from tests.simulation.host import Host
 from tests.simulation.shim import Shim
 from tests.simulation.store import Store
-from training_services import keeper_link
+from training_services import keeper_link, keeper_seat
 from training_services.base import JobEvent, JobPlaced, TrialJobSpec
 from training_services.keeper_link import KeeperLink
 from training_services.keeper_request import Attempt as Reported
 from training_services.keeper_request import Request
+from training_services.keeper_seat import KeeperSeat
 from training_services.keeper_service import KeeperService
 from trial_keeper import core
 from trial_keeper import effects as fx
 from trial_keeper.attempt import Attempt
 from trial_keeper.commands import Decision
 from trial_keeper.core import KeeperCore
+from trial_keeper.lease import Lease
 
 Plant = Callable[[], AbstractContextManager[None]]
 PLANTED: dict[str, Plant] = {}
@@ -232,6 +234,106 @@ def withdrawn_start_sent() -> Iterator[None]:
         return commands
 
     with patch.object(KeeperLink, "_outgoing", stubborn):
+        yield
+
+
+# ---- the lease --------------------------------------------------------------------------------------------
+
+
+@planted
+def start_not_revoked() -> Iterator[None]:
+    """A start that has not left yet leaves, though its attempt was given up by its lease."""
+    outgoing = KeeperLink._outgoing
+
+    def stubborn(self: KeeperLink) -> list[Sequence[Any]]:
+        commands: list[Sequence[Any]] = []
+        for command in outgoing(self):
+            order = self._orders.find(command[0])
+            revived = order is not None and not order.withdrawn and order.kind == "start"
+            commands.append(
+                (command[0], order.kind, order.job_id, order.body) if revived and order else command
+            )
+        return commands
+
+    with patch.object(KeeperLink, "_outgoing", stubborn):
+        yield
+
+
+@planted
+def lease_in_the_keeper_only() -> Iterator[None]:
+    """The keeper ends what runs when the lease is over; no shim does."""
+    write = Host.write_lease
+
+    def watched(self: Host, order: fx.Extend) -> None:
+        write(self, order)
+        self.kernel.at((order.until - self.boottime()) / self.clock.rate, enforce, self, order)
+
+    def enforce(host: Host, order: fx.Extend) -> None:
+        if host.keeper is not None and host.leases == {order.number: order.until}:
+            for shim in host.shims:
+                shim.terminate()
+
+    with (
+        patch.object(Host, "write_lease", watched),
+        patch.object(Shim, "may_begin", lambda self: True),
+        patch.object(Shim, "_mind_lease", lambda self: None),
+    ):
+        yield
+
+
+@planted
+def no_wait_after_server_start() -> Iterator[None]:
+    """A server that starts takes it that no host was answered for a long time."""
+    begin = KeeperSeat.open
+
+    def hasty(self: KeeperSeat) -> None:
+        begin(self)
+        if self._lease_timer is not None:
+            self.desk.answered_at = -1e9
+            self._watch_lease(self._platform.context.lease or timedelta())
+
+    with patch.object(KeeperSeat, "open", hasty):
+        yield
+
+
+@planted
+def lease_on_the_wall_clock() -> Iterator[None]:
+    """The end of the lease is an instant of a clock that is set."""
+
+    def write(self: Host, order: fx.Extend) -> None:
+        self._lease_number = order.number
+        self.leases = {order.number: order.until - self.boottime() + self.clock.unix()}
+
+    def find(self: Host) -> tuple[int, float]:
+        until = self.leases.get(self._lease_number, 0.0)
+        return self._lease_number, until - self.clock.unix() + self.boottime()
+
+    with (
+        patch.object(Host, "write_lease", write),
+        patch.object(Host, "find_lease", find),
+        patch.object(Shim, "lease_clock", lambda self: self.host.clock.unix()),
+    ):
+        yield
+
+
+@planted
+def begins_without_a_lease() -> Iterator[None]:
+    """A shim looks at the lease only once its command runs."""
+    with patch.object(Shim, "may_begin", lambda self: True):
+        yield
+
+
+@planted
+def late_answers_obeyed() -> Iterator[None]:
+    """Whatever the server answers extends the lease, also when it was over."""
+    with patch.object(Lease, "refuses", lambda self, *args, **kwargs: False):
+        yield
+
+
+@planted
+def margin_forgotten() -> Iterator[None]:
+    """The server reckons neither with clocks that differ nor with the time that killing takes."""
+    with patch.object(keeper_seat, "LEASE_CLOCKS", 1.0), patch.object(keeper_seat, "LEASE_KILL_S", 0.0):
         yield
 
 

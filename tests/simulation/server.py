@@ -142,6 +142,7 @@ class Server:
             python="python3",
             environ={},
             silent_after=timedelta(seconds=world.silent_after_s),
+            lease=None if world.lease_s is None else timedelta(seconds=world.lease_s),
         )
         tools = ServiceTools(hub=self._hub, ledger=self._ledger, urls=["http://server"])
         return SimService(context, tools, world.hosts)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.simulation.host import Host
 from training_services import placement
 from training_services.base import ExperimentContext, TrialJobSpec
-from training_services.keeper_host import KeeperHost
+from training_services.keeper_host import JobFiles, KeeperHost, Reach
 from training_services.keeper_link import StartOrder
 from training_services.keeper_service import KeeperService, ServiceTools
 
@@ -20,30 +20,31 @@ UNREACHABLE_S = 1.0
 class SimKeeperHost(KeeperHost):
     """A machine as a server reaches it, as if by SSH."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, tools: ServiceTools) -> None:
+        self._tools = tools
         self.keeper_id = host.name
         self.host = placement.Host(id=host.name, name=host.name)
         self._machine = host
 
-    async def _reach(self) -> None:
-        """Raises OSError."""
+    async def reach(self) -> Reach:
         if self._machine.cut or not self._machine.up:
             await asyncio.sleep(UNREACHABLE_S)
             raise OSError("no route to host")
+        return Reach(self._tools.urls)
 
     async def read_manager(self) -> Mapping[str, Any] | None:
-        reached = self._machine.up and not self._machine.cut
-        return self._machine.manager if reached else None
+        return self._machine.written
 
     async def write_manager(self, manager: Mapping[str, Any]) -> None:
-        await self._reach()
+        await self.reach()
         machine = self._machine
+        machine.written = manager
         machine.manager = {"path": urlsplit(manager["urls"][0]).path, "token": manager["token"]}
         if machine.keeper is not None:
             machine.keeper.tell(machine.keeper.core.manager_changed)
 
     async def keep(self) -> None:
-        await self._reach()
+        await self.reach()
         machine = self._machine
         if machine.keeper is None:
             await asyncio.sleep(machine.kernel.random.choice([0.05, 0.5, 3.0]))
@@ -54,7 +55,7 @@ class SimKeeperHost(KeeperHost):
             await ended
 
     async def end(self, *, told: bool) -> None:
-        await self._reach()
+        await self.reach()
         machine = self._machine
         if machine.keeper is None:
             return
@@ -64,17 +65,6 @@ class SimKeeperHost(KeeperHost):
         if machine.keeper is not None:
             machine.kernel.say(machine.name, "the service ends the keeper")
             machine.keeper.exit()
-
-
-class SimService(KeeperService):
-    """A platform whose machines are simulated."""
-
-    def __init__(self, context: ExperimentContext, tools: ServiceTools, hosts: Sequence[Host]) -> None:
-        super().__init__(context, tools)
-        self._hosts = hosts
-
-    async def find_hosts(self) -> Sequence[KeeperHost]:
-        return [SimKeeperHost(host) for host in self._hosts]
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         return {
@@ -88,6 +78,15 @@ class SimService(KeeperService):
             "log_cap": 1 << 20,
         }
 
-    async def read_log(self, job_id: str, name: str, *, follow: bool) -> AsyncIterator[bytes]:
+    async def read_log(
+        self, job: JobFiles, name: str, *, follow: bool, tail: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
         raise FileNotFoundError(name)
         yield b""
+
+
+class SimService(KeeperService):
+    """A platform whose machines are simulated."""
+
+    def __init__(self, context: ExperimentContext, tools: ServiceTools, hosts: Sequence[Host]) -> None:
+        super().__init__(context, tools, [SimKeeperHost(host, tools) for host in hosts])

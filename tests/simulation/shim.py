@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.simulation.kernel import Kernel
 from trial_keeper import claim
+from trial_keeper import effects as fx
+from trial_keeper.deadline import GRACE_S
 
 if TYPE_CHECKING:
     from tests.simulation.host import Host
@@ -48,8 +50,11 @@ class Conduct:
 class Shim:
     """One shim of an attempt, from its fork on; only one that wins the claim starts the command."""
 
-    def __init__(self, host: Host, keeper: SimKeeper, job: str, start: dict[str, Any]) -> None:
-        self.host, self.keeper, self.job, self.start = host, keeper, job, start
+    def __init__(self, host: Host, keeper: SimKeeper, order: fx.Spawn) -> None:
+        self.host, self.keeper, self.job, self.start = host, keeper, order.job, order.start
+        self.lease = order.lease  # its number
+        self._lease_at = 0.0  # its end, as last seen
+        self._lapsed = False
         self.kernel = host.kernel
         self.boot, self.instance = host.boot_id, host.instance
         self.pid, self.start_time = host.new_pid()
@@ -59,17 +64,17 @@ class Shim:
         self.readable = True
         self.half = False  # the last frame is not complete
         self._asked: set[int] = set()
-        self._parameter_id = json.loads(start["parameter"])["parameter_id"]
+        self._parameter_id = json.loads(self.start["parameter"])["parameter_id"]
         self._stopping = False
         self._reluctant = self.kernel.likely(0.1)  # its processes take a while to die of SIGKILL
-        files = host.files(start["directory"])
+        files = host.files(order.start["directory"])
         self.files = files
         chance = self.kernel.random
         slow = self.kernel.likely(0.9 if host.busy else 0.15)
-        longest = 0.02 if not slow else 8.0 if host.busy else 20.0
+        longest = 0.02 if not slow else 8.0 if host.busy else 20.0 if order.lease is None else 30.0
         self.kernel.at(chance.uniform(0.001, longest), self._claim)
         if slow:
-            self.kernel.fault("slow fork", host.name, "of %s", job)
+            self.kernel.fault("slow fork", host.name, "of %s", self.job)
 
     @property
     def stirs(self) -> bool:
@@ -119,6 +124,11 @@ class Shim:
             self.alive = False
             self._report_failure("no space left on device")
             return
+        if not self.may_begin():
+            self.kernel.fault("no claim without a lease", self.host.name, "%s", self.job)
+            self.alive = False
+            self._report_failure("the lease is over")
+            return
         line = f"shim {self.pid} {self.start_time} {self.boot}\n".encode()
         if not self.host.take_claim(self.files, line):
             self.kernel.say(self.host.name, "shim %d of %s finds the claim taken", self.pid, self.job)
@@ -130,6 +140,12 @@ class Shim:
 
     def _start(self) -> None:
         if not self.alive:
+            return
+        if not self.may_begin():
+            self.kernel.fault("no start without a lease", self.host.name, "%s", self.job)
+            self._lapsed = True
+            self.host.witness.lapsed(self.job)
+            self._seal(None, None)
             return
         if self.kernel.likely(0.01):
             self.kernel.fault("exec failed", self.host.name, "%s", self.job)
@@ -145,7 +161,43 @@ class Shim:
         self.host.wake(self.job)
         if self._stopping:
             self._terminate()
+        self._mind_lease()
         self._live(0)
+
+    # ---- its lease ----------------------------------------------------------------------------------------
+
+    def lease_clock(self) -> float:
+        return self.host.boottime()
+
+    def is_over(self) -> bool:
+        """Whether there is a lease, and it is over; its file is looked at after the end last seen only."""
+        if self.lease is None or self.lease_clock() < self._lease_at:
+            return False
+        self._lease_at = self.host.leases.get(self.lease, 0.0)
+        return self.lease_clock() >= self._lease_at
+
+    def may_begin(self) -> bool:
+        return not self.is_over()
+
+    def _mind_lease(self) -> None:
+        """While it runs, at each end that it has seen."""
+        if self.lease is None or not self.alive:
+            return
+        if self.is_over():
+            self._lapse()
+        else:
+            left = (self._lease_at - self.lease_clock()) / self.host.clock.rate
+            self.kernel.at(left + 0.001, self._mind_lease)
+
+    def _lapse(self) -> None:
+        if self.main:
+            self.kernel.fault("ended by its lease", self.host.name, "%s", self.job)
+        if not self._stopping and self.main:
+            self._lapsed = self._stopping = True
+            self.host.witness.lapsed(self.job)
+            self._terminate(grace=GRACE_S)
+        else:
+            self.kernel.at(GRACE_S, self._kill)
 
     # ---- the command --------------------------------------------------------------------------------------
 
@@ -257,8 +309,9 @@ class Shim:
             self.kernel.at(1.0, self._seal, code, signal)
             return
         end = claim.Exit(
-            code, signal, len(self.files.metrics), signalled=self._stopping, at=self.host.clock.unix()
-        )
+            code, signal, len(self.files.metrics), signalled=self._stopping, lapsed=self._lapsed,
+            at=self.host.clock.unix(),
+        )  # fmt: skip
         self.host.witness.exited(self.job, code, signal)
         self.files.add(end.line())
         self.kernel.say(self.host.name, "%s exits: code %s, signal %s", self.job, code, signal)
@@ -279,8 +332,9 @@ class Shim:
         if self.main:
             self._terminate()
 
-    def _terminate(self) -> None:
-        grace = 10.0 if self.files.grace is None else self.files.grace
+    def _terminate(self, grace: float | None = None) -> None:
+        if grace is None:
+            grace = 10.0 if self.files.grace is None else self.files.grace
         chance = self.kernel.random
         if not self.conduct.stubborn:
             graceful = chance.random() < 0.2

@@ -64,6 +64,9 @@ class User:
         if runner is None or not self._kernel.counts["keeper crash"]:  # no life ends before that
             self._kernel.at(PAUSE_S, self._act)
             return
+        if self._world.far and self._world.lease_s is None and chance.random() < 0.5:
+            self._lose_some_trial(runner)
+            return
         act = chance.choice(["stop", "stop", "pause", "pause", "add", "config", "space", "limit", "end"])
         match act:
             case "stop":
@@ -109,6 +112,15 @@ class User:
                 self._world.witness.stop_accepted(trial_id)
 
             self._ask(f"stops trial {trial_id}", stop)
+
+    def _lose_some_trial(self, runner: ExperimentRunner) -> None:
+        """Declare a trial lost whose machine is silent; later, if none is."""
+        unknown = list(runner.state.unknown)
+        if unknown:
+            trial_id = self._kernel.random.choice(unknown)
+            self._ask(f"declares trial {trial_id} lost", lambda: runner.lose_trial(trial_id))
+        elif self._kernel.faults:
+            self._kernel.at(PAUSE_S, self._act)
 
     def _pause_some_trial(self, runner: ExperimentRunner) -> None:
         if runner.state.trials:

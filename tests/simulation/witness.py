@@ -33,6 +33,8 @@ class _Attempt:
     exit: tuple[int | None, int | None] | None = None  # as its shim saw it
     shim_killed: bool = False
     exec_failed: bool = False
+    lapsed: bool = False  # its shim has ended it by its lease, or has not begun
+    forsaken: bool = False  # given up without proof, because a user wants that: it may still run, or start
     sealed: str | None = None  # by its keeper: the reason
     place: Place | None = None  # recorded, as what follows
     recorded: int = 0
@@ -46,6 +48,7 @@ class _Trial:
     ended: f.TrialStatus | None = None
     stopped: bool = False  # by a user, durably
     attempt: int = 1
+    declared: bool = False  # lost, by a user, durably
     sets: dict[int, tuple[int | None, str | None]] = field(
         default_factory=dict
     )  # further ones: id, parameters
@@ -63,6 +66,8 @@ class Witness:
         self.reported: dict[tuple[str, str | None], list[str]] = collections.defaultdict(list)
         self._conducts: dict[str, Conduct] = {}
         self._epochs: dict[str, int] = {}  # instance -> the server obeyed last
+        self.leased = False
+        self._stopped = False  # the experiment, by a user
         self.phased: random.Random | None = None  # decides how many parameter sets trials ask for
         self.number = 0
         self._at: datetime | None = None  # of the last fact
@@ -96,7 +101,11 @@ class Witness:
             fail(f"attempt {job} was started {attempt.execs} times")
         for other in self.hosts.values():
             for shim in other.shims:
-                if shim.main and shim.job != job and trial_of_job(shim.job)[0] == trial_id:
+                old = self.attempts[shim.job]
+                excused = (
+                    old.forsaken or attempt.forsaken or (self.leased and old.shim_killed)
+                )  # who holds a lease can be killed
+                if shim.main and shim.job != job and trial_of_job(shim.job)[0] == trial_id and not excused:
                     fail(f"attempts {shim.job} and {job} of one trial run together")
         self._check_gpus(job, host)
         if attempt.place is None or trial is None:
@@ -104,7 +113,7 @@ class Witness:
             return
         if attempt.place.boot_id != host.boot_id or attempt.place.keeper_id != host.name:
             fail(f"attempt {job} was started in {host.boot_id}, but its place is {attempt.place}")
-        if attempt.over is not None:
+        if attempt.over is not None and not attempt.forsaken:
             fail(f"attempt {job} was started after its end was recorded: {attempt.over}")
         if trial.parameters not in start["parameter"]:
             fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
@@ -118,7 +127,7 @@ class Witness:
         if place is None:
             return
         for shim in host.shims:
-            other = self.attempts[shim.job].place
+            other = None if self.attempts[shim.job].forsaken else self.attempts[shim.job].place
             if shim.main and shim.job != job and other is not None and set(place.gpus) & set(other.gpus):
                 self._kernel.fail(f"attempts {shim.job} and {job} share a GPU of {host.name}")
 
@@ -139,6 +148,9 @@ class Witness:
 
     def exited(self, job: str, code: int | None, signal: int | None) -> None:
         self.attempts[job].exit = (code, signal)
+
+    def lapsed(self, job: str) -> None:
+        self.attempts[job].lapsed = True
 
     def shim_killed(self, job: str) -> None:
         self.attempts[job].shim_killed = True
@@ -187,6 +199,7 @@ class Witness:
         self.reported.clear()
         for attempt in self.attempts.values():
             attempt.place = attempt.stop = attempt.over = None
+            attempt.forsaken = False
             attempt.recorded = 0
         self.committed(log)
 
@@ -231,8 +244,8 @@ class Witness:
                 self._ended(fact)
             case f.JobLost():
                 self._lost(fact)
-            case f.StopRequested() if fact.kind is f.StopKind.USER:
-                self.trials[fact.trial_id].stopped = True
+            case f.LossDeclared() | f.StopRequested() | f.ExperimentStopRequested():
+                self._wished(fact)
             case f.AttemptDue():
                 self._due(fact)
             case f.TrialEnded():
@@ -242,6 +255,16 @@ class Witness:
                 trial.ended = fact.status
             case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):
                 fail(f"the experiment is ERROR: {fact.reason}")
+
+    def _wished(self, fact: f.LossDeclared | f.StopRequested | f.ExperimentStopRequested) -> None:
+        """By a user, durably."""
+        match fact:
+            case f.LossDeclared():
+                self.trials[fact.trial_id].declared = True
+            case f.StopRequested(kind=f.StopKind.USER):
+                self.trials[fact.trial_id].stopped = True
+            case f.ExperimentStopRequested():
+                self._stopped = True
 
     def _phase(self, fact: f.FurtherSuggested | f.ResultTaken) -> None:
         trial = self.trials[fact.trial_id]
@@ -261,6 +284,7 @@ class Witness:
         if fact.attempt != trial.attempt + 1 or trial.ended is not None:
             self._kernel.fail(f"trial {fact.trial_id} ({trial.ended}) gets attempt {fact.attempt}")
         trial.attempt = fact.attempt
+        trial.declared = False
 
     def _placed(self, fact: f.JobPlaced) -> None:
         attempt = self.attempts[fact.job_id]
@@ -291,10 +315,13 @@ class Witness:
                 justified = attempt.execs == 0 and (attempt.exec_failed or attempt.stop is not None)
             case f.EndReason.STOPPED:
                 justified = attempt.stop is not None and (attempt.execs == 1 or attempt.shim_killed)
+            case f.EndReason.LEASE:
+                justified = attempt.lapsed
             case _:
                 justified = attempt.execs == 1 or attempt.shim_killed
         if fact.exit_code is None and fact.signal is None:
-            justified = justified and (fact.reason is f.EndReason.NEVER_STARTED or attempt.shim_killed)
+            unsaid = fact.reason is f.EndReason.NEVER_STARTED or attempt.execs == 0
+            justified = justified and (unsaid or attempt.shim_killed)
         elif attempt.exit != (fact.exit_code, fact.signal):
             justified = False
         if not justified:
@@ -309,8 +336,21 @@ class Witness:
 
     def _lost(self, fact: f.JobLost) -> None:
         attempt = self._ends(fact.job_id, f"lost: {fact.reason}")
-        if not self._fenced(attempt):
+        trial = self.trials[trial_of_job(fact.job_id)[0]]
+        if attempt.stop is not None and (trial.declared or trial.stopped or self._stopped):
+            attempt.forsaken = True  # even if its directory is gone: nobody may have ended it there yet
+            self._kernel.counts["given up by a user"] += 1
+        elif self._fenced(attempt):
+            return
+        elif not self.leased:
             self._kernel.fail(f"attempt {fact.job_id} was given up without cause: {fact.reason}")
+        elif not attempt.shim_killed and self._runs(fact.job_id):
+            self._kernel.fail(f"attempt {fact.job_id} was given up and runs: {fact.reason}")
+        else:
+            self._kernel.counts["given up by its lease"] += 1
+
+    def _runs(self, job: str) -> bool:
+        return any(shim.main and shim.job == job for host in self.hosts.values() for shim in host.shims)
 
     # ---- at the end ---------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""One life of an experiment on two machines: everything in it, and how it ends."""
+"""One life of an experiment on a few machines: everything in it, and how it ends."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from nnimgr.core import facts as f
 from nnimgr.core.state import ExperimentState
@@ -21,7 +22,7 @@ from tests.simulation.user import User
 from tests.simulation.witness import Witness
 
 SETTLE_S = 900.0  # after the last fault everything must have come to its end
-LATEST_FORK_S = 25.0  # then the slowest shim has found its claim taken
+LATEST_FORK_S = 35.0  # then the slowest shim has found its claim taken
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
 
 
@@ -35,23 +36,33 @@ class World:
         self.silent_after_s = chance.choice([5.0, 15.0, 30.0])
         self.assessed = chance.random() < 0.7
         self.health = Health({}, size=chance.choice([8, 1000, 1000, 1000]))
+        self.far = seed % 4 in (1, 2)  # many machines, and networks that are cut for long
+        self.lease_s: float | None = None
+        if seed % 4 == 1:
+            self.silent_after_s = 5.0
+            self.lease_s = chance.choice([5.0, 10.0, 20.0])
         self.gpus = 1 if seed % 4 == 0 else None  # that each trial asks for
         self.clock = Clock(self.kernel)  # of the server's machine
         self.witness = Witness(self.kernel)
         self.store = Store(self.kernel, self.witness, lambda trial_id: self.user.job_placed(trial_id))
         self._network = network = Network(self.kernel)
-        self.hosts = [Host(self.kernel, name, network, self.witness) for name in ("ash", "elm")]
+        self.hosts = [Host(self.kernel, name, network, self.witness) for name in self._names()]
         self.witness.hosts = {host.name: host for host in self.hosts}
         phased = seed % 4 == 3
         self.witness.phased = (
             random.Random(seed) if phased else None
         )  # of its own: other lives stay as they are
-        self.created = _experiment(self.kernel, phased=phased)
+        self.witness.leased = self.lease_s is not None
+        self.created = _experiment(self.kernel, phased=phased, far=self.far)
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets
         self.serves(self._make_server())
         Chaos(self)
+
+    def _names(self) -> list[str]:
+        names = ["ash", "elm", "oak", "fir", "yew"]
+        return names[: self.kernel.random.randint(3, 5)] if self.far else names[:2]
 
     # ---- servers ------------------------------------------------------------------------------------------
 
@@ -138,7 +149,7 @@ class World:
             self.kernel.fail("the log folds to another state than the server's")
 
 
-def _experiment(kernel: Kernel, *, phased: bool) -> f.ExperimentCreated:
+def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreated:
     chance = kernel.random
     concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
     config = {
@@ -155,7 +166,12 @@ def _experiment(kernel: Kernel, *, phased: bool) -> f.ExperimentCreated:
         experiment_id="exp",
         config=config,
         search_space={"x": {"_type": "uniform", "_value": [0, 1]}},
-        limits=f.Limits(trial_concurrency=concurrency, max_trial_number=number, multi_phase=phased),
+        limits=f.Limits(
+            trial_concurrency=concurrency,
+            max_trial_number=number,
+            multi_phase=phased,
+            slot_held_for=timedelta(seconds=chance.choice([10, 40, 600]) if far else 600),
+        ),
     )
 
 
