@@ -33,6 +33,10 @@ PROGRAMS = {
     "throughput": ("--trials", "60", "--pairs", "1"),
     "ingest": ("--reports", "5000", "--runs", "1"),
     "idle": ("--trials", "100", "--seconds", "5"),
+    "remote": (
+        *("--trials", "60", "--pairs", "1", "--runs", "1"),
+        *("--cut", "5", "--machines", "5", "--seconds", "5"),
+    ),
     "growth": ("--trials", "3000", "--runs", "1", "--past", "5000"),
 }  # with the sizes of --quick
 LIBRARIES = ("nnimgr", "sqlalchemy", "fastapi", "uvicorn", "pydantic")

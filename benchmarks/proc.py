@@ -84,7 +84,8 @@ def keepers(directory: str) -> tuple[int, int]:
     """(keeper, spawner) of the experiment in this folder, which must be running. Raises LookupError."""
     found = [process for process in processes() if process.command.endswith(f" {directory}/keeper")]
     pids = {process.pid for process in found}
-    for spawner in found:
-        if spawner.parent in pids:
+    keepers = {process.pid for process in found if process.parent not in pids}
+    for spawner in found:  # shims, which are forks of it, look the same
+        if spawner.parent in keepers:
             return spawner.parent, spawner.pid
     raise LookupError(f"no keeper serves {directory}")

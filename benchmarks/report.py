@@ -49,8 +49,8 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """The value as a share of its limit: better above 1 where more is better, else below."""
-        return None if self.limit is None or self.value is None else self.value / self.limit
+        """The value as a share of a limit that is not 0: better above 1 where more is better, else below."""
+        return None if not self.limit or self.value is None else self.value / self.limit
 
     def times_better(self, figure: Figure) -> float | None:
         """How many times as fast, or as small, as the peer. None if one of the two is missing or zero."""

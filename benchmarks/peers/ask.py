@@ -89,11 +89,6 @@ def figures(answers: Sequence[Answer], value: str) -> tuple[Figure, ...]:
 
 def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Path) -> str:
     """Run one peer's program to its end; what went wrong, or nothing."""
-    environ = plain_environ() | {
-        MARK: str(place),
-        "HOME": str(place),
-        "PATH": f"{python.parent}:{os.environ['PATH']}",
-    }
     program = Path(__file__).with_name(f"run_{name}.py")
     log = place / "log"
     with log.open("wb") as output:
@@ -102,7 +97,7 @@ def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Pa
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environ,
+            env=environ(python, place),
             cwd=place,
             start_new_session=True,
         )
@@ -112,9 +107,18 @@ def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Pa
         except subprocess.TimeoutExpired:
             failed = f"not done after {LIMIT_S:.0f} s"
         finally:
-            _end(str(place))
+            end(place)
             process.wait()
     return failed
+
+
+def environ(python: Path, place: Path) -> dict[str, str]:
+    """The environment of a peer that runs in ``place``; ``end`` finds its processes by it."""
+    return plain_environ() | {
+        MARK: str(place),
+        "HOME": str(place),
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+    }
 
 
 def _tail(log: Path) -> str:
@@ -122,9 +126,9 @@ def _tail(log: Path) -> str:
     return f": {' '.join(text[-TAIL:].split())}" if text else ""
 
 
-def _end(mark: str) -> None:
-    """Kill, by their ids, all processes that this peer has started."""
-    while marked := list(_marked(mark)):
+def end(place: Path) -> None:
+    """Kill, by their ids, all processes that the peer of this place has started."""
+    while marked := list(_marked(str(place))):
         for pid in marked:
             try:
                 os.kill(pid, signal.SIGKILL)
