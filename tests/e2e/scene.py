@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.server.harness import Server, nothing_left, serving
+from trial_keeper import procs
 
 DEADLINE_S = 30.0
 LOOK_S = 0.02
@@ -72,6 +73,10 @@ class Scene:
         path = self.directory / "trial.py"
         path.write_text(text)
         return f"{sys.executable} {path}"
+
+    def processes(self, trial_id: str) -> list[int]:
+        """What runs of the trial's first attempt. By its directory: other runs of these tests have its id."""
+        return procs.marked("NNI_SYS_DIR", str((self.folder / "trials" / trial_id).resolve()))
 
     def get(self, path: str = "") -> Any:
         answer = self.server.call("GET", self.url + path)

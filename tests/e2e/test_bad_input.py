@@ -31,10 +31,11 @@ trainingService: {platform: local}
 SPACE = "{_type: uniform, _value: [0, 1]}"
 FIELDS = (
     "experimentName, experimentType, searchSpaceFile, searchSpace, trialCommand, trialCodeDirectory, "
-    "trialConcurrency, trialGpuNumber, maxExperimentDuration, maxTrialNumber, maxTrialDuration, "
-    "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, tuner, "
-    "assessor, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, multiPhase, "
-    "maxRetries, onFailure, failureValue, advisor"
+    "trialConcurrency, trialGpuNumber, trialCpuNumber, trialMemorySize, maxExperimentDuration, "
+    "maxTrialNumber, maxTrialDuration, nniManagerIp, useAnnotation, debug, logLevel, "
+    "experimentWorkingDirectory, tunerGpuIndices, tuner, "
+    "assessor, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, lease, "
+    "multiPhase, maxRetries, onFailure, failureValue, advisor"
 )
 
 FAULTS = {  # what is replaced, by what, and what is said
@@ -126,7 +127,7 @@ FAULTS = {  # what is replaced, by what, and what is said
         "platform: local",
         "platform: locl",
         "exp.yml:7:19: trainingService.platform: unknown platform 'locl'; "
-        "did you mean 'local'? (valid: local)",
+        "did you mean 'local'? (valid: local, remote)",
     ),
 }
 

@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.disks import disk
 from tests.e2e.scene import eventually, scene
-from trial_keeper import procs
 
 # A daemon by the book: two forks, a session of its own, nothing of its parents kept, deaf to SIGTERM.
 DAEMON = """
@@ -46,7 +45,7 @@ def test_a_trial_that_daemonises_twice_and_exits_leaves_nothing(tmp_path: Path) 
             "exited with code 0 without a final result",
         )
         assert not Path(f"/proc/{(tmp_path / 'daemon').read_text()}").exists()
-        assert procs.marked("NNIMGR_JOB_ID", f"exp-{trial['id']}-1") == []
+        assert here.processes(trial["id"]) == []
 
 
 def test_a_trial_that_forks_and_exits_ends_with_its_own_code(tmp_path: Path) -> None:
@@ -54,7 +53,7 @@ def test_a_trial_that_forks_and_exits_ends_with_its_own_code(tmp_path: Path) -> 
         here.create("(sleep 1000; exit 4) & sleep 1000 & exit 3")
         (trial,) = here.done()
         assert (trial["status"], trial["reason"]) == ("FAILED", "exited with code 3")
-        assert procs.marked("NNIMGR_JOB_ID", f"exp-{trial['id']}-1") == []
+        assert here.processes(trial["id"]) == []
 
 
 def test_a_stop_ends_what_ignores_sigterm_and_what_has_daemonised(tmp_path: Path) -> None:
@@ -68,7 +67,7 @@ def test_a_stop_ends_what_ignores_sigterm_and_what_has_daemonised(tmp_path: Path
         (trial,) = here.done()
         assert (trial["status"], trial["reason"]) == ("USER_CANCELED", "stopped: a user stopped it")
         assert here.get(f"/trials/{trial['id']}")["jobs"][0]["signal"] == signal.SIGKILL
-        assert procs.marked("NNIMGR_JOB_ID", f"exp-{trial['id']}-1") == []
+        assert here.processes(trial["id"]) == []
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,30 @@ def test_experiments_share_gpus_also_after_a_crash(tmp_path: Path) -> None:
             eventually(lambda: again.call("GET", other).body["status"] == "DONE", "the other one's turn")
 
 
+def test_single_gpus_wait_for_an_experiment_that_needs_two(tmp_path: Path) -> None:
+    gpus = ScriptedGpus(tmp_path, 0, 1)
+    other = "/api/v1/experiments/other"
+    with scene(tmp_path, environ=gpus.environ) as here:
+        command = waits_for_go(tmp_path)
+        here.create(command, trialGpuNumber=1, trialConcurrency=2, maxTrialNumber=4, trainingService=LOCAL)
+        eventually(lambda: len(with_status(here, "RUNNING")) == 2, "both")
+        body = {**here.body("true", trialGpuNumber=2, trainingService=LOCAL), "id": "other"}
+        assert here.server.call("POST", "/api/v1/experiments", body).status == 201
+
+        def waiting() -> dict[str, Any]:
+            (trial,) = here.server.call("GET", f"{other}/trials").body["trials"] or [{"reason": ""}]
+            return dict(trial)
+
+        eventually(lambda: waiting()["reason"].startswith("waits for 2 GPUs"), "its turn to wait")
+        (tmp_path / "go-0").touch()
+        kept = f"GPU 0 is kept for experiment other trial {waiting()['id']}, whose turn it is"
+        eventually(lambda: any(kept in (trial["reason"] or "") for trial in here.trials()), kept)
+        for sequence in range(1, 4):
+            (tmp_path / f"go-{sequence}").touch()
+        eventually(lambda: here.server.call("GET", other).body["status"] == "DONE", "the other one's turn")
+        here.done()
+
+
 def test_no_gpu_is_an_empty_list_and_null_leaves_it_alone(tmp_path: Path) -> None:
     with scene(tmp_path, environ={"CUDA_VISIBLE_DEVICES": "7"}) as here:
         command = 'echo "gpus ${CUDA_VISIBLE_DEVICES-unset} end"'

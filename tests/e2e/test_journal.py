@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
-from trial_keeper import journal, procs
+from trial_keeper import journal
 
 # The first two end by themselves, the others when they are told to.
 TRIAL = """
@@ -89,7 +89,7 @@ def test_a_flipped_bit_in_the_journal_ends_what_nobody_knows_any_more(tmp_path: 
         assert "the keeper's journal is damaged" in here.server.said
         eventually(lambda: len(starts(here)) == 6, "the new attempts")
         for trial_id in running:
-            assert procs.marked("NNIMGR_JOB_ID", f"exp-{trial_id}-1") == []
+            assert here.processes(trial_id) == []
         found = results(here)
         for trial_id, metrics in found.items():
             again = [(1, 1.0), (1, 2.0), (2, 1.0), (2, 2.0), (2, 3.0)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -133,6 +135,53 @@ def test_the_life_of_an_experiment(tmp_path: Path) -> None:
         )
         assert call(server, "DELETE", f"{BASE}/experiment") == (200, b"")
         assert server.wait() == 0
+
+
+PHASES = """\
+import nni
+
+while (parameters := nni.get_next_parameter()) is not None:
+    nni.report_intermediate_result(parameters["x"])
+    nni.report_final_result(parameters["x"] / 8)
+"""
+
+
+def test_a_multi_phase_trial(tmp_path: Path) -> None:
+    phases = config(tmp_path) | {"multiPhase": True, "trialConcurrency": 1, "tuner": {"name": "GridSearch"}}
+    del phases["maxTrialNumber"]
+    phases["searchSpace"] = {"x": {"_type": "choice", "_value": [0.5, 1.5, 2, 3, 4]}}
+    (tmp_path / "trial.py").write_text(PHASES)
+    with nothing_left(tmp_path), serving(tmp_path, "--no-token") as server:
+        status, body = call(server, "POST", f"{BASE}/experiment", phases)
+        assert status == 200, body
+        eventually(lambda: get(server, "/check-status")["status"] == "DONE", "the end")
+        tried = [
+            (trial["trialJobId"], json.loads(record)["parameters"]["x"])
+            for trial in get(server, "/trial-jobs")
+            for record in trial["hyperParameters"]
+        ]
+        assert sorted(x for _, x in tried) == phases["searchSpace"]["x"]["_value"]
+        first = get(server, "/trial-jobs")[0]
+        assert get(server, f"/trial-jobs/{first['trialJobId']}") == first
+        records = [json.loads(record) for record in first["hyperParameters"]]
+        assert [record["parameter_index"] for record in records] == list(range(len(records)))
+        assert len(records) > 1
+        assert [metric["parameterId"] for metric in first["finalMetricData"]] == [
+            str(record["parameter_id"]) for record in records
+        ]
+        finals = [metric for metric in get(server, "/metric-data") if metric["type"] == "FINAL"]
+        assert first["finalMetricData"] == finals[: len(records)]
+        exported = get(server, "/export-data")
+        assert [(row["trialJobId"], row["parameter"]["x"], float(row["value"]) * 8) for row in exported] == [
+            (trial, x, x) for trial, x in tried
+        ]
+        command = [sys.executable, "-m", "nnimgr.cli.main", "experiment", "export", "-i"]
+        environ = {**os.environ, "NNIMGR_HOME": str(server.home.path)}
+        printed = subprocess.run(command, env=environ, capture_output=True, check=True).stdout
+        assert json.loads(printed) == [
+            {**row, "intermediate": [json.dumps(row["parameter"]["x"]), row["value"]]} for row in exported
+        ]
+        assert call(server, "DELETE", f"{BASE}/experiment") == (200, b"")
 
 
 def test_several_experiments_of_one_server(tmp_path: Path) -> None:

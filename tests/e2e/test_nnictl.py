@@ -177,6 +177,7 @@ def test_an_experiment_from_its_creation_to_its_deletion(shell: Shell) -> None:
     updates(shell)
     trials = shell.trials("exp")
     results = results_of(shell)
+    files_of(shell, trials[0]["trialJobId"])
     kept = shell.says("experiment", "export", "-t", "csv", "-i")
     assert "is DONE" in shell.refuses("view", "exp")
     assert "is DONE" in shell.refuses("experiment", "delete", "exp", "--yes")
@@ -191,6 +192,7 @@ def test_an_experiment_from_its_creation_to_its_deletion(shell: Shell) -> None:
     assert shell.trials("exp") == trials and results_of(shell) == results
     assert shell.says("experiment", "export", "-t", "csv", "-i") == kept
     assert shell.says("log", "trial", "-T", trials[0]["trialJobId"], "--file", "stderr") == ""
+    files_of(shell, trials[0]["trialJobId"])
     assert json.loads(shell.says("config", "show"))["experimentName"] == "mine"
     assert "Experiment VIEWED" in shell.says("top")
     assert "only viewed: it cannot be changed" in shell.refuses("update", "trialnum", "-v", "9")
@@ -236,6 +238,17 @@ def updates(shell: Shell) -> None:
     best, worst = sorted(values)[-1], sorted(values)[0]
     assert [value_of(trial) for trial in shell.trials("exp", "--head", "1")] == [best]
     assert [value_of(trial) for trial in shell.trials("exp", "--tail", "1")] == [worst]
+
+
+def files_of(shell: Shell, trial: str) -> None:
+    """What a trial has written can be listed and fetched, whether the experiment runs or is only viewed."""
+    found = json.loads(shell.says("trial", "files", trial, "--json"))
+    sizes = {file["path"]: file["size"] for file in found["files"]}
+    assert found["complete"] and {"stdout", "stderr", "parameter.cfg", ".nni/metrics"} <= set(sizes)
+    shell.says("trial", "get", trial, ".nni/metrics", "-o", "fetched")
+    assert (shell.directory / "fetched").stat().st_size == sizes[".nni/metrics"] > 0
+    assert "has no file ../stdout" in shell.refuses("trial", "get", trial, "../stdout", "-o", "fetched")
+    (shell.directory / "fetched").unlink()
 
 
 def value_of(trial: dict[str, Any]) -> float:

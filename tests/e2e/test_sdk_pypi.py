@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.answers import Side
+from tests.e2e.metric_routes import Reported, unlike
 from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
 from tests.e2e.sdks import VERSIONS, NoSdk, sdk_python
@@ -115,6 +118,12 @@ def test_a_thousand_metrics_just_before_the_exit_are_all_recorded_in_order(
         assert json.loads(final["text"]) == {"default": trial["parameters"]["x"], "sdk": version}
         assert (final["type"], trial["status"]) == ("FINAL", "SUCCEEDED")
         assert trial["finalValue"] == trial["parameters"]["x"]
+        texts = [metric["text"] for metric in found]
+        reported = Reported(id=trial["id"], sequence=0, texts=texts, final=final["text"])
+        side = Side(port=here.server.port, places={}, token=here.server.home.token())
+        assert unlike(side, [reported]) == []
+        assert "metric-data-latest" in unlike(side, [replace(reported, texts=texts[:-1])])
+        assert {"trial-jobs", "export-data"} <= set(unlike(side, [replace(reported, final="0")]))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

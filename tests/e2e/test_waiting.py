@@ -14,7 +14,7 @@ from nnimgr.core import requests
 from tests.core import driver
 from tests.e2e.scene import Scene, eventually, scene
 from tests.gpus import ScriptedGpus
-from training_services.keeper_service import FIRST
+from training_services.keeper_queue import FIRST
 
 MANY = 10_000
 FEW = 100
