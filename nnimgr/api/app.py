@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from nnimgr.api import dashboard
 from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send, refuse
 from nnimgr.api.auth import AllowedHosts, Authentication, FailureThrottle
 from nnimgr.api.dependencies import ApiParts, NotFound
@@ -86,22 +87,14 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) ->
 
 def api(parts: ApiParts) -> FastAPI:
     """The routes behind the authentication."""
-    app = FastAPI(
-        title="nnimgr",
-        version=parts.version,
-        description=_ABOUT,
-        openapi_url="/api/v1/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-    )
+    app = _routed(parts.version)
     app.state.parts = parts
-    for module in (experiments, trials, machines, events, server):
-        app.include_router(module.router)
-    front = Page("docs")
+    app.include_router(dashboard.router)
+    docs = Page("docs")
 
-    @app.get("/", include_in_schema=False)
-    async def front_page() -> Response:
-        return Response(front.body, media_type="text/html", headers={"content-security-policy": front.policy})
+    @app.get("/docs", include_in_schema=False)
+    async def docs_page() -> Response:
+        return Response(docs.body, media_type="text/html", headers={"content-security-policy": docs.policy})
 
     for kind in _STATUS:
         app.add_exception_handler(kind, _failed)
@@ -109,6 +102,25 @@ def api(parts: ApiParts) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _http_failed)
     app.add_exception_handler(Exception, _crashed)
+    return app
+
+
+def describe() -> dict[str, Any]:
+    """The OpenAPI document of any version."""
+    return _routed("0").openapi()
+
+
+def _routed(version: str) -> FastAPI:
+    app = FastAPI(
+        title="nnimgr",
+        version=version,
+        description=_ABOUT,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    for module in (experiments, trials, machines, events, server):
+        app.include_router(module.router)
     return app
 
 

@@ -1,0 +1,98 @@
+"""The dashboard's files: one page for all of its addresses, and the assets that it names.
+
+They are built into ``nnimgr/webui`` (``webui/README.md`` says how) with a compressed copy beside each. An
+asset's name holds a sum of its content, so that a browser asks for it once.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from importlib import resources
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, RedirectResponse, Response
+
+from nnimgr.api.dependencies import NotFound, Parts
+
+__all__ = ["router"]
+
+router = APIRouter(include_in_schema=False)
+
+_FOLDER = Path(str(resources.files("nnimgr"))) / "webui"
+_ADDRESSES = ("/", "/new", "/resources", "/experiments/{path:path}")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+_NOT_BUILT = (
+    "The dashboard was not built into this installation: install nnimgr again, from its wheel or with "
+    "'pip install .' from a checkout. The REST API works, and is described at /docs."
+)
+
+
+async def _page(request: Request) -> Response:
+    """The one page; what it shows is said by its address."""
+    answer = _file("index.html", request)
+    if answer is None:
+        return Response(_NOT_BUILT, status_code=503, media_type="text/plain")
+    answer.headers["content-security-policy"] = _POLICY
+    answer.headers["cache-control"] = "no-cache"
+    return answer
+
+
+for _address in _ADDRESSES:
+    router.add_api_route(_address, _page, methods=["GET"])
+
+
+@router.get("/assets/{name}")
+async def asset(name: str, request: Request) -> Response:
+    """A file that the page names."""
+    answer = _file(f"assets/{name}", request)
+    if answer is None:
+        raise NotFound(f"The dashboard has no asset {name}.")
+    answer.headers["cache-control"] = "private, max-age=31536000, immutable"
+    return answer
+
+
+async def _unversioned(request: Request) -> Response:
+    """One of the few files whose names do not change with their content."""
+    answer = _file(request.url.path[1:], request)
+    if answer is None:
+        raise NotFound(f"There is no {request.url.path} here.")
+    answer.headers["cache-control"] = "no-cache"
+    return answer
+
+
+for _address in ("/icon.svg", "/theme.js"):
+    router.add_api_route(_address, _unversioned, methods=["GET"])
+
+
+async def _nnis_page(parts: Parts, request: Request) -> Response:
+    """An address of NNI's own web page, which has one experiment: the one created or resumed last."""
+    latest = parts.manager.latest
+    tail = "/trials" if request.url.path == "/detail" else ""
+    return RedirectResponse("/" if latest is None else f"/experiments/{latest}{tail}")
+
+
+for _address in ("/oview", "/detail"):
+    router.add_api_route(_address, _nnis_page, methods=["GET"])
+
+
+@router.get("/experiment")
+async def nnis_list() -> Response:
+    """NNI's address of the list of experiments."""
+    return RedirectResponse("/")
+
+
+def _file(path: str, request: Request) -> FileResponse | None:
+    """The file below the folder of the built ones, compressed if the browser takes that."""
+    found = _FOLDER / path
+    if not found.is_file() or not found.resolve().is_relative_to(_FOLDER.resolve()):
+        return None
+    media_type = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
+    packed = found.with_name(f"{found.name}.gz")
+    headers = {"vary": "accept-encoding"}
+    if "gzip" in request.headers.get("accept-encoding", "") and packed.is_file():
+        return FileResponse(packed, media_type=media_type, headers={**headers, "content-encoding": "gzip"})
+    return FileResponse(found, media_type=media_type, headers=headers)

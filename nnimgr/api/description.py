@@ -1,0 +1,25 @@
+"""Prints the OpenAPI document, from which the dashboard's types are made.
+
+python -m nnimgr.api.description > webui/openapi.json
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nnimgr.api.app import describe
+
+__all__ = ["text"]
+
+
+def text() -> str:
+    """The document as it is kept: without the version, which would change it with every release."""
+    document: dict[str, Any] = describe()
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(text())

@@ -1,0 +1,12 @@
+import { strings } from "@/strings";
+import { useTitle } from "@/ui/useTitle";
+
+export function NotFound() {
+  useTitle(strings.common.notFoundTitle);
+  return (
+    <div className="stack">
+      <h1>{strings.common.notFoundTitle}</h1>
+      <p>{strings.common.notFoundText}</p>
+    </div>
+  );
+}

@@ -1,0 +1,4 @@
+/** . */
+export default function Compare({ id }: { id: string }) {
+  return <h2>Compare {id}</h2>;
+}

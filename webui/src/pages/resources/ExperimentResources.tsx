@@ -1,0 +1,4 @@
+/** . */
+export default function ExperimentResources({ id }: { id: string }) {
+  return <h2>ExperimentResources {id}</h2>;
+}

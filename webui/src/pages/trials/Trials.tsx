@@ -1,0 +1,4 @@
+/** . */
+export default function Trials({ id }: { id: string }) {
+  return <h2>Trials {id}</h2>;
+}

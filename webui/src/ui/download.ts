@@ -1,0 +1,19 @@
+/** Hands the browser a file made here. */
+export function download(name: string, content: BlobPart, type: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** RFC 4180; a text that a spreadsheet would take for a formula gets an apostrophe before it. */
+export function csv(rows: readonly (readonly (string | number | null | undefined)[])[]): string {
+  const cell = (value: string | number | null | undefined) => {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number") return Number.isNaN(value) ? "" : String(value);
+    const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}

@@ -1,0 +1,7 @@
+import { defineConfig, mergeConfig } from "vitest/config";
+import build from "./vite.config";
+
+export default mergeConfig(
+  build,
+  defineConfig({ test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] } }),
+);
