@@ -37,7 +37,6 @@ async def _page(request: Request) -> Response:
     if answer is None:
         return Response(_NOT_BUILT, status_code=503, media_type="text/plain")
     answer.headers["content-security-policy"] = _POLICY
-    answer.headers["cache-control"] = "no-cache"
     return answer
 
 
@@ -60,7 +59,6 @@ async def _unversioned(request: Request) -> Response:
     answer = _file(request.url.path[1:], request)
     if answer is None:
         raise NotFound(f"There is no {request.url.path} here.")
-    answer.headers["cache-control"] = "no-cache"
     return answer
 
 

@@ -110,7 +110,7 @@ async def test_the_token_in_an_address(lab: Lab) -> None:
 async def test_a_cookie_signs_in_and_out(lab: Lab) -> None:
     cookie = {"Cookie": await sign_in(lab)}
     assert (await lab.stranger.get("/api/v1/server", headers=cookie)).status_code == 200
-    assert (await lab.stranger.get("/", headers=cookie)).status_code == 200
+    assert (await lab.stranger.get("/docs", headers=cookie)).status_code == 200
     ended = await lab.stranger.post("/api/v1/logout", headers=cookie | SCRIPT)
     assert ended.status_code == 200
     assert "Max-Age=0" in ended.headers["set-cookie"]
@@ -161,7 +161,7 @@ async def test_another_page_may_not_even_use_the_token(lab: Lab) -> None:
 
 async def test_a_link_to_us_may_be_followed(lab: Lab) -> None:
     headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-    assert (await lab.client.get("/", headers=headers)).status_code == 200
+    assert (await lab.client.get("/docs", headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,7 @@ async def test_the_keepers_door_stands_before_all_this(lab: Lab) -> None:
 async def test_security_headers_are_on_every_answer(lab: Lab) -> None:
     answers: list[httpx.Response] = [
         await lab.client.get("/"),
+        await lab.client.get("/docs"),
         await lab.stranger.get("/login"),
         await lab.stranger.get("/api/v1/server"),
         await lab.client.get("/api/v1/nothing"),
