@@ -1,0 +1,135 @@
+"""Requests and answers about experiments."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, Field
+
+from nnimgr.api.models.base import Done, JsonObject, JsonValue, Model, Request
+from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
+from nnimgr.index import check_experiment_id
+
+
+class CreateExperiment(Request):
+    """A new experiment. Without ``environ`` it runs with the server's own environment."""
+
+    config: JsonObject = Field(description="the configuration, canonical (camelCase) NNI v2")
+    search_space: JsonObject = Field(description="the search space, as in NNI's search_space.json")
+    id: Annotated[str, AfterValidator(check_experiment_id)] | None = Field(
+        None, description="an id of your own: sent twice it makes one experiment"
+    )
+    environ: dict[str, str] | None = Field(None, description="variables for its tuner and local trials")
+    cwd: str | None = Field(None, description="absolute; what relative paths of the configuration refer to")
+    python: str | None = Field(None, description="absolute path of the interpreter of its tuner and assessor")
+
+
+class ResumeExperiment(Request):
+    """Without ``environ`` the experiment goes on with the surroundings it had."""
+
+    environ: dict[str, str] | None = None
+    cwd: str | None = None
+    python: str | None = None
+
+
+class StopExperiment(Request):
+    detach: bool = Field(False, description="leave its trials running; a resume takes them up again")
+
+
+class ImportedRecord(Request):
+    parameter: JsonObject
+    value: JsonValue
+
+
+class ImportData(Request):
+    records: list[ImportedRecord] = Field(max_length=100_000)
+
+
+class Created(Model):
+    id: str
+
+
+class Stopped(Model):
+    still_running: list[str] = Field(
+        description="trials that run on (with detach), or may on machines that are silent"
+    )
+    left: list[str] = Field(default=[], description="what could not be ended on machines, a sentence each")
+    server_leaves: bool = Field(description="it was the last experiment of a server that leaves then")
+
+
+class Deleted(Done):
+    left: list[str] = Field(description="what was left on machines, a sentence each")
+
+
+class BestTrial(Model):
+    trial_id: str
+    sequence: int
+    value: float
+    parameters: Any
+
+
+class _AnyExperiment(Model):
+    id: str
+    name: str
+    drain: DrainReason | None = Field(description="why a DRAINING experiment starts no new trials")
+    reason: str = Field(description="one sentence on the status")
+    platform: str
+    port: int | None = Field(description="of the server that holds or held it")
+    served: bool = Field(description="this server has it open")
+    created_at: AwareDatetime | None
+    ended_at: AwareDatetime | None
+    duration_s: float = Field(description="how long it has been running, pauses left out")
+    counts: dict[TrialStatus, int]
+
+
+class ExperimentSummary(_AnyExperiment):
+    status: str = Field(description="of experiments that are not open here: as the index has it")
+    best_trial_id: str | None
+    best_value: float | None
+
+
+class ExperimentError(Model):
+    """User code of a tuner or assessor raised, answered nonsense or died."""
+
+    at: AwareDatetime
+    role: str
+    call: str
+    sentence: str
+    traceback: str
+    trial_id: str | None
+
+
+class LimitsModel(Model):
+    """The limits that hold now. null: unlimited."""
+
+    trial_concurrency: int
+    max_trial_number: int | None
+    max_experiment_duration_s: float | None
+    max_trial_duration_s: float | None
+
+
+class Notice(Model):
+    """Something that is so at present and is not stored, such as a call that takes long."""
+
+    about: str
+    sentence: str
+    detail: str = Field(description="a stack, where there is one")
+
+
+class Experiment(_AnyExperiment):
+    """An experiment's profile."""
+
+    status: ExperimentStatus
+    best_trial: BestTrial | None
+    optimize_mode: str = Field(description="maximize or minimize: what best means")
+    limits: LimitsModel
+    config: dict[str, Any]
+    search_space: dict[str, Any]
+    notices: list[Notice]
+    directory: str = Field(description="its folder on the server's machine")
+    errors: list[ExperimentError] = Field(description="the latest ones, newest first")
+    last_number: int = Field(description="of its last fact: a cursor for the event stream")
+
+
+class Experiments(Model):
+    experiments: list[ExperimentSummary]

@@ -1,0 +1,41 @@
+"""Requests and answers about machines."""
+
+from __future__ import annotations
+
+from pydantic import AwareDatetime, Field
+
+from nnimgr.api.models.base import JsonObject, Model, Request
+from training_services.base import MachineStatus
+
+
+class AddMachines(Request):
+    machines: list[JsonObject] = Field(description="items of machineList", min_length=1, max_length=1000)
+
+
+class DrainMachine(Request):
+    undo: bool = Field(False, description="place trials there again")
+
+
+class Machine(Model):
+    """A machine of an experiment. What its keeper has not told (yet) is null."""
+
+    id: str
+    name: str
+    address: str
+    status: MachineStatus
+    reason: str | None = Field(description="why it is not connected, or what its keeper complains of")
+    since: AwareDatetime | None = Field(description="the last word from there, if it is not connected")
+    trial_ids: list[str]
+    cpus: float | None
+    memory_mb: int | None
+    disk_free_mb: int | None = Field(description="when its keeper called first")
+    gpus: int | None
+    keeper_version: str | None
+
+
+class Machines(Model):
+    machines: list[Machine]
+
+
+class AddedMachines(Model):
+    ids: list[str]
