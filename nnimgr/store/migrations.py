@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection
 
 from nnimgr.store.errors import NewerDatabase
-from nnimgr.store.schema import SCHEMA_VERSION, fact_further_sets, fact_imports, metadata, metric_finals
+from nnimgr.store.schema import (
+    SCHEMA_VERSION,
+    fact_by_trial,
+    fact_further_sets,
+    fact_imports,
+    metadata,
+    metric_finals,
+)
 
 
 def _create(connection: Connection) -> None:
@@ -26,10 +33,15 @@ def _index_further_sets(connection: Connection) -> None:
     fact_further_sets.create(connection, checkfirst=True)
 
 
+def _index_facts_by_trial(connection: Connection) -> None:
+    fact_by_trial.create(connection, checkfirst=True)
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _create,
     _index_finals_and_imports,
     _index_further_sets,
+    _index_facts_by_trial,
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -200,6 +200,12 @@ class ExperimentReader(CountedMetrics):
         rows = self._rows(self._of(table).where(table.c.trial_id == trial_id), _trial)
         return rows[0] if rows else None
 
+    def trials_of(self, trial_ids: Collection[str]) -> dict[str, TrialRow]:
+        """Those of these trials that there are, by id."""
+        table = schema.trials
+        rows = self._rows(self._of(table).where(table.c.trial_id.in_(trial_ids)), _trial)
+        return {row.trial_id: row for row in rows}
+
     def jobs(self, trial_id: str) -> list[JobRow]:
         """The attempts of a trial, oldest first."""
         table = schema.jobs
@@ -239,6 +245,37 @@ class ExperimentReader(CountedMetrics):
         """A page of the log after fact number ``after``, metrics among it."""
         with self._connect() as connection:
             return read_page(connection, self._id, after=after, limit=limit)
+
+    def facts_between(
+        self,
+        kinds: Collection[str],
+        *,
+        before: int | None = None,
+        after: int = 0,
+        trial_id: str | None = None,
+        oldest: bool = False,
+        limit: int = 50,
+    ) -> list[f.Recorded]:
+        """The newest facts of these kinds with numbers in between, newest first; or the ``oldest`` of them.
+
+        ``trial_id``: those about this trial.
+        """
+        table = schema.facts
+        query: Select[Any] = select(table.c.number, table.c.at, table.c.kind, table.c.payload).where(
+            table.c.experiment_id == self._id, table.c.number > after, table.c.kind.in_(sorted(kinds))
+        )
+        if before is not None:
+            query = query.where(table.c.number < before)
+        if trial_id is not None:
+            query = self._by(schema.fact_by_trial.name, query.where(table.c.trial_id == trial_id), table)
+        query = query.order_by(table.c.number if oldest else table.c.number.desc()).limit(limit)
+        found = []
+        with self._connect() as connection:
+            for number, at, kind, payload in connection.execute(query).all():
+                instant = from_us(at)
+                assert instant is not None
+                found.append(f.Recorded(number, instant, read_fact(kind, payload)))
+        return found[::-1] if oldest else found
 
     def failures(self, *, limit: int = 50) -> list[Failure]:
         """The latest failures of tuner and assessor, newest first."""

@@ -22,7 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = MetaData()
 
@@ -64,6 +64,14 @@ fact_further_sets = Index(
     facts.c.number,
     sqlite_where=facts.c.kind == "FurtherSuggested",
     postgresql_where=facts.c.kind == "FurtherSuggested",
+)
+fact_by_trial = Index(
+    "fact_by_trial",
+    facts.c.experiment_id,
+    facts.c.trial_id,
+    facts.c.number,
+    sqlite_where=facts.c.trial_id.is_not(None),
+    postgresql_where=facts.c.trial_id.is_not(None),
 )
 
 metrics = _table(

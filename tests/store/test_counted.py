@@ -119,6 +119,7 @@ def test_queries_read_no_more_than_they_need(reader: ExperimentReader) -> None:
         reader.latest_lines()
         reader.imports()
         reader.failures()
+        reader.facts_between(["TrialEnded"], trial_id="abcde", before=9)
         list(reader.lines(trials=(0, 2)))
         list(reader.lines(kind="FINAL"))
     assert plans
@@ -142,6 +143,7 @@ async def test_a_database_without_these_indexes_is_read_and_gets_them(
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(
             "DROP INDEX metric_finals; DROP INDEX fact_imports; DROP INDEX fact_further_sets; "
+            "DROP INDEX fact_by_trial; "
             "PRAGMA user_version = 1;"
         )
     older = ExperimentReader(tmp_path)
@@ -155,4 +157,4 @@ async def test_a_database_without_these_indexes_is_read_and_gets_them(
         names = {
             name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
         }
-    assert {"metric_finals", "fact_imports", "fact_further_sets"} <= names
+    assert {"metric_finals", "fact_imports", "fact_further_sets", "fact_by_trial"} <= names

@@ -18,6 +18,7 @@ from nnimgr.core.state import ExperimentState, Touched
 from nnimgr.store import writer as store
 from nnimgr.store.errors import NewerDatabase, StoreError, StoreLocked
 from nnimgr.store.reader import ExperimentReader, stored_live_trials, stored_status
+from nnimgr.store.schema import SCHEMA_VERSION
 from nnimgr.store.writer import ExperimentWriter, database_path, load
 from tests.core.driver import Life
 
@@ -183,7 +184,9 @@ async def test_a_newer_database_is_refused_untouched(tmp_path: Path, writer: Exp
         connection.execute("PRAGMA user_version = 99")
     before = path.read_bytes()
     newer = ExperimentWriter(tmp_path)
-    with pytest.raises(NewerDatabase, match=r"has schema version 99, but this nnimgr knows versions up to 3"):
+    with pytest.raises(
+        NewerDatabase, match=rf"has schema version 99, but this nnimgr knows versions up to {SCHEMA_VERSION}"
+    ):
         await newer.open()
     await newer.close()
     assert path.read_bytes() == before

@@ -25,6 +25,7 @@ from nnimgr.api.models.experiments import (
     StopExperiment,
     Stopped,
 )
+from nnimgr.api.models.feed import Feed, FeedEntry, Severity
 from nnimgr.api.models.machines import (
     AddedMachines,
     AddMachines,
@@ -75,6 +76,8 @@ __all__ = [
     "Experiments",
     "Export",
     "ExportedTrial",
+    "Feed",
+    "FeedEntry",
     "ImportData",
     "ImportedRecord",
     "Job",
@@ -96,6 +99,7 @@ __all__ = [
     "ResumeExperiment",
     "ServerProfile",
     "StopExperiment",
+    "Severity",
     "Stopped",
     "Trial",
     "TrialDetail",

@@ -1,0 +1,304 @@
+"""What has happened to an experiment, told: one sentence for each fact that says something to a user.
+
+``TOLD`` and ``LEFT_OUT`` are together all kinds of facts there are. Left out are metrics, what only moves
+messages along, and what the next fact of the same turn says better (why an attempt has ended, say).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nnimgr.api.models.feed import Severity
+from nnimgr.core import facts as f
+from nnimgr.core.state import trial_of_job
+from training_services.local import KEEPER_ID as LOCAL
+from training_services.ssh.config import host_of
+
+__all__ = ["LEFT_OUT", "TOLD", "Names", "mentioned", "tell"]
+
+_INFO, _GOOD, _WARNING, _ERROR = Severity
+
+_SHOWN = 80  # characters of a value of the configuration
+
+
+class Names:
+    """How trials are called in sentences. ``sequences``: trial id -> sequence number."""
+
+    def __init__(self, sequences: Mapping[str, int]) -> None:
+        self._sequences = sequences
+
+    def trial(self, trial_id: str) -> str:
+        sequence = self._sequences.get(trial_id)
+        return f"trial {trial_id}" if sequence is None else f"trial #{sequence} ({trial_id})"
+
+    def attempt(self, job_id: str) -> str:
+        trial_id, attempt = trial_of_job(job_id)
+        name = self.trial(trial_id)
+        return name if attempt == 1 else f"attempt {attempt} of {name}"
+
+
+def tell(fact: f.Fact, names: Names) -> tuple[Severity, str]:
+    """Raises KeyError for a kind that is left out."""
+    severity, text = TOLD[type(fact)](fact, names)
+    text = text.strip()
+    return severity, text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def mentioned(fact: f.Fact) -> tuple[str, ...]:
+    """The trials that its sentence names."""
+    job_id = getattr(fact, "job_id", None)
+    ids = trial_of_job(job_id)[0] if job_id is not None else getattr(fact, "trial_id", None)
+    return tuple(each for each in (ids, getattr(fact, "retry_of", None)) if each is not None)
+
+
+# ---- the experiment ---------------------------------------------------------------------------------------
+
+
+def _opened(fact: f.ExperimentOpened, names: Names) -> tuple[Severity, str]:
+    return _INFO, "a user resumed the experiment" if fact.resumed else "a server has opened the experiment"
+
+
+def _config_changed(fact: f.ConfigChanged, names: Names) -> tuple[Severity, str]:
+    parts = [_changed(name, value) for name, value in fact.changes.items()]
+    if fact.search_space is not None:
+        parts.append("the search space was replaced")
+    return _INFO, f"a user changed the configuration: {'; '.join(parts) or 'nothing is different'}"
+
+
+def _changed(name: str, value: Any) -> str:
+    if value is None:
+        return f"{name} is not set any more"
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str | int | float) else ""
+    return f"{name} is {text} now" if 0 < len(text) <= _SHOWN else f"{name} has another value"
+
+
+def _stop_requested(fact: f.ExperimentStopRequested, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"a user stops the experiment{'; its trials run on' if fact.detach else ''}"
+
+
+def _moved(fact: f.ExperimentMoved, names: Names) -> tuple[Severity, str]:
+    match fact.status:
+        case f.ExperimentStatus.RUNNING:
+            return _INFO, "the experiment runs"
+        case f.ExperimentStatus.DONE:
+            return _GOOD, f"the experiment is {fact.reason}"
+        case f.ExperimentStatus.ERROR:
+            return _ERROR, f"the experiment has ended by an error: {fact.reason}"
+        case _:
+            return _INFO, f"the experiment is {fact.status}: {fact.reason}"
+
+
+def _exhausted(fact: f.TunerExhausted, names: Names) -> tuple[Severity, str]:
+    return _INFO, "the tuner has no more parameter sets"
+
+
+def _imported(fact: f.DataImported, names: Names) -> tuple[Severity, str]:
+    count = len(json.loads(fact.records))
+    return _INFO, f"a user gave the tuner {count} {'result' if count == 1 else 'results'} from elsewhere"
+
+
+def _failed(fact: f.AlgorithmFailed, names: Names) -> tuple[Severity, str]:
+    about = f" for {names.trial(fact.trial_id)}" if fact.trial_id is not None else ""
+    severity = _ERROR if fact.fatal or fact.hopeless else _WARNING
+    return severity, f"the {fact.role} failed in {fact.call}{about}: {fact.sentence}"
+
+
+def _recovered(fact: f.AlgorithmRecovered, names: Names) -> tuple[Severity, str]:
+    return _GOOD, f"the {fact.role} works again"
+
+
+# ---- trials -----------------------------------------------------------------------------------------------
+
+
+def _suggested(fact: f.Suggested, names: Names) -> tuple[Severity, str]:
+    match fact.source:
+        case f.SuggestionSource.ALGORITHM:
+            why = "the tuner suggested it"
+        case f.SuggestionSource.CUSTOMIZED:
+            why = "a user added it"
+        case f.SuggestionSource.RESUMED:
+            why = f"it runs {names.trial(fact.retry_of or '')} again, which a stop had cut off"
+        case f.SuggestionSource.RERUN:
+            why = f"it runs {names.trial(fact.retry_of or '')} again, which had failed"
+    return _INFO, f"{names.trial(fact.trial_id)} was created: {why}"
+
+
+def _further(fact: f.FurtherSuggested, names: Names) -> tuple[Severity, str]:
+    trial = names.trial(fact.trial_id)
+    if fact.parameters is None:
+        return _INFO, f"{trial} is told that the tuner has no more parameter sets"
+    if fact.late:
+        return _INFO, f"parameter set {fact.index + 1} of {trial} came after its end, and nobody uses it"
+    return _INFO, f"{trial} gets its parameter set {fact.index + 1}"
+
+
+def _result_taken(fact: f.ResultTaken, names: Names) -> tuple[Severity, str]:
+    result = fact.text if len(fact.text) <= _SHOWN else f"{fact.text[:_SHOWN]}..."
+    return _INFO, f"parameter set {fact.index + 1} of {names.trial(fact.trial_id)} has a result: {result}"
+
+
+def _verdict(fact: f.Verdict, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"the assessor judges {names.trial(fact.trial_id)} bad at report {fact.position + 1}"
+
+
+def _stop_wanted(fact: f.StopRequested, names: Names) -> tuple[Severity, str]:
+    return (
+        _INFO,
+        f"a user {'pauses' if fact.kind is f.StopKind.PAUSE else 'stops'} {names.trial(fact.trial_id)}",
+    )
+
+
+def _target_moved(fact: f.TargetMoved, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"{names.trial(fact.trial_id)} is to end: {fact.reason}"
+
+
+def _attempt_due(fact: f.AttemptDue, names: Names) -> tuple[Severity, str]:
+    severity = _WARNING if fact.lost or fact.failed else _INFO
+    return severity, f"{names.trial(fact.trial_id)} gets attempt {fact.attempt}: {fact.reason}"
+
+
+def _paused(fact: f.TrialPaused, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"{names.trial(fact.trial_id)} pauses: {fact.reason.removeprefix('paused: ')}"
+
+
+def _resume_wanted(fact: f.ResumeRequested, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"a user wants {names.trial(fact.trial_id)} to go on"
+
+
+def _loss_declared(fact: f.LossDeclared, names: Names) -> tuple[Severity, str]:
+    return _WARNING, f"a user says that {names.trial(fact.trial_id)} will not come back"
+
+
+def _slot_lent(fact: f.SlotLent, names: Names) -> tuple[Severity, str]:
+    trial = names.trial(fact.trial_id)
+    return _WARNING, f"the slot of {trial} is another trial's until its machine is heard again"
+
+
+def _trial_noted(fact: f.TrialNoted, names: Names) -> tuple[Severity, str]:
+    return _WARNING, f"{names.trial(fact.trial_id)}: {fact.note}"
+
+
+_ENDS: Mapping[f.TrialStatus, tuple[Severity, str]] = {
+    f.TrialStatus.SUCCEEDED: (_GOOD, "succeeded"),
+    f.TrialStatus.FAILED: (_ERROR, "failed"),
+    f.TrialStatus.EARLY_STOPPED: (_INFO, "was stopped early"),
+    f.TrialStatus.USER_CANCELED: (_INFO, "was canceled by a user"),
+    f.TrialStatus.SYS_CANCELED: (_INFO, "was canceled"),
+}
+
+
+def _ended(fact: f.TrialEnded, names: Names) -> tuple[Severity, str]:
+    severity, how = _ENDS[fact.status]
+    return severity, f"{names.trial(fact.trial_id)} {how}: {fact.reason.removeprefix('stopped: ')}"
+
+
+# ---- attempts and machines --------------------------------------------------------------------------------
+
+
+def _placed(fact: f.JobPlaced, names: Names) -> tuple[Severity, str]:
+    gpus = fact.place.gpus
+    on = f", with GPU {', '.join(map(str, gpus))}" if gpus else ""
+    return _INFO, f"{names.attempt(fact.job_id)} goes to {_host(fact.place.keeper_id)}{on}"
+
+
+def _waiting(fact: f.JobWaiting, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"{names.attempt(fact.job_id)} waits: {fact.reason}"
+
+
+def _started(fact: f.JobStarted, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"{names.attempt(fact.job_id)} has started"
+
+
+def _skipped(fact: f.FrameSkipped, names: Names) -> tuple[Severity, str]:
+    return _WARNING, f"{names.attempt(fact.job_id)}: {fact.reason}"
+
+
+def _job_noted(fact: f.JobNoted, names: Names) -> tuple[Severity, str]:
+    return _WARNING, f"{names.attempt(fact.job_id)}: {fact.note}"
+
+
+def _bound(fact: f.KeeperBound, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"the keeper on {_host(fact.keeper_id)} has called for the first time since it was started"
+
+
+def _silent(fact: f.KeeperSilent, names: Names) -> tuple[Severity, str]:
+    return _WARNING, f"{_host(fact.keeper_id)} is silent: {fact.reason}"
+
+
+def _heard(fact: f.KeeperHeard, names: Names) -> tuple[Severity, str]:
+    return _GOOD, f"{_host(fact.keeper_id)} is heard again"
+
+
+def _machine_added(fact: f.MachineAdded, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"{_host(fact.keeper_id)} is used from now on"
+
+
+def _machine_drained(fact: f.MachineDrained, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"{_host(fact.keeper_id)} is drained: nothing more is placed there"
+
+
+def _machine_removed(fact: f.MachineRemoved, names: Names) -> tuple[Severity, str]:
+    how = "what runs there goes on elsewhere" if fact.force else "once nothing runs there any more"
+    return _INFO, f"{_host(fact.keeper_id)} is being removed: {how}"
+
+
+def _machine_gone(fact: f.MachineGone, names: Names) -> tuple[Severity, str]:
+    note = "" if fact.note is None else f", but {fact.note}"
+    return _WARNING if note else _INFO, f"{_host(fact.keeper_id)} is used no longer{note}"
+
+
+def _host(keeper_id: str) -> str:
+    return "the server's machine" if keeper_id == LOCAL else f"the machine {host_of(keeper_id) or keeper_id}"
+
+
+TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
+    f.ExperimentCreated: lambda fact, names: (_INFO, "the experiment was created"),
+    f.ExperimentOpened: _opened,
+    f.ConfigChanged: _config_changed,
+    f.ExperimentStopRequested: _stop_requested,
+    f.ExperimentMoved: _moved,
+    f.TunerExhausted: _exhausted,
+    f.DataImported: _imported,
+    f.AlgorithmFailed: _failed,
+    f.AlgorithmRecovered: _recovered,
+    f.Suggested: _suggested,
+    f.FurtherSuggested: _further,
+    f.ResultTaken: _result_taken,
+    f.Verdict: _verdict,
+    f.StopRequested: _stop_wanted,
+    f.TargetMoved: _target_moved,
+    f.AttemptDue: _attempt_due,
+    f.TrialPaused: _paused,
+    f.ResumeRequested: _resume_wanted,
+    f.LossDeclared: _loss_declared,
+    f.SlotLent: _slot_lent,
+    f.TrialNoted: _trial_noted,
+    f.TrialEnded: _ended,
+    f.JobPlaced: _placed,
+    f.JobWaiting: _waiting,
+    f.JobStarted: _started,
+    f.FrameSkipped: _skipped,
+    f.JobNoted: _job_noted,
+    f.KeeperBound: _bound,
+    f.KeeperSilent: _silent,
+    f.KeeperHeard: _heard,
+    f.MachineAdded: _machine_added,
+    f.MachineDrained: _machine_drained,
+    f.MachineRemoved: _machine_removed,
+    f.MachineGone: _machine_gone,
+}
+
+LEFT_OUT: frozenset[type[Any]] = frozenset(
+    {
+        f.MetricReported,
+        f.ParametersWanted,  # FurtherSuggested tells
+        f.UpdateOrdered,
+        f.StopOrdered,  # who wanted it has told
+        f.JobEnded,  # what becomes of the trial is told in the same turn
+        f.JobLost,
+        f.KeeperEnrolled,
+        f.KeeperAcknowledged,
+    }
+)
