@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
+from nnimgr.child import how_it_ended
 from nnimgr.dispatcher.messages import (
     CatchUp,
     FromChild,
@@ -204,10 +205,8 @@ class DispatcherChild:
         who = f"the {self._start.role}'s process"
         if self._nonsense:
             sentence = f"{who} wrote a line that is no message, and was killed"
-        elif returncode is not None and returncode < 0:
-            sentence = f"{who} was killed by signal {-returncode} ({_signal_name(-returncode)})"
         else:
-            sentence = f"{who} exited with status {returncode}"
+            sentence = f"{who} {how_it_ended(returncode)}"
         last = next((line for line in reversed(self.log_tail.splitlines()) if line.strip()), "")
         self._exited(f"{sentence}; its last words were: {last.strip()[:300]}" if last else sentence)
 
@@ -257,10 +256,3 @@ class _Pipes(asyncio.SubprocessProtocol):
     def _finish(self) -> None:
         assert self._transport is not None
         self._child._ended(self._transport.get_returncode())
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"

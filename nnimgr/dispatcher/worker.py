@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from nnimgr.child import die_with_parent
 from nnimgr.dispatcher.assessor import AssessorHost
 from nnimgr.dispatcher.calls import Doomed
 from nnimgr.dispatcher.channel import Channel
@@ -22,7 +23,7 @@ _LEVELS = {"fatal": 50, "error": 40, "warning": 30, "info": 20, "debug": 10, "tr
 
 def main() -> int:
     """Serve one algorithm until told to leave: 0; 1 when it cannot go on, which the server has been told."""
-    _die_with_parent()
+    die_with_parent()  # the reading thread sees to the rest
     channel = _open_channel()
     start = channel.take()
     if not isinstance(start, Start):
@@ -48,17 +49,6 @@ def main() -> int:
         )
         channel.send(Failed(call="process", sentence=sentence, traceback=traceback.format_exc(), fatal=True))
         return 1
-
-
-def _die_with_parent() -> None:
-    """Have the kernel kill this process when the server dies; the reading thread sees to the rest."""
-    import ctypes
-
-    parent = os.getppid()
-    pr_set_pdeathsig, sigkill = 1, 9
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, sigkill)
-    if os.getppid() != parent:
-        os._exit(0)
 
 
 def _open_channel() -> Channel:

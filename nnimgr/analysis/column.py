@@ -1,0 +1,108 @@
+"""One column: an array with room to grow, of numbers or of codes for categories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MISSING", "MOST_CATEGORIES", "Array", "Coded", "Numbers", "missing_code"]
+
+Array = NDArray[Any]
+
+
+class _Missing:
+    """Stands for a value that is not there (None is JSON's null, a value)."""
+
+
+MISSING: Final = _Missing()
+MOST_CATEGORIES = 65_535  # further ones are missing
+
+_NUMBERS = {int, float}
+
+
+class Numbers:
+    """Numbers of one type; of a float type NaN is missing, and so is what is no finite number."""
+
+    def __init__(self, dtype: Any = np.float64) -> None:
+        self.missing = np.nan if np.dtype(dtype).kind == "f" else 0
+        self.buffer: Array = np.empty(0, dtype)
+
+    def write(self, positions: Array, values: Sequence[Any]) -> None:
+        """Values may be anything."""
+        self.buffer[positions] = _numbers(values)
+
+
+class Coded:
+    """Codes of ``categories``, which are JSON values, in uint8 or, beyond 255 of them, uint16."""
+
+    def __init__(self, categories: Sequence[Any] = ()) -> None:
+        self.categories: list[Any] = []
+        self.buffer: Array = np.empty(0, np.uint8)
+        self._codes: dict[Any, int] = {}
+        self.add(categories)
+
+    @property
+    def missing(self) -> int:
+        return missing_code(self.buffer.dtype)
+
+    def add(self, categories: Sequence[Any]) -> None:
+        """Have a code for each of these."""
+        self._add(dict(zip(map(_key, categories), categories, strict=True)))
+
+    def write(self, positions: Array, values: Sequence[Any]) -> None:
+        keys = values if set(map(type, values)) == {str} else list(map(_key, values))
+        fresh = {key: value for key, value in zip(keys, values, strict=True) if key not in self._codes}
+        if fresh:
+            self._add(fresh)
+        codes, missing = self._codes, self.missing
+        self.buffer[positions] = [codes.get(key, missing) for key in keys]
+
+    def _add(self, values: dict[Any, Any]) -> None:
+        for key, value in values.items():
+            if key is not MISSING and key not in self._codes and len(self.categories) < MOST_CATEGORIES:
+                self._codes[key] = len(self.categories)
+                self.categories.append(value)
+        if self.buffer.dtype == np.uint8 and len(self.categories) > missing_code(np.uint8):
+            wide = self.buffer.astype(np.uint16)
+            wide[self.buffer == missing_code(np.uint8)] = missing_code(np.uint16)
+            self.buffer = wide
+
+
+def missing_code(dtype: Any) -> int:
+    """The code that stands for no value: the highest one."""
+    return int(np.iinfo(dtype).max)
+
+
+def _numbers(values: Sequence[Any]) -> Array:
+    if not set(map(type, values)) <= _NUMBERS | {type(None)}:
+        values = [value if type(value) in _NUMBERS else None for value in values]
+    try:
+        found = np.array(values, np.float64)
+    except OverflowError:  # an int beyond the range of floats
+        found = np.array([_number(value) for value in values], np.float64)
+    found[~np.isfinite(found)] = np.nan
+    return found
+
+
+def _number(value: Any) -> float:
+    try:
+        return np.nan if value is None else float(value)
+    except OverflowError:
+        return np.nan
+
+
+def _key(value: Any) -> Any:
+    """What makes two JSON values the same category: 1 and 1.0 are, 1 and true are not."""
+    kind = type(value)
+    if kind is str or kind is int or value is MISSING:
+        return value
+    if kind is float:
+        return value if np.isfinite(value) else MISSING
+    try:
+        return (json.dumps(value, sort_keys=True, allow_nan=False),)
+    except ValueError:
+        return MISSING

@@ -1,0 +1,311 @@
+"""All trials of one experiment as numpy columns, brought up to date by what has changed only.
+
+Names of columns: ``sequence``, ``status``, ``source`` (coded), ``attempt``, ``intermediates``, ``value`` (of
+the final metric), ``latest``, ``created``, ``started``, ``ended`` (seconds since the experiment's creation),
+``duration`` (seconds, of ended trials), ``parameters.<name>`` and ``metrics.<key>`` (further keys of final
+metrics that are objects). A nested choice ``outer`` gives ``parameters.outer/_name`` and
+``parameters.outer/<inner>``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from nnimgr.analysis.column import MISSING, MOST_CATEGORIES, Array, Coded, Numbers
+from nnimgr.analysis.flat import is_branch
+from nnimgr.core.facts import SuggestionSource, TrialStatus
+from nnimgr.search_space import Choice, Nested, Numeric, SearchSpaceError, Space, parse
+from nnimgr.store.bulk import TRIAL_COLUMNS, Mark, Snapshot
+
+__all__ = ["METRICS", "PARAMETERS", "TIMES", "Columns"]
+
+PARAMETERS, METRICS = "parameters.", "metrics."
+TIMES = ("created", "started", "ended")
+MOST_COLUMNS = 500  # a trial can report any number of keys
+
+_SPARE = 1.25
+_MANY = 4  # if more than one in so many trials has changed, reading all is quicker
+
+
+class Columns:
+    """``arrays`` by name, each with one element per trial, ordered by sequence.
+
+    Floats: NaN is missing. Columns in ``categories`` are coded: their elements are indices into these JSON
+    values, the highest value of their type (255 or 65535) is missing. ``revision``: the number of the last
+    fact that is in them. ``origin_at``: the experiment's creation. ``left_out``: how many columns there are
+    beyond MOST_COLUMNS.
+    """
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.revision = 0
+        self.origin_at = datetime.fromtimestamp(0, UTC)
+        self.arrays: dict[str, Array] = {}
+        self.categories: dict[str, list[Any]] = {}
+        self.ids: Array = np.empty(0, "S16")
+        self.logarithmic: set[str] = set()
+        self._left_out: set[str] = set()
+        self._rows = 0
+        self._db_id = self._space = ""
+        self._numeric: set[str] = set()  # parameters that the space declares to be numbers
+        self._ids = Numbers("S16")
+        self._columns: dict[str, Numbers | Coded] = {
+            "sequence": Numbers(np.uint32),
+            "status": Coded([status.value for status in TrialStatus]),
+            "source": Coded([source.value for source in SuggestionSource]),
+            "attempt": Numbers(np.uint16),
+            "intermediates": Numbers(np.uint32),
+            **{name: Numbers() for name in ("value", "latest", *TIMES, "duration")},
+        }
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def left_out(self) -> int:
+        return len(self._left_out)
+
+    # ---- what questions ask -------------------------------------------------------------------------------
+
+    def numbers(self, name: str) -> Array:
+        """The column as float64: of a coded one the categories that are numbers, NaN elsewhere."""
+        array = self.arrays[name]
+        if name not in self.categories:
+            return array.astype(np.float64, copy=False)
+        values = np.full(int(np.iinfo(array.dtype).max) + 1, np.nan)
+        for code, value in enumerate(self.categories[name]):
+            if type(value) in (int, float):
+                values[code] = value
+        return values[array]
+
+    def present(self, name: str) -> Array:
+        """Which trials have a value in this column."""
+        array = self.arrays[name]
+        if name in self.categories:
+            found: Array = array != np.iinfo(array.dtype).max
+            return found
+        return ~np.isnan(array) if array.dtype.kind == "f" else np.ones(len(array), bool)
+
+    def positions(self, sequences: Iterable[int]) -> Array:
+        """Where the trials with these sequences are, as far as there are any."""
+        wanted = np.fromiter(sequences, np.int64)
+        places = np.searchsorted(self.arrays["sequence"], wanted)
+        known = places < self._rows
+        known[known] = self.arrays["sequence"][places[known]] == wanted[known]
+        return places[known]
+
+    # ---- refreshing ---------------------------------------------------------------------------------------
+
+    def refresh(self, snapshot: Snapshot) -> None:
+        """Take in all that the snapshot has and the columns have not."""
+        mark = snapshot.mark()
+        if mark.db_id != self._db_id or mark.last_number < self.revision:
+            self._clear()
+            self._db_id = mark.db_id
+            self.origin_at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=mark.created_at)
+        if mark.search_space != self._space:
+            self._space = mark.search_space
+            self._declare(mark.search_space)
+        if mark.last_number != self.revision or not self.arrays:
+            before = self._rows
+            for page in self._pages(snapshot):
+                self._take(page, mark, before)
+            self._sort()
+            self._show()
+            self.revision = mark.last_number
+
+    def _pages(self, snapshot: Snapshot) -> Iterator[list[tuple[Any, ...]]]:
+        if self.revision:
+            changed = snapshot.changed(after=self.revision)
+            if len(changed) * _MANY < self._rows:
+                return snapshot.trials(changed)
+        return snapshot.trials()
+
+    def _take(self, page: list[tuple[Any, ...]], mark: Mark, before: int) -> None:
+        """Write a page of trials, of which the first ``before`` rows may have some already."""
+        rows = dict(zip(TRIAL_COLUMNS, zip(*page, strict=True), strict=True))
+        positions = self._places(np.array(rows["sequence"], np.int64), before)
+        self._ids.buffer[positions] = [trial_id.encode() for trial_id in rows["trial_id"]]
+        for name in ("status", "source"):
+            self._columns[name].write(positions, rows[name])
+        for name in ("sequence", "attempt", "intermediates"):
+            self._columns[name].buffer[positions] = rows[name]
+        for name, column in (("value", "final_value"), ("latest", "latest_value")):
+            self._columns[name].write(positions, rows[column])
+        instants = [np.array(rows[f"{name}_at"], np.float64) for name in TIMES]
+        for name, instant in zip(TIMES, instants, strict=True):
+            self._columns[name].buffer[positions] = (instant - mark.created_at) / 1e6
+        self._columns["duration"].buffer[positions] = (instants[2] - instants[1]) / 1e6
+        self._scatter(PARAMETERS, _objects(rows["parameters"]), positions)
+        objects = [index for index, text in enumerate(rows["final_object"]) if text is not None]
+        if objects:
+            finals = _objects([rows["final_object"][index] for index in objects])
+            self._scatter_metrics(finals, positions[objects])
+
+    def _places(self, sequences: Array, before: int) -> Array:
+        """Where to write the trials; those that are new come last, for now."""
+        old = self._columns["sequence"].buffer[:before]
+        places = np.searchsorted(old, sequences)
+        known = places < before
+        known[known] = old[places[known]] == sequences[known]
+        fresh = len(sequences) - int(np.count_nonzero(known))
+        places[~known] = np.arange(self._rows, self._rows + fresh)
+        self._rows += fresh
+        for column in self._all():
+            _fit(column, self._rows)
+        if fresh < len(sequences):
+            for name, column in self._columns.items():
+                if name.startswith(METRICS):  # a further attempt may report others
+                    column.buffer[places[known]] = column.missing
+        return places
+
+    def _scatter(self, prefix: str, objects: Sequence[dict[str, Any]], positions: Array) -> None:
+        """Write the members of these objects, one per position, each into its column."""
+        for key, values in _members(objects):
+            name = prefix + key
+            if dict in set(map(type, values)):
+                branches = [value if is_branch(value) else {} for value in values]
+                if any(branches):
+                    self._scatter(f"{name}/", branches, positions)
+                    values = [MISSING if is_branch(value) else value for value in values]
+            kinds = set(map(type, values)) - {type(MISSING)}
+            if kinds:
+                column = self._parameter(name, coded=not kinds <= {int, float})
+                if column is not None:
+                    column.write(positions, values)
+
+    def _scatter_metrics(self, objects: Sequence[dict[str, Any]], positions: Array) -> None:
+        for key, values in _members(objects):
+            if key != "default" and {int, float} & set(map(type, values)):
+                name = METRICS + key
+                column = self._columns.get(name) or self._new(name, Numbers())
+                if column is not None:
+                    column.write(positions, values)
+
+    # ---- columns ------------------------------------------------------------------------------------------
+
+    def _declare(self, search_space: str) -> None:
+        """Have the columns of the parameters that the space names, before the first trial has any."""
+        self.logarithmic.clear()
+        self._numeric.clear()
+        try:
+            space = parse(json.loads(search_space))
+        except SearchSpaceError:  # a tuner of the user's may have a form of its own
+            return
+        self._declare_in(PARAMETERS, space)
+        self._show()
+
+    def _declare_in(self, prefix: str, space: Space) -> None:
+        for key, spec in space.parameters:
+            name = prefix + key
+            match spec:
+                case Numeric():
+                    self._numeric.add(name)
+                    if spec.type.logarithmic:
+                        self.logarithmic.add(name)
+                    self._parameter(name, coded=False)
+                case Choice(options) if not any(isinstance(option, dict) for option in options):
+                    self._categorise(name, options)
+                case Nested(options):
+                    self._categorise(f"{name}/_name", [option for option, _ in options])
+                    for _, inner in options:
+                        self._declare_in(f"{name}/", inner)
+
+    def _categorise(self, name: str, options: Sequence[Any]) -> None:
+        self._numeric.discard(name)
+        column = self._parameter(name, coded=True)
+        if isinstance(column, Coded):
+            column.add(options)
+
+    def _parameter(self, name: str, *, coded: bool) -> Numbers | Coded | None:
+        """The column; one of numbers becomes a coded one when another value comes, unless it is declared."""
+        column = self._columns.get(name)
+        if column is None:
+            return self._new(name, Coded() if coded and name not in self._numeric else Numbers())
+        if coded and isinstance(column, Numbers) and name not in self._numeric:
+            values = column.buffer[: self._rows]
+            distinct = np.unique(values[~np.isnan(values)])
+            if len(distinct) < MOST_CATEGORIES:
+                column = self._columns[name] = _coded(values, distinct)
+                _fit(column, self._rows)
+        return column
+
+    def _new(self, name: str, column: Numbers | Coded) -> Numbers | Coded | None:
+        if len(self._columns) >= MOST_COLUMNS:
+            self._left_out.add(name)
+            return None
+        self._columns[name] = column
+        _fit(column, self._rows)
+        return column
+
+    def _all(self) -> Iterator[Numbers | Coded]:
+        yield self._ids
+        yield from self._columns.values()
+
+    def _sort(self) -> None:
+        sequences = self._columns["sequence"].buffer[: self._rows]
+        if np.any(sequences[1:] < sequences[:-1]):
+            order = np.argsort(sequences)
+            for column in self._all():
+                column.buffer[: self._rows] = column.buffer[order]
+
+    def _show(self) -> None:
+        """Bring ``arrays`` and ``categories`` in line with the columns: parameters stand before metrics."""
+        names = sorted(self._columns, key=lambda name: name.startswith(METRICS))
+        self.ids = self._ids.buffer[: self._rows]
+        self.arrays = {name: self._columns[name].buffer[: self._rows] for name in names}
+        self.categories = {
+            name: column.categories for name in names if isinstance(column := self._columns[name], Coded)
+        }
+
+
+def _fit(column: Numbers | Coded, rows: int) -> None:
+    """Make room for so many rows, and some more."""
+    buffer = column.buffer
+    if len(buffer) < rows:
+        column.buffer = np.full(int(rows * _SPARE) + 64, column.missing, buffer.dtype)
+        column.buffer[: len(buffer)] = buffer
+
+
+def _coded(values: Array, distinct: Array) -> Coded:
+    column = Coded([int(value) if value.is_integer() else value for value in distinct.tolist()])
+    codes = np.searchsorted(distinct, values)
+    codes[np.isnan(values)] = column.missing
+    column.buffer = codes.astype(column.buffer.dtype)
+    return column
+
+
+def _objects(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """The objects of these JSON texts; empty ones for what is none."""
+    try:
+        found = json.loads(f"[{','.join(texts)}]")
+    except ValueError:
+        found = []
+    if len(found) != len(texts):
+        found = [_object(text) for text in texts]
+    return [value if type(value) is dict else {} for value in found]
+
+
+def _object(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
+
+
+def _members(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Each key that any of the objects has, with its values in all of them."""
+    shapes = dict.fromkeys(map(tuple, objects))
+    if len(shapes) == 1:
+        (keys,) = shapes
+        yield from zip(keys, zip(*map(dict.values, objects), strict=True), strict=True)
+        return
+    for key in dict.fromkeys(key for shape in shapes for key in shape):
+        yield key, [found.get(key, MISSING) for found in objects]

@@ -1,0 +1,314 @@
+"""Filters of trials as NNI's page has them, with a little more.
+
+Terms joined by ``;``, all of which must hold: ``name:value``, ``name:[a, b]`` (one of these for a column of
+categories, from a to b for numbers), and ``name > v``, ``<``, ``>=``, ``<=``, ``≠`` (or ``!=``). Names and
+values may be JSON strings in quotes. ``null`` is having no value; a trial without one matches nothing else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from nnimgr.analysis.column import Array
+from nnimgr.analysis.columns import METRICS, PARAMETERS, TIMES, Columns
+from nnimgr.analysis.errors import BadQuestion
+
+__all__ = ["Term", "Value", "matching", "parse_filter", "parse_names"]
+
+_ALIASES = {
+    "trial id": "id",
+    "trial no.": "sequence",
+    "trial no": "sequence",
+    "no.": "sequence",
+    "default metric": "value",
+    "default": "value",
+    "start time": "started",
+    "end time": "ended",
+    "intermediate count": "intermediates",
+}
+_OPERATOR = re.compile(r">=|<=|!=|[:><≠]")
+_BLANK = re.compile(r"\s*")
+_NAME_END = re.compile(r">=|<=|!=|[:><≠;]")
+_VALUE_END = re.compile(r"[;,\]]")
+_ORDERS: Mapping[str, Callable[[Array, float], Array]] = {
+    ">": np.greater,
+    "<": np.less,
+    ">=": np.greater_equal,
+    "<=": np.less_equal,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A value as it was written. ``quoted``: it is a text whatever it looks like."""
+
+    text: str
+    quoted: bool
+    position: int
+
+    @property
+    def plain(self) -> Any:
+        """The JSON value that it is."""
+        if not self.quoted:
+            try:
+                return json.loads(self.text)
+            except ValueError:
+                pass
+        return self.text
+
+    @property
+    def null(self) -> bool:
+        return self.text == "null" and not self.quoted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One condition. ``operator`` is one of : ≠ > < >= <=. ``several``: the values stood in brackets."""
+
+    name: str
+    operator: str
+    values: Sequence[Value]
+    several: bool
+    position: int
+
+
+def matching(columns: Columns, filter: str) -> Array:
+    """Which trials match (bool, one per row): all if the filter is empty. Raises BadQuestion."""
+    found = np.ones(len(columns), bool)
+    for term in parse_filter(filter):
+        found &= _matches(columns, term)
+    return found
+
+
+def parse_filter(text: str) -> list[Term]:
+    """The terms. Raises BadQuestion with the position of what was not expected."""
+    return _Parser(text, field="filter").terms()
+
+
+def parse_names(text: str) -> list[str]:
+    """Names separated by commas; one with a comma in it stands in quotes. Raises BadQuestion."""
+    return _Parser(text, field="names").names()
+
+
+# ---- reading ----------------------------------------------------------------------------------------------
+
+
+class _Parser:
+    def __init__(self, text: str, *, field: str) -> None:
+        self._text, self._field = text, field
+        self._at = 0
+
+    def terms(self) -> list[Term]:
+        terms = []
+        while self._more():
+            if not self._take(";"):
+                terms.append(self._term())
+                if self._more() and not self._take(";"):
+                    raise self._unexpected('";" or the end')
+        return terms
+
+    def names(self) -> list[str]:
+        names = []
+        while self._more():
+            name = self._word(re.compile(","), what="a name").text
+            names.append(name)
+            if self._more() and not self._take(","):
+                raise self._unexpected('"," or the end')
+        return names
+
+    def _term(self) -> Term:
+        name = self._word(_NAME_END, what="a column's name")
+        self._more()
+        operator = _OPERATOR.match(self._text, self._at)
+        if operator is None:
+            raise self._unexpected(f"one of : > < >= <= ≠ after {name.text}")
+        self._at = operator.end()
+        values, several = self._values()
+        return Term(
+            name=name.text,
+            operator="≠" if operator[0] == "!=" else operator[0],
+            values=values,
+            several=several,
+            position=name.position,
+        )
+
+    def _values(self) -> tuple[list[Value], bool]:
+        if not (self._more() and self._take("[")):
+            return [self._word(re.compile(";"), what="a value")], False
+        values = []
+        while True:
+            values.append(self._word(_VALUE_END, what="a value"))
+            self._more()
+            if self._take("]"):
+                return values, True
+            if not self._take(","):
+                raise self._unexpected('"," or "]"')
+
+    def _word(self, end: re.Pattern[str], *, what: str) -> Value:
+        """A text up to where it ends, or one in quotes."""
+        if not self._more():
+            raise self._unexpected(what)
+        begin = self._at
+        if self._text[begin] == '"':
+            try:
+                text, self._at = json.JSONDecoder().raw_decode(self._text, begin)
+            except ValueError:
+                raise self._unexpected(f"{what} whose quotes are closed") from None
+            return Value(text=text, quoted=True, position=begin)
+        found = end.search(self._text, begin)
+        self._at = len(self._text) if found is None else found.start()
+        text = self._text[begin : self._at].rstrip()
+        if not text:
+            self._at = begin
+            raise self._unexpected(what)
+        return Value(text=text, quoted=False, position=begin)
+
+    def _more(self) -> bool:
+        """Skip blanks; whether anything is left."""
+        blank = _BLANK.match(self._text, self._at)
+        assert blank is not None
+        self._at = blank.end()
+        return self._at < len(self._text)
+
+    def _take(self, character: str) -> bool:
+        taken = self._text.startswith(character, self._at)
+        self._at += taken
+        return taken
+
+    def _unexpected(self, expected: str) -> BadQuestion:
+        rest = self._text[self._at : self._at + 20]
+        found = f'"{rest}"' if rest else "its end"
+        return BadQuestion(self._field, f"expected {expected}, found {found}", position=self._at)
+
+
+# ---- matching ---------------------------------------------------------------------------------------------
+
+
+def _matches(columns: Columns, term: Term) -> Array:
+    name = _column(columns, term)
+    if name == "id":
+        return _of_ids(columns, term)
+    if name in columns.categories:
+        return _of_categories(columns, name, term)
+    return _of_numbers(columns, name, term)
+
+
+def _column(columns: Columns, term: Term) -> str:
+    """The column that is meant: one of a trial, or a parameter or metric, also without its prefix."""
+    lower = " ".join(term.name.lower().split())
+    lower = _ALIASES.get(lower, lower)
+    own = [name for name in columns.arrays if not name.startswith((PARAMETERS, METRICS))]
+    if lower in ("id", *own):
+        return lower
+    if term.name in columns.arrays:
+        return term.name
+    meant = [prefix + term.name for prefix in (PARAMETERS, METRICS) if prefix + term.name in columns.arrays]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        raise BadQuestion("filter", f"expected {' or '.join(meant)}: both exist", position=term.position)
+    known = ["id", *columns.arrays, *(name.split(".", 1)[1] for name in columns.arrays if "." in name)]
+    near = difflib.get_close_matches(term.name, known, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise BadQuestion("filter", f'there is no column "{term.name}"{hint}', position=term.position)
+
+
+def _of_ids(columns: Columns, term: Term) -> Array:
+    """A value is an id or a part of one."""
+    if term.operator in _ORDERS:
+        raise _unordered(term)
+    found = np.zeros(len(columns), bool)
+    for value in term.values:
+        found |= np.char.find(columns.ids, value.text.encode()) >= 0
+    return ~found if term.operator == "≠" else found
+
+
+def _of_categories(columns: Columns, name: str, term: Term) -> Array:
+    present = columns.present(name)
+    if term.operator in _ORDERS:
+        if not any(type(category) in (int, float) for category in columns.categories[name]):
+            raise _unordered(term)
+        return _compared(columns.numbers(name), term)
+    codes = [code for value in term.values for code in _codes(columns.categories[name], name, value)]
+    found: Array = np.isin(columns.arrays[name], codes) & present
+    if any(value.null for value in term.values):
+        found |= ~present
+        return ~found if term.operator == "≠" else found
+    return ~found & present if term.operator == "≠" else found
+
+
+def _codes(categories: Sequence[Any], name: str, value: Value) -> list[int]:
+    """The categories that a value may mean: a text that is the same, or the same number."""
+    if name not in ("status", "source"):
+        return [code for code, known in enumerate(categories) if _same(known, value)]
+    codes = [code for code, known in enumerate(categories) if known.lower() == value.text.lower()]
+    if not codes:
+        expected = f"expected one of {', '.join(categories)}, found {value.text}"
+        raise BadQuestion("filter", expected, position=value.position)
+    return codes
+
+
+def _same(category: Any, value: Value) -> bool:
+    plain = value.plain
+    return bool(
+        category == value.text
+        or (category == plain and isinstance(category, bool) == isinstance(plain, bool))
+    )
+
+
+def _of_numbers(columns: Columns, name: str, term: Term) -> Array:
+    values = columns.numbers(name)
+    there = ~np.isnan(values)
+    if term.operator in _ORDERS:
+        return _compared(values, term, origin_at=columns.origin_at if name in TIMES else None)
+    if not term.several and term.values[0].null:
+        found = ~there
+        return there if term.operator == "≠" else found
+    limits = [_number(value, columns.origin_at if name in TIMES else None) for value in term.values]
+    if len(limits) != 1 + term.several:
+        message = f"expected two numbers, from and to, in brackets, found {len(limits)}"
+        raise BadQuestion("filter", message, position=term.values[0].position)
+    found = (values >= limits[0]) & (values <= limits[-1])
+    return ~found & there if term.operator == "≠" else found
+
+
+def _compared(values: Array, term: Term, *, origin_at: datetime | None = None) -> Array:
+    if term.several:
+        message = f"expected one value after {term.operator}, found brackets"
+        raise BadQuestion("filter", message, position=term.values[0].position)
+    return _ORDERS[term.operator](values, _number(term.values[0], origin_at))
+
+
+def _number(value: Value, origin_at: datetime | None) -> float:
+    """A finite number, or, for a time, the seconds from ``origin_at`` to an instant in ISO's form."""
+    try:
+        number = float(value.text)
+    except ValueError:
+        number = _instant(value.text, origin_at)
+    if not np.isfinite(number):
+        what = "a number" if origin_at is None else "seconds or an instant such as 2026-01-31T12:00:00Z"
+        raise BadQuestion("filter", f"expected {what}, found {value.text}", position=value.position)
+    return number
+
+
+def _instant(text: str, origin_at: datetime | None) -> float:
+    if origin_at is None:
+        return np.nan
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return np.nan
+    return ((instant if instant.tzinfo else instant.replace(tzinfo=UTC)) - origin_at).total_seconds()
+
+
+def _unordered(term: Term) -> BadQuestion:
+    message = f"expected : or ≠ after {term.name}, which holds no numbers, found {term.operator}"
+    return BadQuestion("filter", message, position=term.position)

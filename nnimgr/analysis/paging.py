@@ -1,0 +1,87 @@
+"""Which trials are on a page of the table, and which are among a selection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnimgr.analysis.column import Array
+from nnimgr.analysis.columns import Columns
+from nnimgr.analysis.filters import matching
+from nnimgr.analysis.table import check_names
+from nnimgr.store.bulk import Snapshot
+
+__all__ = ["ordered", "page", "selected", "selection"]
+
+
+def page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """``selected``'s arguments, ``sort``, ``descending``, ``offset``, ``limit`` → JSON ``{total, sequences}``."""
+    found = _in_order(columns, snapshot, arguments)
+    offset, limit = arguments["offset"], arguments["limit"]
+    return _told(columns, found[offset : offset + limit], total=len(found))
+
+
+def selection(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """As ``page``, but all of them, and with them the names of all columns: ``{total, sequences, names}``."""
+    found = _in_order(columns, snapshot, arguments)
+    return _told(columns, found, total=len(found), names=list(columns.arrays))
+
+
+def selected(
+    columns: Columns,
+    snapshot: Snapshot,
+    *,
+    filter: str = "",
+    search: str = "",
+    statuses: Sequence[str] = (),
+    trial_ids: Sequence[str] | None = None,
+) -> Array:
+    """Which trials (bool, one per row) the filter and the rest let through. Raises BadQuestion."""
+    found = matching(columns, filter)
+    if statuses:
+        codes = [columns.categories["status"].index(status) for status in statuses]
+        found &= np.isin(columns.arrays["status"], codes)
+    if search:
+        found &= np.isin(columns.arrays["sequence"], snapshot.found(search))
+    if trial_ids is not None:
+        found &= np.isin(columns.ids, [trial_id.encode() for trial_id in trial_ids])
+    return found
+
+
+def ordered(columns: Columns, rows: Array, name: str, *, descending: bool) -> Array:
+    """These rows (positions, ascending) by a column; what has no value comes last, equal ones by sequence."""
+    values = _ranks(columns, name)[rows]
+    return np.asarray(rows[np.argsort(-values if descending else values, kind="stable")])
+
+
+def _in_order(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> Array:
+    check_names(columns, [arguments["sort"]], field="sort")
+    keys = ("filter", "search", "statuses", "trial_ids")
+    rows = np.flatnonzero(
+        selected(columns, snapshot, **{key: arguments[key] for key in keys if key in arguments})
+    )
+    return ordered(columns, rows, arguments["sort"], descending=arguments["descending"])
+
+
+def _ranks(columns: Columns, name: str) -> Array:
+    """Numbers in whose order the rows are: of categories the numbers first, then texts by their letters."""
+    categories = columns.categories.get(name)
+    if categories is None:
+        return columns.numbers(name)
+    array = columns.arrays[name]
+    ranks = np.full(int(np.iinfo(array.dtype).max) + 1, np.nan)
+    ranks[sorted(range(len(categories)), key=lambda code: _rank(categories[code]))] = range(len(categories))
+    return ranks[array]
+
+
+def _rank(category: Any) -> tuple[int, float, str]:
+    if type(category) in (int, float):
+        return (0, category, "")
+    return (1, 0.0, category if isinstance(category, str) else json.dumps(category))
+
+
+def _told(columns: Columns, rows: Array, **more: Any) -> bytes:
+    return json.dumps({**more, "sequences": columns.arrays["sequence"][rows].tolist()}).encode()

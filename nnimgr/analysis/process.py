@@ -1,0 +1,186 @@
+"""The server's side of the analysis process: questions to it, its answers, its life.
+
+A process of its own, because a question about 100,000 trials takes memory and a processor that the server has
+better use for. It is started by the first question, ends by itself when it has had none for a while, and is
+started anew by the next, also after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnimgr.analysis.errors import AnalysisFailed
+from nnimgr.analysis.wire import LENGTH, frame, raise_failure
+from nnimgr.child import how_it_ended
+
+__all__ = ["Analyst"]
+
+IDLE_S = 60.0
+ANSWER_S = 120.0
+_KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "TZ")
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_TAIL_BYTES = 4096
+_READ_BYTES = 1 << 20
+
+logger = logging.getLogger(__name__)
+
+
+class Analyst:
+    """Asks one process, one question at a time, in the order in which they came."""
+
+    def __init__(self, *, idle_s: float = IDLE_S, answer_s: float = ANSWER_S) -> None:
+        self._idle_s, self._answer_s = idle_s, answer_s
+        self._child: _Child | None = None
+        self._turn = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, while there is one."""
+        return None if self._child is None or self._child.gone else self._child.process.pid
+
+    async def ask(
+        self, database: Path, experiment_id: str, question: str, arguments: Mapping[str, Any]
+    ) -> bytes:
+        """The answer's bytes.
+
+        Whoever is cancelled while it waits has asked nothing; one that is cancelled later gets no answer.
+        Raises BadQuestion, StoreError, FileNotFoundError, AnalysisFailed.
+        """
+        asked = _Asked(
+            frame(
+                {
+                    "database": str(database),
+                    "experiment_id": experiment_id,
+                    "question": question,
+                    "arguments": arguments,
+                }
+            )
+        )
+        # A task of its own, since what the process has begun to say must be read to its end.
+        exchange = asyncio.create_task(self._in_turn(asked), name=f"analysis:{question}")
+        exchange.add_done_callback(_take_failure)
+        try:
+            return await asyncio.shield(exchange)
+        except asyncio.CancelledError:
+            asked.dropped = True
+            raise
+
+    async def close(self) -> None:
+        """End the process; who waits for an answer gets AnalysisFailed."""
+        self._closed = True
+        if self._child is not None:
+            self._child.kill()
+            await self._child.ended()
+
+    async def _in_turn(self, asked: _Asked) -> bytes:
+        async with self._turn:
+            answer = None if asked.dropped else await self._exchange(asked.frame)
+            if answer is None and not asked.dropped:
+                answer = await self._exchange(asked.frame)  # it crossed the leaving of the process
+        if answer is None:
+            raise AnalysisFailed("The analysis process ends as soon as it has started.")
+        return answer
+
+    async def _exchange(self, asked: bytes) -> bytes | None:
+        """None: the process had left before, since it had nothing to do."""
+        if self._closed:
+            raise AnalysisFailed("The server leaves.")
+        if self._child is None or self._child.gone:
+            self._child = await _start(self._idle_s)
+        child = self._child
+        try:
+            async with asyncio.timeout(self._answer_s):
+                return await child.exchange(asked)
+        except TimeoutError:
+            child.kill()
+            await child.ended()
+            raise AnalysisFailed(f"The analysis took longer than {self._answer_s:g} s.") from None
+        except (EOFError, OSError):
+            sentence = await child.ended()
+            if child.process.returncode == 0:
+                return None
+            logger.error("%s", sentence)
+            raise AnalysisFailed(sentence) from None
+
+
+@dataclass(slots=True)
+class _Asked:
+    frame: bytes
+    dropped: bool = False  # nobody waits for it any more
+
+
+class _Child:
+    """A running process, and the end of what it has written to standard error."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self._tail = b""
+        self._listening = asyncio.create_task(self._listen(), name="analysis:stderr")
+
+    @property
+    def gone(self) -> bool:
+        return self.process.returncode is not None
+
+    async def exchange(self, asked: bytes) -> bytes:
+        """Raises what has failed; EOFError or OSError if it is the process."""
+        into, out = self.process.stdin, self.process.stdout
+        assert into is not None and out is not None
+        into.write(asked)
+        await into.drain()
+        (size,) = LENGTH.unpack(await out.readexactly(LENGTH.size))
+        head = json.loads(await out.readexactly(size))
+        raise_failure(head)
+        return await out.readexactly(head["length"])
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+
+    async def ended(self) -> str:
+        """Wait for its end: a sentence."""
+        await self.process.wait()
+        await self._listening
+        last = next((line for line in reversed(self._tail.decode(errors="replace").splitlines()) if line), "")
+        sentence = f"The analysis process {how_it_ended(self.process.returncode)}"
+        return f"{sentence}; its last words were: {last[:300]}" if last else f"{sentence}."
+
+    async def _listen(self) -> None:
+        stream = self.process.stderr
+        assert stream is not None
+        while text := await stream.read(_TAIL_BYTES):
+            logger.error("the analysis process says: %s", text.decode(errors="replace").rstrip())
+            self._tail = (self._tail + text)[-_TAIL_BYTES:]
+
+
+async def _start(idle_s: float) -> _Child:
+    """Raises AnalysisFailed."""
+    environ = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "nnimgr.analysis.worker", str(idle_s)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environ | _ONE_THREAD,
+            start_new_session=True,
+            limit=_READ_BYTES,
+        )
+    except OSError as error:
+        raise AnalysisFailed(f"The analysis process could not be started: {error}.") from error
+    return _Child(process)
+
+
+def _take_failure(exchange: asyncio.Task[bytes]) -> None:
+    """Nobody may be left to whom it matters."""
+    if not exchange.cancelled():
+        exchange.exception()

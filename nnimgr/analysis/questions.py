@@ -1,0 +1,42 @@
+"""The questions that can be asked: functions of an experiment's columns, its database and some arguments."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nnimgr.analysis import paging, table
+from nnimgr.analysis.columns import Columns
+from nnimgr.store.bulk import Snapshot, snapshot
+
+__all__ = ["QUESTIONS", "Answers", "Question"]
+
+Question = Callable[[Columns, Snapshot, Mapping[str, Any]], bytes]
+"""The answer's bytes. Raises BadQuestion. The columns are as new as the snapshot, and not to be changed."""
+
+QUESTIONS: Mapping[str, Question] = {
+    "columns": table.changed_columns,
+    "schema": table.schema,
+    "page": paging.page,
+    "selection": paging.selection,
+}
+
+_KEPT = 4  # experiments whose columns stay in memory
+
+
+class Answers:
+    """The columns of the experiments that were asked for last, and answers from them."""
+
+    def __init__(self) -> None:
+        self._columns: OrderedDict[tuple[str, str], Columns] = OrderedDict()
+
+    def answer(self, database: str, experiment_id: str, question: str, arguments: Mapping[str, Any]) -> bytes:
+        """Raises BadQuestion, StoreError, FileNotFoundError."""
+        with snapshot(database, experiment_id) as taken:
+            columns = self._columns.pop((database, experiment_id), None) or Columns()
+            columns.refresh(taken)  # what fails in here is not kept
+            self._columns[database, experiment_id] = columns
+            if len(self._columns) > _KEPT:
+                self._columns.popitem(last=False)
+            return QUESTIONS[question](columns, taken, arguments)

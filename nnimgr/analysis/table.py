@@ -1,0 +1,84 @@
+"""Columns for charts, and the description of all columns."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nnimgr.analysis.columns import METRICS, PARAMETERS, TIMES, Columns
+from nnimgr.analysis.errors import BadQuestion
+from nnimgr.analysis.packed import PackedColumn, compact, pack
+from nnimgr.store.bulk import Snapshot
+
+__all__ = ["changed_columns", "check_names", "schema"]
+
+
+def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """``{since, names}`` → packed: ``sequence`` and the named columns (all if none is named).
+
+    The rows are those that may have changed since that revision; all of them for 0.
+    """
+    names = arguments["names"] or list(columns.arrays)
+    check_names(columns, names, field="names")
+    rows: Any = slice(None)
+    if arguments["since"]:
+        rows = np.flatnonzero(np.isin(columns.ids, _ids(snapshot.changed(after=arguments["since"]))))
+    arrays = {name: columns.arrays[name][rows] for name in dict.fromkeys(("sequence", *names))}
+    header = {
+        "revision": columns.revision,
+        "rows": len(arrays["sequence"]),
+        "total": len(columns),
+        "originAt": columns.origin_at.isoformat(),
+    }
+    return pack(
+        header,
+        [PackedColumn(name, compact(array), columns.categories.get(name)) for name, array in arrays.items()],
+    )
+
+
+def schema(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """What columns there are: the JSON text of a ``models.ColumnsSchema``."""
+    described = [_described(columns, name) for name in columns.arrays]
+    answer = {
+        "revision": columns.revision,
+        "total": len(columns),
+        "leftOut": columns.left_out,
+        "columns": described,
+    }
+    return json.dumps(answer, allow_nan=False).encode()
+
+
+def check_names(columns: Columns, names: Iterable[str], *, field: str) -> None:
+    """Raise BadQuestion where there is no such column."""
+    for name in names:
+        if name not in columns.arrays:
+            near = difflib.get_close_matches(name, columns.arrays, n=3, cutoff=0.5)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise BadQuestion(field, f"there is no column {name}{hint}")
+
+
+def _described(columns: Columns, name: str) -> dict[str, Any]:
+    coded = name in columns.categories
+    kind = "status" if name == "status" else "category" if coded else "time" if name in TIMES else "number"
+    values = columns.numbers(name)
+    finite = values[~np.isnan(values)]
+    some = len(finite) > 0
+    return {
+        "name": name,
+        "group": next((prefix[:-1] for prefix in (PARAMETERS, METRICS) if name.startswith(prefix)), "trial"),
+        "kind": kind,
+        "min": float(finite.min()) if some else None,
+        "max": float(finite.max()) if some else None,
+        "categories": columns.categories.get(name),
+        "count": int(np.count_nonzero(columns.present(name))),
+        "integer": some and not coded and bool(np.all(finite == np.rint(finite))),
+        "log": name in columns.logarithmic,
+    }
+
+
+def _ids(trial_ids: set[str]) -> list[bytes]:
+    return [trial_id.encode() for trial_id in trial_ids]

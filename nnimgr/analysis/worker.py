@@ -1,0 +1,79 @@
+"""The analysis process: ``python -m nnimgr.analysis.worker``, started by ``nnimgr.analysis.process``.
+
+It answers the frames of its standard input one after the other, and leaves when no question has come for a
+while or the server is gone. What it has to say besides goes to standard error, which the server reads.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import sys
+import traceback
+from typing import Any
+
+from nnimgr.analysis.questions import Answers
+from nnimgr.analysis.wire import LENGTH, failure, frame
+from nnimgr.child import die_with_parent
+
+__all__ = ["main"]
+
+_PIPE_BYTES = 1 << 20  # an answer of megabytes then takes fewer turns of the server's loop
+
+
+def main(idle_s: float) -> int:
+    """Answer until told to leave by silence or the end of input: 0."""
+    die_with_parent()
+    read_fd, write_fd = os.dup(0), os.dup(1)
+    os.dup2(2, 1)  # a stray print must not break the frames
+    try:
+        fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        pass  # a user may only have so much in pipes
+    answers = Answers()
+    while select.select([read_fd], [], [], idle_s)[0]:
+        question = _read(read_fd)
+        if question is None:
+            break
+        _write(write_fd, _answer(answers, question))
+    return 0
+
+
+def _answer(answers: Answers, question: dict[str, Any]) -> bytes:
+    try:
+        body = answers.answer(**question)
+    except Exception as error:
+        head = failure(error)
+        if head["failed"] == "fault":
+            traceback.print_exc()
+        return frame(head)
+    return frame({"length": len(body)}, body)
+
+
+def _read(fd: int) -> dict[str, Any] | None:
+    """The next question; None at the end of input."""
+    size = _exactly(fd, LENGTH.size)
+    text = None if size is None else _exactly(fd, LENGTH.unpack(size)[0])
+    return None if text is None else json.loads(text)
+
+
+def _exactly(fd: int, size: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        part = os.read(fd, size - len(parts))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def _write(fd: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1])))

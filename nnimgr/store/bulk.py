@@ -1,0 +1,131 @@
+"""An experiment's database read in bulk by a process that must stay small and quick to start.
+
+Plain sqlite3: to make records of 100,000 rows would take longer than all that is done with them, and to
+import the store's libraries longer than that process takes to start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from nnimgr.store.errors import StoreError
+
+__all__ = ["TRIAL_COLUMNS", "Mark", "Snapshot", "like_pattern", "snapshot"]
+
+PAGE = 5000
+_TIMEOUT_S = 10.0
+
+TRIAL_COLUMNS = (
+    "trial_id",
+    "sequence",
+    "status",
+    "source",
+    "attempt",
+    "intermediates",
+    "final_value",
+    "latest_value",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "parameters",
+    "final_object",
+)
+"""What ``Snapshot.trials`` gives of each trial: the columns of its table (instants: microseconds since 1970),
+and in ``final_object`` the JSON text of its final metric if that is an object."""
+
+_TRIALS = """
+SELECT trial_id, sequence, status, source, attempt, intermediates, final_value, latest_value, created_at,
+started_at, ended_at, parameters, CASE WHEN substr(ltrim(final_text), 1, 1) = '{' THEN final_text END
+FROM trials WHERE experiment_id = ?
+"""
+_OF_IDS = " ".join((_TRIALS, "AND trial_id IN (SELECT value FROM json_each(?))"))
+_MARK = "SELECT db_id, last_number, created_at, search_space FROM experiments WHERE experiment_id = ?"
+_FACTS = "SELECT DISTINCT trial_id FROM facts WHERE experiment_id = ? AND number > ?"
+_METRICS = "SELECT DISTINCT trial_id FROM metrics WHERE experiment_id = ? AND number > ?"
+_LIVE = (
+    "SELECT trial_id FROM trials INDEXED BY trial_by_status WHERE experiment_id = ? "
+    "AND status IN ('WAITING', 'RUNNING', 'PAUSED', 'UNKNOWN')"
+)
+_SEARCH = (
+    "SELECT sequence FROM trials WHERE experiment_id = ? "
+    r"AND (trial_id LIKE ? ESCAPE '\' OR parameters LIKE ? ESCAPE '\')"
+)
+
+
+class Mark(NamedTuple):
+    """How far an experiment is. ``search_space``: JSON text; instants in microseconds since 1970."""
+
+    db_id: str
+    last_number: int
+    created_at: int
+    search_space: str
+
+
+class Snapshot:
+    """The database as it was at one instant; not to be used after its ``with``."""
+
+    def __init__(self, connection: sqlite3.Connection, experiment_id: str) -> None:
+        self._connection, self._id = connection, experiment_id
+
+    def mark(self) -> Mark:
+        row = self._connection.execute(_MARK, (self._id,)).fetchone()
+        if row is None:
+            raise FileNotFoundError(f"no experiment {self._id} is in its database")
+        return Mark._make(row)
+
+    def trials(self, ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
+        """Pages of the trials (all, or those with these ids) with TRIAL_COLUMNS, in no particular order."""
+        if ids is None:
+            return self._pages(_TRIALS, (self._id,))
+        return self._pages(_OF_IDS, (self._id, json.dumps(list(ids))))
+
+    def changed(self, *, after: int) -> set[str]:
+        """The ids of all trials whose rows may be other than when ``after`` was the last fact."""
+        ids = {trial_id for (trial_id,) in self._connection.execute(_FACTS, (self._id, after))}
+        ids.update(trial_id for (trial_id,) in self._connection.execute(_METRICS, (self._id, after)))
+        if None in ids:  # of a host or the experiment: it can have changed those that have not ended
+            ids.remove(None)
+            ids.update(trial_id for (trial_id,) in self._connection.execute(_LIVE, (self._id,)))
+        return ids
+
+    def found(self, search: str) -> list[int]:
+        """The sequences of the trials in whose id or parameters the text is, or whose sequence it is."""
+        pattern = like_pattern(search)
+        rows = self._connection.execute(_SEARCH, (self._id, pattern, pattern))
+        sequences = [sequence for (sequence,) in rows]
+        if search.isdecimal() and len(search) < 18:
+            sequences.append(int(search))
+        return sequences
+
+    def _pages(self, query: str, values: tuple[Any, ...]) -> Iterator[list[tuple[Any, ...]]]:
+        with closing(self._connection.execute(query, values)) as cursor:
+            while page := cursor.fetchmany(PAGE):
+                yield page
+
+
+@contextmanager
+def snapshot(database: str, experiment_id: str) -> Iterator[Snapshot]:
+    """The experiment's database, read-only. Raises FileNotFoundError, StoreError."""
+    if not os.path.exists(database):
+        raise FileNotFoundError(f"there is no database {database}")
+    try:
+        address = f"file:{quote(database)}?mode=ro"
+        with closing(
+            sqlite3.connect(address, uri=True, timeout=_TIMEOUT_S, isolation_level=None)
+        ) as connection:
+            connection.execute("BEGIN")
+            yield Snapshot(connection, experiment_id)
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"the database {database} cannot be read: {error}") from error
+
+
+def like_pattern(text: str) -> str:
+    r"""The pattern of LIKE (with ESCAPE '\') for texts that contain this one."""
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
