@@ -1,13 +1,20 @@
-"""A trial's output as a stream of bytes: all of it, or its last lines, then whatever follows."""
+"""Logs as streams of bytes: all of it, or its last lines, then whatever follows."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from enum import StrEnum
+from pathlib import Path
 from typing import cast
 
-__all__ = ["LogName", "ReadLog", "begun", "log_stream"]
+from trial_keeper.plain import PlainFile
+
+__all__ = ["LogName", "ReadLog", "begun", "log_stream", "plain_log"]
+
+LOOK_S = 0.25  # how often a log on this machine is looked at, while somebody follows it
 
 ReadLog = Callable[[bool, int | None], AsyncIterator[bytes]]
 """Reads a file: whether it goes on until the attempt has ended; only so many last lines of what is there."""
@@ -51,3 +58,34 @@ def _generator(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 def _closing(chunks: AsyncIterator[bytes]) -> aclosing[AsyncGenerator[bytes, None]]:
     return aclosing(_generator(chunks))
+
+
+async def plain_log(
+    root: Path, parts: Sequence[str], name: str, *, follow: bool, tail: int | None
+) -> AsyncGenerator[bytes, None]:
+    """Chunks of a log on this machine; with ``follow`` for as long as somebody reads, also when the log goes
+    on in a new file of the same name.
+
+    Raises FileNotFoundError (also for a link or a pipe).
+    """
+    file = await asyncio.to_thread(PlainFile, str(root), parts, name)
+    try:
+        if tail is not None:
+            await asyncio.to_thread(file.seek_tail, tail)
+        while True:
+            while chunk := await asyncio.to_thread(file.read):
+                yield chunk
+            if not follow:
+                return
+            await asyncio.sleep(LOOK_S)
+            with contextlib.suppress(FileNotFoundError):  # it is being replaced
+                newer = await asyncio.to_thread(PlainFile, str(root), parts, name)
+                if newer.identity == file.identity:
+                    newer.close()
+                    continue
+                while chunk := await asyncio.to_thread(file.read):
+                    yield chunk
+                file.close()
+                file = newer
+    finally:
+        file.close()

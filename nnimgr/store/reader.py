@@ -221,6 +221,12 @@ class ExperimentReader(CountedMetrics):
         )
         return dict(self._rows(query, lambda row: tuple(row.values())))
 
+    def keeper_ids(self) -> list[str]:
+        """All keepers that the experiment has or had."""
+        table = schema.keepers
+        query = self._of(table).with_only_columns(table.c.keeper_id).order_by(table.c.keeper_id)
+        return self._rows(query, lambda row: str(row["keeper_id"]))
+
     def metrics(
         self,
         *,

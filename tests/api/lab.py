@@ -252,6 +252,7 @@ class FakeManager:
         self.stopped: list[tuple[str, bool]] = []
         self.deleted: list[str] = []
         self.views = False
+        self.port = PORT
         self.remains = Remains(cast(Assembly, None))
         self.troubles: str | None = None
         self.failure: Exception | None = None
@@ -306,7 +307,7 @@ class FakeManager:
             drain=None,
             reason="",
             platform="local",
-            port=PORT,
+            port=self.port,
             served=self.runner is not None,
             created_at=datetime(2026, 1, 1, tzinfo=UTC),
             ended_at=None,

@@ -26,6 +26,7 @@ from nnimgr.api.models.experiments import (
     Stopped,
 )
 from nnimgr.api.models.feed import Feed, FeedEntry, Severity
+from nnimgr.api.models.logs import LogEntry, Logs
 from nnimgr.api.models.machines import (
     AddedMachines,
     AddMachines,
@@ -84,8 +85,10 @@ __all__ = [
     "JsonObject",
     "JsonValue",
     "LimitsModel",
+    "LogEntry",
     "Login",
     "LoginAddress",
+    "Logs",
     "Machine",
     "Machines",
     "Metric",

@@ -1,0 +1,152 @@
+"""The logs of an experiment: of its server, of its tuner and assessor, of its keepers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path as FilePath
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response, StreamingResponse
+
+from nnimgr.api import models
+from nnimgr.api.dependencies import ApiParts, ExperimentId, NotFound, Parts, Reader, refusals, reply, streams
+from nnimgr.api.logs import log_stream, plain_log
+from nnimgr.api.streams import TrialStream, until
+from nnimgr.core.requests import RequestRefused
+from nnimgr.store.reader import ExperimentReader
+from training_services.local import KEEPER_ID as LOCAL
+from training_services.ssh.config import host_of
+
+router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["experiments"])
+
+_KEEPER = "keeper-"
+_KEEPER_LOG = (("keeper",), "keeper.log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """``path``: of one on this machine; ``keeper_id``: whose it is on another."""
+
+    name: str
+    about: str
+    path: FilePath | None = None
+    keeper_id: str | None = None
+
+
+@router.get("/logs", response_model=models.Logs, responses=refusals(404))
+async def list_logs(parts: Parts, experiment_id: ExperimentId, reader: Reader) -> Response:
+    """The experiment's logs beside those of its trials."""
+    server = _server(parts, experiment_id)
+    return await reply(lambda: models.Logs(logs=_entries(reader, parts, experiment_id, server)))
+
+
+@router.get(
+    "/logs/{name}",
+    response_class=StreamingResponse,
+    responses=streams("text/plain") | refusals(404, 409, 422, 503),
+)
+async def read_experiment_log(
+    parts: Parts,
+    experiment_id: ExperimentId,
+    reader: Reader,
+    name: Annotated[str, Path(max_length=100)],
+    follow: Annotated[bool, Query(description="go on for as long as somebody reads")] = False,
+    tail: Annotated[int | None, Query(ge=0, le=100_000, description="only so many last lines")] = None,
+) -> StreamingResponse:
+    """What is in one of them. That of a keeper on another machine is read there, as it is now."""
+    server = _server(parts, experiment_id)
+    found = await asyncio.to_thread(_logs, reader, parts, experiment_id, server)
+    log = next((log for log in found if log.name == name), None)
+    if log is None:
+        names = ", ".join(each.name for each in found)
+        raise NotFound(f"There is no log {name}; the experiment's logs are: {names}.")
+    if follow and log.path is None:
+        raise RequestRefused(f"The log {name} lies on another machine, where it cannot be followed.")
+    try:
+        chunks = await log_stream(
+            lambda following, lines: _read(parts, experiment_id, log, following, lines),
+            follow=follow,
+            tail=tail,
+        )
+    except FileNotFoundError:
+        raise NotFound(f"Nothing has been written to the log {name}.") from None
+    return TrialStream(until(parts.life.closing, chunks), media_type="text/plain; charset=utf-8")
+
+
+def _server(parts: ApiParts, experiment_id: str) -> _Log:
+    """The log of the server that has it or had it last."""
+    summary = parts.manager.summary(experiment_id)
+    port = parts.port if summary.served or summary.port is None else summary.port
+    about = f"What the server on port {port} says, of all its experiments."
+    return _Log(name="server", about=about, path=parts.manager.home.server_log_path(port))
+
+
+def _logs(reader: ExperimentReader, parts: ApiParts, experiment_id: str, server: _Log) -> list[_Log]:
+    """All that there may be. Blocks."""
+    directory = parts.manager.directory(experiment_id)
+    dispatcher = _Log(
+        name="dispatcher",
+        about="What the tuner and the assessor print and log.",
+        path=directory / "log" / "dispatcher.log",
+    )
+    return [server, dispatcher, *(_keeper_log(directory, name) for name in reader.keeper_ids())]
+
+
+def _keeper_log(directory: FilePath, keeper_id: str) -> _Log:
+    if keeper_id == LOCAL:
+        parts, name = _KEEPER_LOG
+        about = "What the keeper on the server's machine complains of."
+        return _Log(name=f"{_KEEPER}{keeper_id}", about=about, path=directory.joinpath(*parts, name))
+    about = (
+        f"What the keeper on {host_of(keeper_id) or keeper_id} complains of; it is read there when asked for."
+    )
+    return _Log(name=f"{_KEEPER}{keeper_id}", about=about, keeper_id=keeper_id)
+
+
+def _entries(
+    reader: ExperimentReader, parts: ApiParts, experiment_id: str, server: _Log
+) -> list[models.LogEntry]:
+    entries = []
+    for log in _logs(reader, parts, experiment_id, server):
+        size, modified_at = None, None
+        if log.path is not None:
+            try:
+                status = log.path.lstat()
+            except OSError:
+                continue
+            size, modified_at = status.st_size, datetime.fromtimestamp(status.st_mtime, UTC)
+        entries.append(
+            models.LogEntry(
+                name=log.name,
+                about=log.about,
+                size=size,
+                modified_at=modified_at,
+                follows=log.path is not None,
+            )
+        )
+    return entries
+
+
+def _read(
+    parts: ApiParts, experiment_id: str, log: _Log, follow: bool, tail: int | None
+) -> AsyncIterator[bytes]:
+    if log.path is not None:
+        return plain_log(log.path.parent, (), log.path.name, follow=follow, tail=tail)
+    return _read_there(parts, experiment_id, log, tail=tail)
+
+
+async def _read_there(
+    parts: ApiParts, experiment_id: str, log: _Log, *, tail: int | None
+) -> AsyncGenerator[bytes, None]:
+    directory = parts.manager.directory(experiment_id)
+    async with (
+        parts.manager.remains.files(directory, log.keeper_id) as files,
+        aclosing(files.read(*_KEEPER_LOG, tail=tail)) as chunks,
+    ):
+        async for chunk in chunks:
+            yield chunk
