@@ -14,7 +14,7 @@ import stat
 import tarfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -23,7 +23,7 @@ from pathspec import GitIgnoreSpec
 
 from training_services.base import ServiceUnavailable
 
-__all__ = ["IGNORE", "CodeArchive", "CodeLimits", "archive_path", "code_folder", "pack_code"]
+__all__ = ["IGNORE", "CodeArchive", "CodeLimits", "archive_path", "code_folder", "measure_code", "pack_code"]
 
 IGNORE = ".nniignore"
 KEPT = 5  # archives of an experiment: a start that was ordered before the code changed still needs its own
@@ -97,6 +97,25 @@ def pack_code(source: Path, directory: Path, *, limits: CodeLimits | None = None
     return archive
 
 
+def measure_code(source: Path, shared: Path, *, limits: CodeLimits | None = None) -> tuple[int, int]:
+    """How many entries ``pack_code`` would pack for an experiment whose folder is below ``shared``, and how
+    many bytes their files have together. Raises ServiceUnavailable as it does.
+    """
+    try:
+        left_out = _left_out(source, shared / "experiment")
+        found = list(_bounded(source, _entries(source, left_out, _ignored(source)), limits or CodeLimits()))
+    except OSError as error:
+        raise ServiceUnavailable(
+            f"the trial code cannot be read: {error.filename or source}: {error.strerror or error}"
+        ) from error
+    return len(found), _content(found)
+
+
+def _content(entries: Iterable[_Entry]) -> int:
+    """Bytes of their files."""
+    return sum(entry.status.st_size for entry in entries if stat.S_ISREG(entry.status.st_mode))
+
+
 class _Changed(Exception):
     """This file is not any more what it was when it was listed."""
 
@@ -127,8 +146,7 @@ def _pack(source: Path, directory: Path, limits: CodeLimits) -> CodeArchive:
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-    content = sum(entry.status.st_size for entry in entries if stat.S_ISREG(entry.status.st_mode))
-    return CodeArchive(path=path, sha256=sha256, size=path.stat().st_size, content=content)
+    return CodeArchive(path=path, sha256=sha256, size=path.stat().st_size, content=_content(entries))
 
 
 class _Hashing:

@@ -22,7 +22,7 @@ from nnimgr.api.limits import BodyLimit
 from nnimgr.api.models import ErrorAnswer, ErrorBody
 from nnimgr.api.nni import face as nni
 from nnimgr.api.pages import Page
-from nnimgr.api.routes import events, experiments, feed, logs, machines, server, trials
+from nnimgr.api.routes import configs, events, experiments, feed, logs, machines, server, trials
 from nnimgr.config import ConfigError
 from nnimgr.core.machines import UnknownMachine
 from nnimgr.core.manager import UnknownExperiment
@@ -119,7 +119,7 @@ def _routed(version: str) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (experiments, trials, machines, events, feed, logs, server):
+    for module in (configs, experiments, trials, machines, events, feed, logs, server):
         app.include_router(module.router)
     return app
 

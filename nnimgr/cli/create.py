@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -208,6 +207,7 @@ def _refuse_nni() -> None:
 
 
 def _dry_run(loaded: Loaded, terminal: Terminal) -> int:
+    from nnimgr.config.preview import parameter_sets
     from nnimgr.config.secrets import hide_secrets
 
     config, _ = hide_secrets(loaded.config)
@@ -221,7 +221,7 @@ def _dry_run(loaded: Loaded, terminal: Terminal) -> int:
         "python": sys.executable,
         "trialConcurrency": config.trial_concurrency,
         "maxTrialNumber": config.max_trial_number,
-        "parameterSets": _parameter_sets(config.search_space),
+        "parameterSets": parameter_sets(config.search_space),
     }
     if terminal.as_json:
         terminal.json({"config": config.canonical(), "wouldStart": facts})
@@ -236,31 +236,3 @@ def _dry_run(loaded: Loaded, terminal: Terminal) -> int:
     for name, value in facts.items():
         terminal.say(f"# {name}: {'none' if value is None else value}")
     return 0
-
-
-def _parameter_sets(plain: Any) -> int | None:
-    """How many different parameter sets there are; None if the space is not finite (or not NNI's)."""
-    from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, SearchSpaceError, Space, parse
-
-    def of_space(space: Space) -> float:
-        return math.prod(of_spec(spec) for _, spec in space.parameters)
-
-    def of_spec(spec: Choice | Nested | Numeric) -> float:
-        match spec:
-            case Choice(options):
-                return len(options)
-            case Nested(options):
-                return sum(of_space(inner) for _, inner in options)
-            case Numeric(type=ParameterType.RANDINT, a=a, b=b):
-                return int(b) - int(a)
-            case Numeric(type=kind, q=q) if q is not None and not kind.gaussian:
-                low, high = round(spec.a / q), round(spec.b / q)
-                return len({spec.quantise(k * q) for k in (low, high)}) + max(0, high - low - 1)
-            case _:
-                return math.inf
-
-    try:
-        count = of_space(parse(plain))
-    except SearchSpaceError:
-        return None
-    return None if math.isinf(count) else int(count)

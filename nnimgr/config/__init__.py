@@ -1,10 +1,10 @@
 """Reading and checking experiment configurations.
 
-``load_config`` reads a file, ``read_canonical`` the stored form, ``apply_update`` changes a
-field of a running experiment; faults come as one ``ConfigError`` that holds all of them.
+``load_config`` reads a file, ``load_text`` a text, ``read_canonical`` the stored form, ``apply_update``
+changes a field of a running experiment; faults come as one ``ConfigError`` that holds all of them.
 """
 
-from nnimgr.config.load import Loaded, check_config, load_config, read_canonical
+from nnimgr.config.load import Loaded, check_config, load_config, load_text, read_canonical
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig, LogLevel
 from nnimgr.config.problems import ConfigError, Problem
 from nnimgr.config.references import ReferenceUnresolved, resolve_secrets
@@ -22,6 +22,7 @@ __all__ = [
     "apply_update",
     "check_config",
     "load_config",
+    "load_text",
     "read_canonical",
     "resolve_secrets",
 ]

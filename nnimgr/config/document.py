@@ -29,7 +29,8 @@ _EXPONENT = re.compile(r"[-+]?\d+[eE][-+]?\d+|[-+]?\d+\.\d*[eE]\d+")
 class Document:
     """The plain value of one file, and the line and column of every path in it."""
 
-    def __init__(self, file: Path, text: str) -> None:
+    def __init__(self, file: Path | None, text: str) -> None:
+        """``file``: where the text was read; None: a user has sent it."""
         self.file = file
         self._text = text
         self._places: dict[KeyPath, tuple[int, int]] | None = None
@@ -77,7 +78,7 @@ class Document:
         try:
             value = reader.read()
         except ConfigError:
-            if isinstance(fault, json.JSONDecodeError) and self.file.suffix.lower() == ".json":
+            if isinstance(fault, json.JSONDecodeError) and self._is_json:
                 sentence = f"not JSON: {fault.msg[0].lower()}{fault.msg[1:]}"
                 raise ConfigError(
                     [Problem(message=sentence, file=self.file, line=fault.lineno, column=fault.colno)]
@@ -85,6 +86,10 @@ class Document:
             raise
         self._places = reader.places
         return value
+
+    @property
+    def _is_json(self) -> bool:
+        return self.file is not None and self.file.suffix.lower() == ".json"
 
     def _json_places(self) -> dict[KeyPath, tuple[int, int]]:
         reader = _Reader(self.file, self._text.replace("\t", " "))
@@ -113,7 +118,7 @@ def _no_constant(name: str) -> Any:
 class _Reader:
     """One pass over a YAML text: its value, and where every path of it is."""
 
-    def __init__(self, file: Path, text: str) -> None:
+    def __init__(self, file: Path | None, text: str) -> None:
         self.places: dict[KeyPath, tuple[int, int]] = {}
         self._file = file
         self._text = text

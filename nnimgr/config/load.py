@@ -27,7 +27,7 @@ from nnimgr.config.service import (
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
 from nnimgr.home import Home
 
-__all__ = ["Loaded", "read_canonical", "check_config", "load_config"]
+__all__ = ["Loaded", "read_canonical", "check_config", "load_config", "load_text"]
 
 _NOT_SET = "_none_"
 
@@ -48,8 +48,21 @@ class _Written(ExperimentConfig):
 
 def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loaded:
     """Read ``file`` and the search space it names. Raises ConfigError with every fault found."""
-    document = read_document(file)
-    base = Path(os.path.abspath(file)).parent
+    return _load(read_document(file), Path(os.path.abspath(file)).parent, environ)
+
+
+def load_text(text: str, *, base: Path, environ: Mapping[str, str] = os.environ) -> Loaded:
+    """The same of a text that stands in no file; relative paths in it are looked up from ``base``.
+
+    The problems that are in it name no file.
+    """
+    if (trouble := directory_fault(base)) is not None or not base.is_absolute():
+        sentence = f"the directory {base} {trouble or 'must be given from the root on'}"
+        raise ConfigError([Problem(field="cwd", message=sentence)])
+    return _load(Document(None, text), base, environ)
+
+
+def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     reading = Reading(document=document, base=base, environ=environ)
     if not isinstance(document.value, Mapping):
         reading.fault((), "the file must hold a mapping of fields to values")

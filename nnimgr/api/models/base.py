@@ -16,7 +16,7 @@ _MOST_DEPTH = 64
 _MOST_KEYS = 10_000
 
 
-def _sober(value: Any) -> Any:
+def sober(value: Any) -> Any:
     """``value``, if it is finite, valid Unicode, not too deep and not too large. Raises ValueError."""
     level, seen = [value], 0
     for _ in range(_MOST_DEPTH):
@@ -50,8 +50,8 @@ def _check_text(text: str) -> None:
             raise ValueError(f"a text must be valid Unicode, not {text!a:.60}") from None
 
 
-JsonObject = Annotated[dict[str, Any], AfterValidator(_sober)]
-JsonValue = Annotated[Any, AfterValidator(_sober)]
+JsonObject = Annotated[dict[str, Any], AfterValidator(sober)]
+JsonValue = Annotated[Any, AfterValidator(sober)]
 
 
 class Model(BaseModel):

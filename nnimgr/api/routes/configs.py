@@ -1,0 +1,120 @@
+"""Configurations as texts: what is wrong with one, what it would start, and starting it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from fastapi import APIRouter
+
+from nnimgr.api import models
+from nnimgr.api.dependencies import ApiParts, Parts, refusals
+from nnimgr.config import ConfigError, Loaded, Problem, load_text
+from nnimgr.config.preview import MemberPreview, preview
+from nnimgr.core.manager import NewExperiment
+from nnimgr.home import HOME_VARIABLE
+
+router = APIRouter(prefix="/api/v1", tags=["experiments"])
+
+
+@router.post("/validate", responses=refusals(422))
+async def validate_config(parts: Parts, wanted: models.ConfigText) -> models.Validated:
+    """Every problem with its place, or what would start. Nothing is started or written."""
+    return await asyncio.to_thread(_validated, parts, wanted)
+
+
+@router.post("/experiments/from-text", status_code=201, responses=refusals(400, 422))
+async def create_from_text(parts: Parts, wanted: models.ConfigText) -> models.Created:
+    """Create and start an experiment from a configuration as users write it.
+
+    It runs in the environment of the server, with its interpreter.
+    """
+    config = (await asyncio.to_thread(_load, parts, wanted)).config.canonical()
+    space = config.pop("searchSpace")
+    new = NewExperiment(config=config, search_space=space, cwd=str(_base(wanted)))
+    experiment_id, _ = await parts.manager.create(new)
+    return models.Created(id=experiment_id)
+
+
+def _base(wanted: models.ConfigText) -> Path:
+    return Path.home() if wanted.cwd is None else Path(os.path.expanduser(wanted.cwd))
+
+
+def _load(parts: ApiParts, wanted: models.ConfigText) -> Loaded:
+    """Raises ConfigError."""
+    environ = {**os.environ, HOME_VARIABLE: str(parts.manager.home.path)}
+    loaded = load_text(wanted.text, base=_base(wanted), environ=environ)
+    try:
+        models.sober(loaded.config.canonical())
+    except ValueError as error:
+        raise ConfigError([Problem(message=f"the configuration cannot be stored: {error}")]) from error
+    return loaded
+
+
+def _validated(parts: ApiParts, wanted: models.ConfigText) -> models.Validated:
+    try:
+        loaded = _load(parts, wanted)
+    except ConfigError as error:
+        return models.Validated(problems=[_problem(problem) for problem in error.problems], plan=None)
+    return models.Validated(problems=[], plan=_plan(loaded))
+
+
+def _problem(problem: Problem) -> models.ConfigProblem:
+    return models.ConfigProblem(
+        message=problem.message,
+        field=problem.field or None,
+        line=problem.line,
+        column=problem.column,
+        file=None if problem.file is None else str(problem.file),
+        valid=list(problem.valid),
+        nearest=problem.nearest,
+    )
+
+
+def _plan(loaded: Loaded) -> models.ExperimentPlan:
+    seen = preview(loaded.config)
+    config, limits = seen.config, seen.config.limits()
+    warnings = [_problem(warning) for warning in loaded.warnings]
+    for member in seen.members:
+        if member.trouble is not None:
+            trouble = Problem(message=member.trouble, field="trialCodeDirectory")
+            warnings.append(_problem(trouble))
+    arguments = config.tuner.class_args or {}
+    return models.ExperimentPlan(
+        name=config.experiment_name or "",
+        platform=config.platform,
+        tuner=config.tuner.title,
+        assessor=config.assessor.title if config.assessor else None,
+        optimize_mode=str(arguments.get("optimize_mode") or "maximize"),
+        limits=models.LimitsModel(
+            trial_concurrency=limits.trial_concurrency,
+            max_trial_number=limits.max_trial_number,
+            max_experiment_duration_s=_seconds(limits.max_experiment_duration),
+            max_trial_duration_s=_seconds(limits.max_trial_duration),
+        ),
+        parameters=[models.PlannedParameter(name=name, type=kind) for name, kind in seen.parameters],
+        parameter_sets=seen.parameter_sets,
+        services=[_service(member) for member in seen.members],
+        experiment_working_directory=str(config.experiment_working_directory),
+        warnings=warnings,
+    )
+
+
+def _service(member: MemberPreview) -> models.PlannedService:
+    return models.PlannedService(
+        platform=member.platform,
+        trial_command=member.command,
+        trial_code_directory=str(member.code_directory),
+        machines=list(member.machines),
+        trial_gpu_number=member.gpus,
+        trial_cpu_number=member.cpus,
+        trial_memory_size=member.memory,
+        code_files=member.code_files,
+        code_size=member.code_size,
+    )
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()
