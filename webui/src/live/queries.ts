@@ -4,8 +4,9 @@
  * A key begins with what it follows: ["live", id, …] is read again when that experiment moves on, ["list", …]
  * when any does, ["static", …] only on purpose (and after a reconnect).
  */
-import { QueryClient } from "@tanstack/react-query";
+import { QueryClient, type QueryKey } from "@tanstack/react-query";
 import { ApiError } from "@/api/client";
+import { paced } from "./paced";
 import { LiveStream } from "./stream";
 
 export const queryClient = new QueryClient({
@@ -20,12 +21,32 @@ export const queryClient = new QueryClient({
   },
 });
 
+const LIST_PACE_MS = 1000; // a list holds every experiment, however few have moved on
 const KEEP_RUNNING = { cancelRefetch: false }; // a busy experiment must not starve its own page
+
+/** The queries that were being read when something changed: that answer may have been too early. */
+const tooEarly = new Set<string>();
+
+function makeOld(queryKey: QueryKey): void {
+  for (const query of queryClient.getQueryCache().findAll({ queryKey, fetchStatus: "fetching" }))
+    tooEarly.add(query.queryHash);
+  void queryClient.invalidateQueries({ queryKey }, KEEP_RUNNING);
+}
+
+queryClient.getQueryCache().subscribe((event) => {
+  if (event.type === "removed") tooEarly.delete(event.query.queryHash);
+  if (event.type !== "updated" || (event.action.type !== "success" && event.action.type !== "error")) return;
+  if (!tooEarly.delete(event.query.queryHash)) return;
+  const queryKey: QueryKey = event.query.queryKey as QueryKey; // TanStack says any
+  queueMicrotask(() => void queryClient.invalidateQueries({ queryKey, exact: true }, KEEP_RUNNING));
+});
+
+const makeListsOld = paced(() => makeOld(["list"]), LIST_PACE_MS);
 
 export const liveStream = new LiveStream({
   changed(experiment) {
-    void queryClient.invalidateQueries({ queryKey: ["live", experiment] }, KEEP_RUNNING);
-    void queryClient.invalidateQueries({ queryKey: ["list"] }, KEEP_RUNNING);
+    makeOld(["live", experiment]);
+    makeListsOld();
   },
   reconnected() {
     void queryClient.invalidateQueries();
