@@ -8,6 +8,7 @@ import { Bar } from "./Bar";
 import { ExperimentFrame } from "./ExperimentFrame";
 import { NotFound } from "./NotFound";
 import * as pages from "./pages";
+import { Shortcuts } from "./Shortcuts";
 import "./app.css";
 
 export function App() {
@@ -57,6 +58,7 @@ export function App() {
           </Suspense>
         </FailureBoundary>
       </main>
+      <Shortcuts />
       <Toasts />
     </>
   );

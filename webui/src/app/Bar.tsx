@@ -5,6 +5,7 @@ import { strings } from "@/strings";
 import { Menu } from "@/ui/Menu";
 import { chooseTheme, useTheme, type Theme } from "@/ui/theme";
 import { complain } from "@/ui/toasts";
+import { showShortcuts } from "./Shortcuts";
 
 /** The bar at the top of every page. */
 export function Bar() {
@@ -45,6 +46,7 @@ export function Bar() {
               checked: theme === chosen,
               onSelect: () => chooseTheme(theme),
             })),
+            { label: strings.common.shortcuts, onSelect: () => showShortcuts(true) },
             { label: strings.common.api, onSelect: () => location.assign("/docs") },
             { label: strings.common.signOut, onSelect: signOut },
           ]}

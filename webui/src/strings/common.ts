@@ -23,7 +23,7 @@ export const common = {
   signOut: "Sign out",
   live: "Live",
   connections: { connecting: "Connecting", lost: "No answer", "signed-out": "Signed out" },
-  more: "Theme, API and signing out",
+  more: "Theme, shortcuts, API and signing out",
   theme: "Theme",
   themes: { system: "System", light: "Light", dark: "Dark" },
   api: "REST API",

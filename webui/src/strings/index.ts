@@ -1,4 +1,5 @@
 /** Every English text of the dashboard, by page. */
 import { common, navigation } from "./common";
+import { shortcuts } from "./shortcuts";
 
-export const strings = { common, navigation } as const;
+export const strings = { common, navigation, shortcuts } as const;
