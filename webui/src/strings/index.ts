@@ -1,5 +1,11 @@
 /** Every English text of the dashboard, by page. */
 import { common, navigation } from "./common";
+import { customTrial } from "./customTrial";
 import { shortcuts } from "./shortcuts";
 
-export const strings = { common, navigation, shortcuts } as const;
+export const strings = {
+  common,
+  customTrial,
+  navigation,
+  shortcuts,
+} as const;
