@@ -93,9 +93,9 @@ def parse_filter(text: str) -> list[Term]:
     return _Parser(text, field="filter").terms()
 
 
-def parse_names(text: str) -> list[str]:
+def parse_names(text: str, *, field: str) -> list[str]:
     """Names separated by commas; one with a comma in it stands in quotes. Raises BadQuestion."""
-    return _Parser(text, field="names").names()
+    return _Parser(text, field=field).names()
 
 
 # ---- reading ----------------------------------------------------------------------------------------------

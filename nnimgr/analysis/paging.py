@@ -1,4 +1,4 @@
-"""Which trials are on a page of the table, and which are among a selection."""
+"""Which trials are on a page of the table: filtered, searched and sorted."""
 
 from __future__ import annotations
 
@@ -14,20 +14,15 @@ from nnimgr.analysis.filters import matching
 from nnimgr.analysis.table import check_names
 from nnimgr.store.bulk import Snapshot
 
-__all__ = ["ordered", "page", "selected", "selection"]
+__all__ = ["in_order", "ordered", "page", "selected"]
 
 
 def page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``selected``'s arguments, ``sort``, ``descending``, ``offset``, ``limit`` → JSON ``{total, sequences}``."""
-    found = _in_order(columns, snapshot, arguments)
+    """``in_order``'s arguments, ``offset`` and ``limit`` → JSON ``{total, sequences}``."""
+    found = in_order(columns, snapshot, arguments)
     offset, limit = arguments["offset"], arguments["limit"]
-    return _told(columns, found[offset : offset + limit], total=len(found))
-
-
-def selection(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """As ``page``, but all of them, and with them the names of all columns: ``{total, sequences, names}``."""
-    found = _in_order(columns, snapshot, arguments)
-    return _told(columns, found, total=len(found), names=list(columns.arrays))
+    shown = columns.arrays["sequence"][found[offset : offset + limit]]
+    return json.dumps({"total": len(found), "sequences": shown.tolist()}).encode()
 
 
 def selected(
@@ -57,7 +52,8 @@ def ordered(columns: Columns, rows: Array, name: str, *, descending: bool) -> Ar
     return np.asarray(rows[np.argsort(-values if descending else values, kind="stable")])
 
 
-def _in_order(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> Array:
+def in_order(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> Array:
+    """The rows that ``selected`` lets through (its arguments), by ``sort``, ``descending`` or not."""
     check_names(columns, [arguments["sort"]], field="sort")
     keys = ("filter", "search", "statuses", "trial_ids")
     rows = np.flatnonzero(
@@ -81,7 +77,3 @@ def _rank(category: Any) -> tuple[int, float, str]:
     if type(category) in (int, float):
         return (0, category, "")
     return (1, 0.0, category if isinstance(category, str) else json.dumps(category))
-
-
-def _told(columns: Columns, rows: Array, **more: Any) -> bytes:
-    return json.dumps({**more, "sequences": columns.arrays["sequence"][rows].tolist()}).encode()

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nnimgr.analysis import paging, table
+from nnimgr.analysis import exporting, paging, table
 from nnimgr.analysis.columns import Columns
 from nnimgr.store.bulk import Snapshot, snapshot
 
@@ -19,7 +19,7 @@ QUESTIONS: Mapping[str, Question] = {
     "columns": table.changed_columns,
     "schema": table.schema,
     "page": paging.page,
-    "selection": paging.selection,
+    "export": exporting.export,
 }
 
 _KEPT = 4  # experiments whose columns stay in memory

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nnimgr.analysis.columns import METRICS, PARAMETERS, TIMES, Columns
+from nnimgr.analysis.columns import TIMES, Columns
 from nnimgr.analysis.errors import BadQuestion
+from nnimgr.analysis.filters import parse_names
 from nnimgr.analysis.packed import PackedColumn, compact, pack
 from nnimgr.store.bulk import Snapshot
 
@@ -18,11 +19,11 @@ __all__ = ["changed_columns", "check_names", "schema"]
 
 
 def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{since, names}`` → packed: ``sequence`` and the named columns (all if none is named).
+    """``{since, names}`` → packed: ``sequence`` and the columns that the text names (all if it names none).
 
     The rows are those that may have changed since that revision; all of them for 0.
     """
-    names = arguments["names"] or list(columns.arrays)
+    names = parse_names(arguments["names"], field="names") or list(columns.arrays)
     check_names(columns, names, field="names")
     rows: Any = slice(None)
     if arguments["since"]:
@@ -69,7 +70,6 @@ def _described(columns: Columns, name: str) -> dict[str, Any]:
     some = len(finite) > 0
     return {
         "name": name,
-        "group": next((prefix[:-1] for prefix in (PARAMETERS, METRICS) if name.startswith(prefix)), "trial"),
         "kind": kind,
         "min": float(finite.min()) if some else None,
         "max": float(finite.max()) if some else None,

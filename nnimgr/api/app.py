@@ -13,7 +13,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
+from nnimgr.analysis.errors import AnalysisFailed, BadQuestion
 from nnimgr.api import dashboard
 from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send, refuse
 from nnimgr.api.auth import AllowedHosts, Authentication, FailureThrottle
@@ -22,7 +24,18 @@ from nnimgr.api.limits import BodyLimit
 from nnimgr.api.models import ErrorAnswer, ErrorBody
 from nnimgr.api.nni import face as nni
 from nnimgr.api.pages import Page
-from nnimgr.api.routes import configs, events, experiments, feed, logs, machines, server, trials
+from nnimgr.api.routes import (
+    columns,
+    configs,
+    events,
+    experiments,
+    feed,
+    logs,
+    machines,
+    server,
+    trial_export,
+    trials,
+)
 from nnimgr.config import ConfigError
 from nnimgr.core.machines import UnknownMachine
 from nnimgr.core.manager import UnknownExperiment
@@ -47,6 +60,8 @@ _STATUS: dict[type[Exception], int] = {
     RunnerClosed: 503,
     RequestRefused: 409,
     StoreError: 503,
+    AnalysisFailed: 500,
+    ClientDisconnect: 499,  # nobody reads it
     HomeError: 503,
     ServiceError: 503,
     FileNotFoundError: 404,
@@ -99,6 +114,7 @@ def api(parts: ApiParts) -> FastAPI:
     for kind in _STATUS:
         app.add_exception_handler(kind, _failed)
     app.add_exception_handler(ConfigError, _bad_config)
+    app.add_exception_handler(BadQuestion, _bad_question)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _http_failed)
     app.add_exception_handler(Exception, _crashed)
@@ -119,7 +135,7 @@ def _routed(version: str) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (configs, experiments, trials, machines, events, feed, logs, server):
+    for module in (experiments, trial_export, trials, columns, machines, events, configs, feed, logs, server):
         app.include_router(module.router)
     return app
 
@@ -136,6 +152,14 @@ async def _bad_config(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, ConfigError)
     problems = [problem.plain() for problem in failure.problems]
     return _error(400, "The configuration cannot be used.", problems=problems)
+
+
+async def _bad_question(request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, BadQuestion)
+    problem: dict[str, Any] = {"field": failure.field, "message": failure.message}
+    if failure.position is not None:
+        problem["position"] = failure.position
+    return _error(422, f"{failure.field}: {failure.message}", problems=[problem])
 
 
 async def _bad_request(request: Request, failure: Exception) -> Response:

@@ -13,6 +13,7 @@ from fastapi import Depends, Path, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
+from nnimgr.analysis.process import Analyst
 from nnimgr.api.auth import Credentials
 from nnimgr.api.life import ServerLife
 from nnimgr.api.models import ErrorAnswer
@@ -56,6 +57,7 @@ class ApiParts:
     started_at: datetime
     url_prefix: str = ""  # of NNI's routes
     life: ServerLife = field(default_factory=ServerLife)
+    analyst: Analyst = field(default_factory=Analyst)
 
     def read_log(
         self, job: JobRow, name: str, *, experiment_id: str, follow: bool, tail: int | None = None
@@ -148,6 +150,6 @@ def refusals(*statuses: int) -> Responses:
     return {status: {"model": ErrorAnswer} for status in statuses}
 
 
-def streams(media_type: str) -> Responses:
-    """The description of a route that answers with a stream of this kind."""
-    return {200: {"content": {media_type: {}}}}
+def streams(*media_types: str) -> Responses:
+    """The description of a route that answers with a stream of one of these kinds."""
+    return {200: {"content": {media_type: {} for media_type in media_types}}}

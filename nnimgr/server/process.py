@@ -93,6 +93,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         # Keepers are served until here: those that are not needed any more had to be told so.
         hub.close()
         await doors.close()
+        await parts.analyst.close()
         server.should_exit = True
         await serving
 

@@ -20,6 +20,7 @@ from sqlalchemy import Select, func, literal_column, select
 from nnimgr.core import facts as f
 from nnimgr.core.state import ExperimentState
 from nnimgr.store import schema
+from nnimgr.store.bulk import like_pattern
 from nnimgr.store.counted import BY_TRIAL, CountedMetrics, Final
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.writer import database_path, load, read_page
@@ -134,6 +135,8 @@ _SORTS = {
 
 TRIAL_SORTS = tuple(_SORTS)
 
+_BY_SEQUENCE = "sqlite_autoindex_trials_2"  # of trial_sequence
+
 _CONVERT: Mapping[str, Any] = {
     "config": json.loads,
     "search_space": json.loads,
@@ -183,7 +186,7 @@ class ExperimentReader(CountedMetrics):
         if statuses:
             query = query.where(table.c.status.in_([str(status) for status in statuses]))
         if search:
-            like = f"%{_escape(search)}%"
+            like = like_pattern(search)
             found = table.c.trial_id.like(like, escape="\\") | table.c.parameters.like(like, escape="\\")
             if search.isdecimal() and len(search) < 18:
                 found |= table.c.sequence == int(search)
@@ -194,6 +197,13 @@ class ExperimentReader(CountedMetrics):
         with self._connect() as connection:
             total = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
             return total, [_trial(row._mapping) for row in connection.execute(page)]
+
+    def trials_at(self, sequences: Sequence[int]) -> list[TrialRow]:
+        """The trials with these sequences, in this order."""
+        table = schema.trials
+        query = self._by(_BY_SEQUENCE, self._of(table).where(table.c.sequence.in_(sequences)), table)
+        found = {row.sequence: row for row in self._rows(query, _trial)}
+        return [found[sequence] for sequence in sequences if sequence in found]
 
     def trial(self, trial_id: str) -> TrialRow | None:
         table = schema.trials
@@ -446,7 +456,3 @@ def _convert(row: Any) -> dict[str, Any]:
         for key, value in row.items()
         if keep or key != "experiment_id"
     }
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,8 @@ from typing import Any, cast
 
 import httpx
 
+from nnimgr.analysis.process import Analyst
+from nnimgr.analysis.questions import Answers
 from nnimgr.api.app import create_app
 from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send, answer
 from nnimgr.api.auth import AllowedHosts, Credentials
@@ -344,6 +347,28 @@ class FakeManager:
         return ["on gpu1, something"] if leave else []
 
 
+class NearAnalyst(Analyst):
+    """Answers as the analysis process does, in a thread of this one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = Answers()
+        self.asked: list[str] = []
+        self.hold: asyncio.Event | None = None  # no answer before it is set
+        self.failure: Exception | None = None
+
+    async def ask(
+        self, database: Path, experiment_id: str, question: str, arguments: Mapping[str, Any]
+    ) -> bytes:
+        self.asked.append(question)
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.failure is not None:
+            raise self.failure
+        plain = json.loads(json.dumps(arguments))
+        return await asyncio.to_thread(self.answers.answer, str(database), experiment_id, question, plain)
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Lab:
     """Everything of one test."""
@@ -352,6 +377,7 @@ class Lab:
     runner: FakeRunner
     manager: FakeManager
     parts: ApiParts
+    analyst: NearAnalyst
     app: ASGIApp
     client: httpx.AsyncClient  # with the token
     stranger: httpx.AsyncClient  # without
@@ -375,7 +401,9 @@ async def open_lab(directory: Path) -> AsyncGenerator[Lab, None]:
     await runner.commit()
     manager = FakeManager(runner, directory)
     sessions = Sessions(directory / "sessions.json", token=TOKEN)
+    analyst = NearAnalyst()
     parts = ApiParts(
+        analyst=analyst,
         manager=cast(NNIManager, manager),
         credentials=Credentials(TOKEN, sessions=sessions, port=PORT),
         url=BASE,
@@ -393,6 +421,7 @@ async def open_lab(directory: Path) -> AsyncGenerator[Lab, None]:
             runner=runner,
             manager=manager,
             parts=parts,
+            analyst=analyst,
             app=app,
             client=client,
             stranger=stranger,

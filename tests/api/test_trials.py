@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from nnimgr.api.routes.trials import TrialSort
 from nnimgr.core import facts as f
-from nnimgr.store.reader import TRIAL_SORTS
 from tests.api.lab import EXPERIMENT, Lab
 
 
@@ -28,10 +26,6 @@ async def trials(lab: Lab, query: str = "") -> tuple[int, list[dict[str, Any]]]:
     answer = await lab.client.get(f"{EXPERIMENT}/trials{query}")
     assert answer.status_code == 200, answer.text
     return answer.json()["total"], answer.json()["trials"]
-
-
-def test_all_sorts_of_the_store_are_offered() -> None:
-    assert tuple(TrialSort) == TRIAL_SORTS
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,11 @@ from nnimgr.api.models.configs import (
     PlannedService,
     Validated,
 )
+from nnimgr.api.models.columns import (
+    Column,
+    ColumnKind,
+    ColumnsSchema,
+)
 from nnimgr.api.models.experiments import (
     BestTrial,
     Created,
@@ -68,6 +73,9 @@ from nnimgr.api.models.trials import (
 )
 
 __all__ = [
+    "Column",
+    "ColumnKind",
+    "ColumnsSchema",
     "AddMachines",
     "AddTrial",
     "AddedMachines",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response, StreamingResponse
 
 from nnimgr.api import models
+from nnimgr.api.analysis import Analysis, Filter
 from nnimgr.api.convert import job_of, metric_of, trials_fields
 from nnimgr.api.dependencies import (
     ExperimentId,
@@ -27,20 +28,9 @@ from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.streams import TrialStream, until, whole
 from nnimgr.core.facts import TrialStatus
 from nnimgr.core.requests import FailedTrial, RequestRefused, UnknownTrial
-from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow
+from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, JobRow, TrialRow
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
-
-
-class TrialSort(StrEnum):
-    SEQUENCE = "sequence"
-    VALUE = "value"
-    STATUS = "status"
-    CREATED = "created"
-    STARTED = "started"
-    ENDED = "ended"
-    DURATION = "duration"
-    INTERMEDIATES = "intermediates"
 
 
 class Order(StrEnum):
@@ -53,37 +43,59 @@ class MetricType(StrEnum):
     FINAL = "FINAL"
 
 
+_OTHER_SORTS = r"latest|attempt|source|(parameters|metrics)\..+"
+
+Sort = Annotated[
+    str,
+    Query(
+        max_length=500,
+        pattern=f"^({'|'.join(TRIAL_SORTS)}|{_OTHER_SORTS})$",
+        description=f"{', '.join(TRIAL_SORTS)}, latest, attempt, source, parameters.NAME or metrics.KEY",
+    ),
+]
+Statuses = Annotated[list[TrialStatus] | None, Query(description="may be repeated")]
+Search = Annotated[
+    str, Query(max_length=200, description="part of an id or of the parameters, or a sequence number")
+]
 Attempt = Annotated[int | None, Query(ge=1, lt=2**31, description="the latest if not given")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="a fact number: only what is newer")]
 MetricLimit = Annotated[int, Query(ge=1, le=10_000)]
 
 
-@router.get("/trials", response_model=models.Trials, responses=refusals(404, 422))
+@router.get("/trials", response_model=models.Trials, responses=refusals(404, 422, 503))
 async def list_trials(
     parts: Parts,
     experiment_id: ExperimentId,
     reader: Reader,
+    analysis: Analysis,
     offset: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    status: Annotated[list[TrialStatus] | None, Query(description="may be repeated")] = None,
-    sort: TrialSort = TrialSort.SEQUENCE,
+    status: Statuses = None,
+    sort: Sort = "sequence",
     order: Order = Order.ASCENDING,
-    search: Annotated[
-        str, Query(max_length=200, description="part of an id or of the parameters, or a sequence number")
-    ] = "",
+    search: Search = "",
+    filter: Filter = "",
 ) -> Response:
     """A page of the trials."""
     places = parts.places(experiment_id)
+    wanted: dict[str, Any] = {
+        "offset": offset,
+        "limit": limit,
+        "statuses": status or [],
+        "sort": sort,
+        "descending": order is Order.DESCENDING,
+        "search": search,
+    }
+    # Which trials is asked of the database where its columns and indexes can say it, else of the analysis.
+    found = None
+    if filter or sort not in TRIAL_SORTS:
+        found = await analysis.ask_json("page", filter=filter, **wanted)
 
     def build() -> models.Trials:
-        total, rows = reader.trials(
-            offset=offset,
-            limit=limit,
-            statuses=status or (),
-            sort=sort.value,
-            descending=order is Order.DESCENDING,
-            search=search,
-        )
+        if found is None:
+            total, rows = reader.trials(**wanted)
+        else:
+            total, rows = found["total"], reader.trials_at(found["sequences"])
         trials = [models.Trial(**fields) for fields in trials_fields(reader, rows, places)]
         return models.Trials(total=total, trials=trials)
 

@@ -1,0 +1,72 @@
+"""Questions to the analysis process on behalf of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+from starlette.requests import ClientDisconnect
+
+from nnimgr.api.dependencies import ApiParts, ExperimentId, Parts
+from nnimgr.store.writer import database_path
+
+__all__ = ["COLUMNS", "Analysis", "Filter"]
+
+COLUMNS = "application/vnd.nnimgr.columns"
+
+Filter = Annotated[
+    str,
+    Query(
+        max_length=4000,
+        description="terms joined by `;`, all of which must hold: `name:value`, `name:[a,b]` (one of these, "
+        "or from a to b for numbers), `name>v`, `<`, `>=`, `<=`, `≠`; names as in `columns/schema`, those of "
+        "parameters and metrics also without their prefix, or as NNI's page has them",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """Questions about one experiment; they are dropped when the client has gone."""
+
+    parts: ApiParts
+    experiment_id: str
+    request: Request
+
+    async def ask(self, question: str, **arguments: Any) -> bytes:
+        """The answer's bytes. Raises what ``Analyst.ask`` raises, and ClientDisconnect."""
+        database = database_path(self.parts.manager.directory(self.experiment_id))
+        answer = asyncio.create_task(
+            self.parts.analyst.ask(database, self.experiment_id, question, arguments),
+            name=f"question:{question}",
+        )
+        gone = asyncio.create_task(self._gone(), name="question:client")
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise ClientDisconnect
+            return answer.result()
+        finally:
+            for task in (answer, gone):
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({answer, gone})
+
+    async def ask_json(self, question: str, **arguments: Any) -> Any:
+        """The answer's JSON value."""
+        return json.loads(await self.ask(question, **arguments))
+
+    async def _gone(self) -> None:
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+
+
+async def _questions(parts: Parts, experiment_id: ExperimentId, request: Request) -> Questions:
+    return Questions(parts=parts, experiment_id=experiment_id, request=request)
+
+
+Analysis = Annotated[Questions, Depends(_questions)]

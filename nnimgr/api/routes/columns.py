@@ -1,0 +1,45 @@
+"""All trials of an experiment as columns, for charts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from nnimgr.api import models
+from nnimgr.api.analysis import COLUMNS, Analysis
+from nnimgr.api.dependencies import refusals, streams
+
+router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["analysis"])
+
+
+@router.get("/columns", response_class=Response, responses=streams(COLUMNS) | refusals(404, 422, 503))
+async def read_columns(
+    analysis: Analysis,
+    since: Annotated[
+        int, Query(ge=0, lt=2**63, description="a revision: only the trials that may have changed since")
+    ] = 0,
+    names: Annotated[
+        str,
+        Query(
+            max_length=20_000,
+            description="separated by commas, in quotes if they contain one; all if none is named",
+        ),
+    ] = "",
+) -> Response:
+    """Columns in binary form, with `sequence` as the key of their rows.
+
+    A u32 with the length of a JSON header, the header, zeros up to a multiple of 8, then the buffers; all is
+    little-endian. The header has `revision`, `rows`, `total`, `originAt` (from which times are seconds) and
+    `columns`: of each its `name`, `type` (f32, f64, u8, u16, u32), `offset` from the start of the buffers,
+    `length` in elements and, where its elements are codes, the `categories`. NaN and the highest code are no
+    value.
+    """
+    return Response(await analysis.ask("columns", since=since, names=names), media_type=COLUMNS)
+
+
+@router.get("/columns/schema", response_model=models.ColumnsSchema, responses=refusals(404, 503))
+async def describe_columns(analysis: Analysis) -> Response:
+    """Which columns there are, with their ranges and categories: what a filter can name."""
+    return Response(await analysis.ask("schema"), media_type="application/json")
