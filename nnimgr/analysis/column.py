@@ -55,9 +55,8 @@ class Coded:
 
     def write(self, positions: Array, values: Sequence[Any]) -> None:
         keys = values if set(map(type, values)) == {str} else list(map(_key, values))
-        fresh = {key: value for key, value in zip(keys, values, strict=True) if key not in self._codes}
-        if fresh:
-            self._add(fresh)
+        if not self._codes.keys() >= set(keys):
+            self._add(dict(zip(keys, values, strict=True)))
         codes, missing = self._codes, self.missing
         self.buffer[positions] = [codes.get(key, missing) for key in keys]
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+from pydantic_core import from_json
 
 from nnimgr.analysis.column import MISSING, MOST_CATEGORIES, Array, Coded, Numbers
 from nnimgr.analysis.flat import is_branch
@@ -132,7 +133,7 @@ class Columns:
         """Write a page of trials, of which the first ``before`` rows may have some already."""
         rows = dict(zip(TRIAL_COLUMNS, zip(*page, strict=True), strict=True))
         positions = self._places(np.array(rows["sequence"], np.int64), before)
-        self._ids.buffer[positions] = [trial_id.encode() for trial_id in rows["trial_id"]]
+        self._ids.buffer[positions] = rows["trial_id"]
         for name in ("status", "source"):
             self._columns[name].write(positions, rows[name])
         for name in ("sequence", "attempt", "intermediates"):
@@ -285,7 +286,7 @@ def _coded(values: Array, distinct: Array) -> Coded:
 def _objects(texts: Sequence[str]) -> list[dict[str, Any]]:
     """The objects of these JSON texts; empty ones for what is none."""
     try:
-        found = json.loads(f"[{','.join(texts)}]")
+        found = from_json(f"[{','.join(texts)}]", cache_strings="keys")  # three times as fast as json
     except ValueError:
         found = []
     if len(found) != len(texts):

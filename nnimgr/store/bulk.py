@@ -37,11 +37,11 @@ TRIAL_COLUMNS = (
     "final_object",
 )
 """What ``Snapshot.trials`` gives of each trial: the columns of its table (instants: microseconds since 1970),
-and in ``final_object`` the JSON text of its final metric if that is an object."""
+and in ``final_object`` the JSON text of its final metric if that may be an object."""
 
 _TRIALS = """
 SELECT trial_id, sequence, status, source, attempt, intermediates, final_value, latest_value, created_at,
-started_at, ended_at, parameters, CASE WHEN substr(ltrim(final_text), 1, 1) = '{' THEN final_text END
+started_at, ended_at, parameters, CASE WHEN final_text GLOB '[{ ]*' THEN final_text END
 FROM trials WHERE experiment_id = ?
 """
 _OF_IDS = " ".join((_TRIALS, "AND trial_id IN (SELECT value FROM json_each(?))"))
