@@ -58,6 +58,7 @@ class IndexEntry:
     webui_url: tuple[str, ...] = ()
     prefix_url: str | None = None
     tag: tuple[str, ...] = ()
+    archived: bool = False  # put away by a user; NNI does not know it
 
     @property
     def directory(self) -> Path:
@@ -73,6 +74,14 @@ class Index:
     def entries(self) -> dict[str, IndexEntry]:
         """All experiments, in the order in which they were added. Raises IndexDamaged."""
         return {key: _entry(key, raw) for key, raw in self._read().items() if isinstance(raw, dict)}
+
+    def stamp(self) -> tuple[int, int] | None:
+        """Differs from that of any other state of the file; None: there is none."""
+        try:
+            status = self._home.index_path.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
 
     def raw(self) -> list[dict[str, Any]]:
         """All entries as they stand in the file. Raises IndexDamaged."""
@@ -203,11 +212,16 @@ _KEYS = {
     "webui_url": "webuiUrl",
     "log_dir": "logDir",
     "prefix_url": "prefixUrl",
+    "archived": "archived",
 }
+_OWN = "archived"  # a key that NNI does not write: it is there once it was set
 
 
 def _raw(entry: IndexEntry) -> dict[str, Any]:
-    return {key: _plain(getattr(entry, name), name) for name, key in _KEYS.items()}
+    raw = {key: _plain(getattr(entry, name), name) for name, key in _KEYS.items()}
+    if not entry.archived:
+        del raw[_OWN]
+    return raw
 
 
 def _plain(value: Any, name: str) -> Any:
@@ -234,6 +248,7 @@ def _entry(key: str, raw: Mapping[str, Any]) -> IndexEntry:
         webui_url=_strings(raw.get("webuiUrl")),
         prefix_url=str(raw["prefixUrl"]) if raw.get("prefixUrl") else None,
         tag=_strings(raw.get("tag")),
+        archived=raw.get(_OWN) is True,
     )
 
 

@@ -163,3 +163,17 @@ def test_ids_that_users_may_choose(text: str) -> None:
 def test_ids_that_users_may_not_choose(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be an experiment id"):
         check_experiment_id(text)
+
+
+def test_what_users_note_is_kept(home: Home, index: Index) -> None:
+    index.add(entry("abc"))
+    before = index.stamp()
+    index.update("abc", tag=("one", "two"), archived=True)
+    assert index.stamp() != before
+    assert json.loads(home.index_path.read_text())["abc"]["tag"] == ["one", "two"]
+    assert json.loads(home.index_path.read_text())["abc"]["archived"] is True
+    found = index.get("abc")
+    assert found is not None and (found.tag, found.archived) == (("one", "two"), True)
+    index.update("abc", archived=False, status="DONE")
+    found = index.get("abc")
+    assert found is not None and (found.tag, found.archived) == (("one", "two"), False)

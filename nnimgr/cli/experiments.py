@@ -12,7 +12,7 @@ from nnimgr.cli.terminal import CliError, Terminal, confirmed, shown_time
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, nnis_own
 
-__all__ = ["delete", "list_all", "nni_status", "show", "status"]
+__all__ = ["archive", "delete", "list_all", "nni_status", "show", "status", "tag"]
 
 _DRAINING = {"budget": "NO_MORE_TRIAL", "tuner": "TUNER_NO_MORE_TRIAL", "user": "STOPPING"}
 _RULE = "-" * 88
@@ -26,7 +26,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     entries = list(entries_of(home).values())
     if not entries:
         raise CliError("There is no experiment created before.")
-    shown = [entry for entry in entries if args.all or entry.status != "STOPPED"]
+    shown = [entry for entry in entries if args.all or not _put_away(entry)]
     if terminal.as_json:
         keys = ("id", "name", "status", "port", "platform")
         rows = [{key: getattr(entry, key) for key in keys} for entry in shown]
@@ -34,6 +34,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
             row["startedAt"] = entry.started_at and entry.started_at.isoformat()
             row["endedAt"] = entry.ended_at and entry.ended_at.isoformat()
             row["directory"] = str(entry.directory)
+            row["tags"], row["archived"] = list(entry.tag), entry.archived
         terminal.json({"experiments": rows})
         return 0
     if not shown:
@@ -49,6 +50,11 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
                 "which takes up what was running."
             )
     return 0
+
+
+def _put_away(entry: IndexEntry) -> bool:
+    """Stopped, or ended and archived: one that runs is always listed."""
+    return entry.status == "STOPPED" or (entry.archived and entry.status in ("DONE", "ERROR"))
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -98,6 +104,37 @@ def nni_status(profile: Mapping[str, Any]) -> str:
     if profile["status"] == "DRAINING":
         return _DRAINING.get(profile["drain"], "RUNNING")
     return str(profile["status"])
+
+
+def tag(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Note these tags on an experiment in place of those that it has."""
+    _label(args.id, {"tags": args.tags})
+    noted = f"is tagged {', '.join(args.tags)}" if args.tags else "has no tags any more"
+    terminal.info(f"Experiment {args.id} {noted}.")
+    return 0
+
+
+def archive(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Put an experiment away: lists leave it out unless they show all, or it runs."""
+    _label(args.id, {"archived": not args.undo})
+    terminal.info(f"Experiment {args.id} is {'not ' if args.undo else ''}archived.")
+    return 0
+
+
+def _label(experiment_id: str, changes: Mapping[str, Any]) -> None:
+    """By its server if one runs, which tells browsers; else in the index alone. Raises CliError."""
+    home = Home.find()
+    entry = entries_of(home).get(experiment_id)
+    if entry is None:
+        raise CliError(f"Id {experiment_id} not exist.")
+    if entry.port is not None and home.server_running(entry.port) is not None:
+        client_of(home, entry).call("PATCH", "experiments", entry.id, "labels", body=changes)
+        return
+    fields = {"tag" if name == "tags" else name: value for name, value in changes.items()}
+    try:
+        Index(home).update(entry.id, **fields)
+    except HomeError as error:
+        raise CliError(str(error)) from error
 
 
 def delete(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -181,9 +181,15 @@ def _add_lifecycle(verbs: _Verbs) -> None:
 def _add_experiment(verbs: _Verbs) -> None:
     group = _group(verbs, "experiment", "look at experiments")
     listed = _verb(group, "list", "experiments:list_all", "list experiments")
-    listed.add_argument("--all", action="store_true", help="the stopped ones, too")
+    listed.add_argument("--all", action="store_true", help="the stopped and the archived ones, too")
     for name, summary in (("show", "show an experiment"), ("status", "show an experiment's status")):
         _add_id(_verb(group, name, f"experiments:{name}", summary))
+    tag = _verb(group, "tag", "experiments:tag", "note tags on an experiment, for lists of them")
+    tag.add_argument("id", metavar="ID")
+    tag.add_argument("tags", nargs="*", metavar="TAG", help="without any: it has none any more")
+    archive = _verb(group, "archive", "experiments:archive", "leave an ended experiment out of lists")
+    archive.add_argument("id", metavar="ID")
+    archive.add_argument("--undo", action="store_true", help="list it again")
     delete = _verb(group, "delete", "experiments:delete", "delete stopped experiments and all their files")
     delete.add_argument("id", nargs="?", metavar="ID")
     delete.add_argument("-a", "--all", action="store_true", help="all experiments")

@@ -42,7 +42,10 @@ class NewExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSummary:
-    """One line on an experiment of the index. ``served``: this server has it open."""
+    """One line on an experiment of the index. ``served``: this server has it open.
+
+    ``stored``: what depends on its database was not looked up, since no runner of this server has it.
+    """
 
     id: str
     name: str
@@ -59,3 +62,10 @@ class ExperimentSummary:
     best_value: float | None
     active_s: float
     directory: Path
+    owner: str | None = None  # the user whose folder it is
+    tags: tuple[str, ...] = ()
+    archived: bool = False
+    max_trial_number: int | None = None
+    trial_concurrency: int | None = None
+    optimize_mode: str | None = None
+    stored: bool = False

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,8 @@ from nnimgr.core.index_notes import IndexNotes, nni_status
 from nnimgr.core.remains import Remains
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
-from nnimgr.core.state import ExperimentState
+from nnimgr.core.state import ExperimentState, optimize_mode
+from nnimgr.core.stored import StoredSummaries
 from nnimgr.dispatcher.registered import registry_file
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id, nnis_own
@@ -96,6 +97,8 @@ class NNIManager:
         self._open: dict[str, _Open] = {}
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
+        self._index_stamp: tuple[int, int] | None = None  # of the index that the entries were read from
+        self.stored = StoredSummaries()
         self._changed = asyncio.Event()
         self._latest: str | None = None
         self._closing = False
@@ -190,6 +193,23 @@ class NNIManager:
             raise UnknownExperiment(experiment_id)
         return entry.directory
 
+    async def look_again(self) -> None:
+        """Take in what others have changed in the index. Raises IndexDamaged, HomeError.
+
+        What is open or shown here is known here, but for what users have noted on it.
+        """
+        stamp = await asyncio.to_thread(self._index.stamp)
+        if stamp == self._index_stamp:
+            return
+        found = await asyncio.to_thread(self._index.entries)
+        for experiment_id, entry in self._entries.items():
+            if experiment_id in self._open or self.viewed(experiment_id):
+                noted = found.get(experiment_id, entry)
+                found[experiment_id] = replace(entry, tag=noted.tag, archived=noted.archived)
+            elif entry.port == self.port:  # it may have been created here after the file was read
+                found.setdefault(experiment_id, entry)
+        self._entries, self._index_stamp = found, stamp
+
     def summaries(self) -> list[ExperimentSummary]:
         """All experiments of the index, oldest first."""
         return [self.summary(experiment_id) for experiment_id in self._entries]
@@ -218,6 +238,12 @@ class NNIManager:
             best_value=best.value if best else None,
             active_s=runner.active().total_seconds() if runner is not None else 0.0,
             directory=entry.directory,
+            tags=entry.tag,
+            archived=entry.archived,
+            max_trial_number=state.limits.max_trial_number if state is not None else None,
+            trial_concurrency=state.limits.trial_concurrency if state is not None else None,
+            optimize_mode=optimize_mode(state.config) if state is not None else None,
+            stored=state is None,
         )
 
     @property
@@ -379,6 +405,24 @@ class NNIManager:
         still_running = await self.get(experiment_id).stop(detach=detach)
         await self._notes.settled()
         return still_running
+
+    async def label(
+        self, experiment_id: str, *, tags: Sequence[str] | None = None, archived: bool | None = None
+    ) -> None:
+        """Change what a user has noted on an experiment of the index. Raises UnknownExperiment, HomeError."""
+        changes: dict[str, Any] = {} if tags is None else {"tag": tuple(dict.fromkeys(tags))}
+        if archived is not None:
+            changes["archived"] = archived
+        self._at_rest.refuse_deleted(experiment_id)
+        try:
+            await asyncio.to_thread(self._index.update, experiment_id, **changes)
+        except KeyError:
+            raise UnknownExperiment(experiment_id) from None
+        before = self._entries.get(experiment_id)
+        if before is not None:
+            self._entries[experiment_id] = replace(before, **changes)
+        opened = self._open.get(experiment_id)
+        self.changes.tell(experiment_id, 0 if opened is None else opened.number)
 
     async def view(self, experiment_id: str) -> None:
         """Show a stopped experiment until ``stop``: it is read, never opened.

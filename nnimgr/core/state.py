@@ -38,6 +38,12 @@ def trial_of_job(job_id: str) -> tuple[str, int]:
     return trial_id, int(attempt)
 
 
+def optimize_mode(config: Mapping[str, Any]) -> str:
+    """What a canonical configuration says best means: maximize unless its tuner is told otherwise."""
+    tuner = config.get("tuner") or {}
+    return str((tuner.get("classArgs") or {}).get("optimize_mode") or "maximize")
+
+
 @dataclass(slots=True, kw_only=True)
 class JobState:
     """One attempt, from its submission until its keeper has acknowledged its last command."""
@@ -224,8 +230,7 @@ class ExperimentState:
 
     @property
     def minimises(self) -> bool:
-        tuner = self.config.get("tuner") or {}
-        return (tuner.get("classArgs") or {}).get("optimize_mode") == "minimize"
+        return optimize_mode(self.config) == "minimize"
 
     @property
     def trial_command(self) -> str:

@@ -37,6 +37,7 @@ from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import RunnerClosed
 from nnimgr.core.search import Builder, Notice
 from nnimgr.core.state import Touched
+from nnimgr.core.stored import StoredSummaries
 from nnimgr.home import Home
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
@@ -254,6 +255,9 @@ class FakeManager:
         self.resumed: list[tuple[str, NewExperiment | None]] = []
         self.stopped: list[tuple[str, bool]] = []
         self.deleted: list[str] = []
+        self.stored = StoredSummaries()
+        self.tags: tuple[str, ...] = ()
+        self.archived = False
         self.views = False
         self.port = PORT
         self.remains = Remains(cast(Assembly, None))
@@ -319,7 +323,20 @@ class FakeManager:
             best_value=None,
             active_s=1.5,
             directory=self.folder,
+            tags=self.tags,
+            archived=self.archived,
+            stored=self.runner is None,
         )
+
+    async def look_again(self) -> None:
+        pass
+
+    async def label(
+        self, experiment_id: str, *, tags: Sequence[str] | None = None, archived: bool | None = None
+    ) -> None:
+        self._check(experiment_id)
+        self.tags = self.tags if tags is None else tuple(tags)
+        self.archived = self.archived if archived is None else archived
 
     async def create(self, new: NewExperiment) -> tuple[str, bool]:
         if new.id == "taken":

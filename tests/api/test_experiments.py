@@ -338,3 +338,40 @@ async def test_export_of_several_parameter_sets(lab: Lab) -> None:
     ]
     assert other["sets"] is None
     assert (await lab.client.get(f"{EXPERIMENT}/trials/{trial['id']}")).json()["sets"] == trial["sets"]
+
+
+async def test_labels(lab: Lab) -> None:
+    answer = await lab.client.patch(f"{EXPERIMENT}/labels", json={"tags": ["one", "\u00e4"]})
+    assert (answer.status_code, answer.json()) == (200, {"tags": ["one", "\u00e4"], "archived": False})
+    answer = await lab.client.patch(f"{EXPERIMENT}/labels", json={"archived": True})
+    assert answer.json() == {"tags": ["one", "\u00e4"], "archived": True}
+    (summary,) = (await lab.client.get(URL)).json()["experiments"]
+    assert (summary["tags"], summary["archived"]) == (["one", "\u00e4"], True)
+    assert (await lab.client.patch(f"{URL}/nobody/labels", json={})).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "sent", [{"tags": [""]}, {"tags": ["x" * 65]}, {"tags": ["x"] * 51}, {"tag": []}, {"archived": "perhaps"}]
+)
+async def test_bad_labels_are_refused(lab: Lab, sent: dict[str, Any]) -> None:
+    assert (await lab.client.patch(f"{EXPERIMENT}/labels", json=sent)).status_code == 422
+    assert lab.manager.tags == ()
+
+
+async def test_half_a_character_is_no_label(lab: Lab) -> None:
+    answer = await lab.client.patch(
+        f"{EXPERIMENT}/labels",
+        content=b'{"tags": ["\\ud800"]}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422
+
+
+async def test_the_list_has_what_only_the_database_knows(lab: Lab) -> None:
+    lab.life.start(0)
+    await lab.runner.commit()
+    lab.manager.runner = None
+    (summary,) = (await lab.client.get(URL)).json()["experiments"]
+    assert summary["maxTrialNumber"] == 10 and summary["trialConcurrency"] == 2
+    assert (summary["optimizeMode"], summary["counts"]["RUNNING"]) == ("minimize", 1)
+    assert summary["owner"]

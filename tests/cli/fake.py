@@ -203,7 +203,7 @@ class FakeServer:
         match (method, rest.split("/")):
             case ("GET", [""]):
                 return experiment.profile
-            case ("PATCH", [""]) | ("POST", ["import"]):
+            case ("PATCH", ["" | "labels"]) | ("POST", ["import"]):
                 return {}
             case ("DELETE", [""]):
                 Index(self.home).remove(experiment.profile["id"])

@@ -44,6 +44,45 @@ def test_list(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_what_is_archived_is_listed_while_it_runs(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    server.add("def", status="DONE")
+    for experiment_id in ("abc", "def"):
+        Index(server.home).update(experiment_id, archived=True)
+    assert main(["experiment", "list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:-1] == ["Experiment information", line(server, "abc")]
+    assert main(["experiment", "list", "--all", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["experiments"]
+    assert [(item["id"], item["archived"]) for item in found] == [("abc", True), ("def", True)]
+
+
+def test_labels_by_the_server(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc")
+    assert main(["experiment", "tag", "abc", "one", "two"]) == 0
+    assert server.requests[-1][1:] == ("experiments/abc/labels", {"tags": ["one", "two"]})
+    assert "Experiment abc is tagged one, two." in capsys.readouterr().out
+    assert main(["experiment", "archive", "abc"]) == 0
+    assert server.requests[-1][2] == {"archived": True}
+    assert main(["experiment", "tag", "zzz"]) == 1
+    assert capsys.readouterr().err == "ERROR: Id zzz not exist.\n"
+
+
+def test_labels_without_a_server(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeServer(home)
+    fake._http.server_close()
+    fake.add("abc", status="DONE")
+    assert main(["experiment", "tag", "abc", "one"]) == 0
+    assert main(["experiment", "archive", "abc"]) == 0
+    entry = Index(home).get("abc")
+    assert entry is not None and (entry.tag, entry.archived) == (("one",), True)
+    assert main(["experiment", "archive", "abc", "--undo"]) == 0
+    assert main(["experiment", "tag", "abc"]) == 0
+    entry = Index(home).get("abc")
+    assert entry is not None and (entry.tag, entry.archived) == ((), False)
+
+
 def test_a_list_says_whose_server_is_dead(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeServer(home)
     fake._http.server_close()

@@ -319,3 +319,51 @@ async def test_the_experiment_that_a_client_means_who_knows_of_one(server: Serve
         assert (manager.latest, list(manager.served())) == ("second", ["second"])
     async with server.manager(9090) as other:
         assert other.latest is None
+
+
+async def test_labels_of_an_experiment_that_is_open_and_of_one_that_is_not(server: Server) -> None:
+    async with server.manager() as manager:
+        first, _ = await manager.create(server.new())
+        await until_status(manager.get(first), E.DONE)
+        await manager.stop(first, detach=False)
+    async with server.manager() as manager:
+        second, _ = await manager.create(server.new())
+        await until_status(manager.get(second), E.DONE)
+        follower = manager.changes.follow()
+        await manager.label(first, tags=["a", "b", "a"])
+        await manager.label(second, archived=True)
+        assert await follower.take() == {first: 0, second: manager.get(second).state.number}
+        assert (manager.summary(first).tags, manager.summary(first).archived) == (("a", "b"), False)
+        assert (manager.summary(second).tags, manager.summary(second).archived) == ((), True)
+        with pytest.raises(UnknownExperiment):
+            await manager.label("nobody", archived=True)
+    async with server.manager() as manager:
+        assert manager.summary(first).tags == ("a", "b")
+        assert manager.summary(second).archived
+
+
+async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
+    async with server.manager() as manager, server.manager(9090) as other:
+        ours, _ = await manager.create(server.new())
+        theirs, _ = await other.create(server.new(trialConcurrency=2))
+        await until_status(manager.get(ours), E.DONE)
+        await manager._notes.settled()
+        await manager.look_again()
+        index = Index(server.home)
+        index.update(ours, tag=("mine",), status="WRONG")
+        assert [found.id for found in manager.summaries()] == [ours, theirs]
+        await manager.look_again()
+        summary = manager.summary(ours)
+        assert (summary.tags, summary.status, summary.port) == (("mine",), E.DONE, 8080)
+        assert manager.served()[ours] == "DONE"
+        await until_status(other.get(theirs), E.DONE)
+        await other.stop(theirs, detach=False)
+        await manager.look_again()
+        seen = manager.stored.fill(manager.summary(theirs))
+        assert (seen.served, seen.port, seen.trial_concurrency, seen.max_trial_number) == (False, 9090, 2, 1)
+        assert seen.counts == {"SUCCEEDED": 1} and seen.best_trial_id is not None
+        assert (seen.status, seen.optimize_mode) == (E.STOPPED, "maximize")
+        assert seen.owner is not None
+        await other.delete(theirs)
+        await manager.look_again()
+        assert [found.id for found in manager.summaries()] == [ours]

@@ -9,6 +9,11 @@ from nnimgr.api.models.base import (
     Problem,
     sober,
 )
+from nnimgr.api.models.columns import (
+    Column,
+    ColumnKind,
+    ColumnsSchema,
+)
 from nnimgr.api.models.configs import (
     ConfigProblem,
     ConfigText,
@@ -17,13 +22,9 @@ from nnimgr.api.models.configs import (
     PlannedService,
     Validated,
 )
-from nnimgr.api.models.columns import (
-    Column,
-    ColumnKind,
-    ColumnsSchema,
-)
 from nnimgr.api.models.experiments import (
     BestTrial,
+    ChangeLabels,
     Created,
     CreateExperiment,
     Deleted,
@@ -33,6 +34,7 @@ from nnimgr.api.models.experiments import (
     ExperimentSummary,
     ImportData,
     ImportedRecord,
+    Labels,
     LimitsModel,
     Notice,
     ResumeExperiment,
@@ -76,6 +78,8 @@ __all__ = [
     "Column",
     "ColumnKind",
     "ColumnsSchema",
+    "ChangeLabels",
+    "Labels",
     "AddMachines",
     "AddTrial",
     "AddedMachines",

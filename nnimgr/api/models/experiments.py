@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from nnimgr.api.models.base import Done, JsonObject, JsonValue, Model, Request
+from nnimgr.api.models.base import Done, JsonObject, JsonValue, Model, Request, sober
 from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.index import check_experiment_id
 
@@ -68,6 +68,21 @@ class BestTrial(Model):
     parameters: Any
 
 
+Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(sober)]
+
+
+class ChangeLabels(Request):
+    """What is not given stays as it is."""
+
+    tags: list[Tag] | None = Field(None, max_length=50)
+    archived: bool | None = Field(None, description="put away: lists leave it out unless they show all")
+
+
+class Labels(Model):
+    tags: list[str]
+    archived: bool
+
+
 class _AnyExperiment(Model):
     id: str
     name: str
@@ -86,6 +101,12 @@ class ExperimentSummary(_AnyExperiment):
     status: str = Field(description="of experiments that are not open here: as the index has it")
     best_trial_id: str | None
     best_value: float | None
+    owner: str | None = Field(description="the user to whom its folder belongs")
+    tags: list[str]
+    archived: bool
+    max_trial_number: int | None = Field(description="null: unlimited, or its database cannot be read")
+    trial_concurrency: int | None = Field(description="null: its database cannot be read; the next, too")
+    optimize_mode: str | None
 
 
 class ExperimentError(Model):

@@ -18,6 +18,7 @@ from nnimgr.config import read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
+from nnimgr.core.state import optimize_mode
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
@@ -41,10 +42,12 @@ async def create_experiment(
     return models.Created(id=experiment_id)
 
 
-@router.get("")
-async def list_experiments(parts: Parts) -> models.Experiments:
-    """All experiments of the index, as this server knows them."""
-    return models.Experiments(experiments=[_summary(item) for item in parts.manager.summaries()])
+@router.get("", response_model=models.Experiments)
+async def list_experiments(parts: Parts) -> Response:
+    """All experiments of the index, oldest first, those of other servers among them."""
+    await parts.manager.look_again()
+    summaries, fill = parts.manager.summaries(), parts.manager.stored.fill
+    return await reply(lambda: models.Experiments(experiments=[_summary(fill(item)) for item in summaries]))
 
 
 @router.get("/{id}", response_model=models.Experiment, responses=refusals(404))
@@ -114,6 +117,16 @@ async def delete_experiment(
     return models.Deleted(left=left)
 
 
+@router.patch("/{id}/labels", responses=refusals(404, 409, 422))
+async def change_labels(
+    parts: Parts, experiment_id: ExperimentId, wanted: models.ChangeLabels
+) -> models.Labels:
+    """Change what a user has noted on an experiment of the index, whether it is open here or not."""
+    await parts.manager.label(experiment_id, tags=wanted.tags, archived=wanted.archived)
+    summary = parts.manager.summary(experiment_id)
+    return models.Labels(tags=list(summary.tags), archived=summary.archived)
+
+
 @router.post("/{id}/import", responses=refusals(404, 409, 422))
 async def import_data(runner: Live, wanted: models.ImportData) -> models.Done:
     """Tell the tuner of results that were found elsewhere."""
@@ -145,6 +158,12 @@ def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:
         counts=_counts(summary.counts),
         best_trial_id=summary.best_trial_id,
         best_value=summary.best_value,
+        owner=summary.owner,
+        tags=list(summary.tags),
+        archived=summary.archived,
+        max_trial_number=summary.max_trial_number,
+        trial_concurrency=summary.trial_concurrency,
+        optimize_mode=summary.optimize_mode,
     )
 
 
@@ -178,7 +197,6 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
     row = reader.experiment()
     config = row.config
     best = reader.trial(row.best_trial_id) if row.best_trial_id else None
-    tuner_arguments = (config.get("tuner") or {}).get("classArgs") or {}
     limits = read_canonical({**config, "searchSpace": row.search_space}).limits()
     return models.Experiment(
         id=row.experiment_id,
@@ -195,7 +213,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         duration_s=row.active_us / 1e6 if known.active is None else known.active.total_seconds(),
         counts=_counts(row.counts),
         best_trial=_best(row, best),
-        optimize_mode=str(tuner_arguments.get("optimize_mode") or "maximize"),
+        optimize_mode=optimize_mode(config),
         limits=models.LimitsModel(
             trial_concurrency=limits.trial_concurrency,
             max_trial_number=limits.max_trial_number,
