@@ -1,52 +1,138 @@
-"""Which trials and which columns an export has; its rows come from the database."""
+"""Trials as text: CSV with a column for each parameter and metric, or JSON objects with the same names.
+
+The text is made of pages, one question each, so that a long export keeps nobody waiting. What a spreadsheet
+would take for a formula is made harmless in CSV.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nnimgr.analysis.columns import METRICS, PARAMETERS, Columns
 from nnimgr.analysis.errors import BadQuestion
 from nnimgr.analysis.filters import parse_names
+from nnimgr.analysis.flat import flat
 from nnimgr.analysis.paging import in_order
-from nnimgr.store.bulk import Snapshot
+from nnimgr.store.bulk import ExportRow, Snapshot
 
-__all__ = ["OWN", "export"]
+__all__ = ["export", "export_page"]
 
-OWN = (
-    "id",
-    "sequence",
-    "status",
-    "source",
-    "attempt",
-    "created",
-    "started",
-    "ended",
-    "duration",
-    "value",
-    "latest",
-    "intermediates",
-    "reason",
-    "note",
-)
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what spreadsheets take for the beginning of one
+
+_OWN: Mapping[str, Callable[[ExportRow], Any]] = {
+    "id": lambda row: row.trial_id,
+    "sequence": lambda row: row.sequence,
+    "status": lambda row: row.status,
+    "source": lambda row: row.source,
+    "attempt": lambda row: row.attempt,
+    "created": lambda row: _instant(row.created_at),
+    "started": lambda row: _instant(row.started_at),
+    "ended": lambda row: _instant(row.ended_at),
+    "duration": lambda row: _seconds(row.started_at, row.ended_at),
+    "value": lambda row: _result(row.final_value, row.final_text),
+    "latest": lambda row: _result(row.latest_value, row.latest_text),
+    "intermediates": lambda row: row.intermediates,
+    "reason": lambda row: row.reason,
+    "note": lambda row: row.note,
+}
 
 
 def export(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``in_order``'s arguments and ``columns`` → JSON ``{total, sequences, columns}``.
+    """``in_order``'s arguments and ``columns`` → JSON ``{sequences, columns}``, for ``export_page``.
 
     ``columns`` is text as ``parse_names`` takes it; the answer has all there are if it names none.
     """
-    known = (*OWN, *(name for name in columns.arrays if name.startswith((PARAMETERS, METRICS))))
+    known = (*_OWN, *(name for name in columns.arrays if name.startswith((PARAMETERS, METRICS))))
     names = parse_names(arguments["columns"], field="columns")
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
-        raise BadQuestion("columns", f"there is no column {unknown}; those of a trial are {', '.join(OWN)}")
-    rows = in_order(columns, snapshot, arguments)
-    return json.dumps(
-        {
-            "total": len(rows),
-            "sequences": columns.arrays["sequence"][rows].tolist(),
-            "columns": names or known,
-        }
-    ).encode()
+        message = f"there is no column {unknown}; those of every trial are {', '.join(_OWN)}"
+        raise BadQuestion("columns", message)
+    sequences = columns.arrays["sequence"][in_order(columns, snapshot, arguments)]
+    return json.dumps({"sequences": sequences.tolist(), "columns": names or known}).encode()
+
+
+def export_page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """``{sequences, columns, format}`` → the text of these trials, in this order.
+
+    ``format`` csv: lines; json: objects with commas between them. Without sequences: the CSV's first line.
+    """
+    names = arguments["columns"]
+    rows = {row.sequence: row for row in snapshot.export_rows(arguments["sequences"])}
+    found = [_values(rows[sequence], names) for sequence in arguments["sequences"] if sequence in rows]
+    if arguments["format"] == "csv":
+        return _lines([[_cell(value) for value in values] for values in found or [names]])
+    objects = (dict(zip(names, values, strict=True)) for values in found)
+    return ",".join(json.dumps(value, allow_nan=False, ensure_ascii=False) for value in objects).encode()
+
+
+def _values(row: ExportRow, names: Sequence[str]) -> list[Any]:
+    """JSON values; None where the trial has none."""
+    more: dict[str, Any] = {}
+    parameters, final = _plain(row.parameters), _plain(row.final_text)
+    if isinstance(parameters, dict):
+        more.update((PARAMETERS + name, value) for name, value in flat(parameters))
+    if isinstance(final, dict):
+        more.update((METRICS + key, value) for key, value in final.items())
+    return [_OWN[name](row) if name in _OWN else more.get(name) for name in names]
+
+
+def _plain(text: str | None) -> Any:
+    """The value of a JSON text; numbers that are not finite are None."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+    except ValueError:
+        return text
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _result(value: float | None, text: str | None) -> Any:
+    """The number in a metric; of one that has none what the trial wrote, such as NaN."""
+    if value is not None or text is None:
+        return value
+    plain = _plain(text)
+    return None if isinstance(plain, dict) else text if plain is None else plain
+
+
+def _instant(us: int | None) -> str | None:
+    return None if us is None else (_EPOCH + timedelta(microseconds=us)).isoformat()
+
+
+def _seconds(begin: int | None, end: int | None) -> float | None:
+    return None if begin is None or end is None else (end - begin) / 1e6
+
+
+def _lines(rows: Sequence[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _cell(value: Any) -> Any:
+    if value is None or type(value) in (int, float):
+        return value
+    return _harmless(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _harmless(text: str) -> str:
+    """The same text, which no spreadsheet takes for a formula."""
+    if not text.startswith(_FORMULA):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

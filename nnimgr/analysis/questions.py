@@ -20,6 +20,7 @@ QUESTIONS: Mapping[str, Question] = {
     "schema": table.schema,
     "page": paging.page,
     "export": exporting.export,
+    "export_page": exporting.export_page,
 }
 
 _KEPT = 4  # experiments whose columns stay in memory

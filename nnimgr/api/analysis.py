@@ -39,11 +39,7 @@ class Questions:
 
     async def ask(self, question: str, **arguments: Any) -> bytes:
         """The answer's bytes. Raises what ``Analyst.ask`` raises, and ClientDisconnect."""
-        database = database_path(self.parts.manager.directory(self.experiment_id))
-        answer = asyncio.create_task(
-            self.parts.analyst.ask(database, self.experiment_id, question, arguments),
-            name=f"question:{question}",
-        )
+        answer = asyncio.create_task(self.ask_in_stream(question, **arguments), name=f"question:{question}")
         gone = asyncio.create_task(self._gone(), name="question:client")
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -55,6 +51,11 @@ class Questions:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({answer, gone})
+
+    async def ask_in_stream(self, question: str, **arguments: Any) -> bytes:
+        """As ``ask``, for an answer that is under way: its stream finds out that the client has gone."""
+        database = database_path(self.parts.manager.directory(self.experiment_id))
+        return await self.parts.analyst.ask(database, self.experiment_id, question, arguments)
 
     async def ask_json(self, question: str, **arguments: Any) -> Any:
         """The answer's JSON value."""

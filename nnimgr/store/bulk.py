@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from nnimgr.store.errors import StoreError
 
-__all__ = ["TRIAL_COLUMNS", "Mark", "Snapshot", "like_pattern", "snapshot"]
+__all__ = ["TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
 
 PAGE = 5000
 _TIMEOUT_S = 10.0
@@ -45,6 +45,12 @@ started_at, ended_at, parameters, CASE WHEN final_text GLOB '[{ ]*' THEN final_t
 FROM trials WHERE experiment_id = ?
 """
 _OF_IDS = " ".join((_TRIALS, "AND trial_id IN (SELECT value FROM json_each(?))"))
+_EXPORT = """
+SELECT trial_id, sequence, status, source, attempt, intermediates, created_at, started_at, ended_at, reason,
+note, final_value, final_text, latest_value, latest_text, parameters
+FROM trials INDEXED BY sqlite_autoindex_trials_2
+WHERE experiment_id = ? AND sequence IN (SELECT value FROM json_each(?))
+"""
 _MARK = "SELECT db_id, last_number, created_at, search_space FROM experiments WHERE experiment_id = ?"
 _FACTS = "SELECT DISTINCT trial_id FROM facts WHERE experiment_id = ? AND number > ?"
 _METRICS = "SELECT DISTINCT trial_id FROM metrics WHERE experiment_id = ? AND number > ?"
@@ -67,6 +73,27 @@ class Mark(NamedTuple):
     search_space: str
 
 
+class ExportRow(NamedTuple):
+    """What an export has of a trial; instants in microseconds since 1970."""
+
+    trial_id: str
+    sequence: int
+    status: str
+    source: str
+    attempt: int
+    intermediates: int
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+    reason: str | None
+    note: str | None
+    final_value: float | None
+    final_text: str | None
+    latest_value: float | None
+    latest_text: str | None
+    parameters: str
+
+
 class Snapshot:
     """The database as it was at one instant; not to be used after its ``with``."""
 
@@ -84,6 +111,10 @@ class Snapshot:
         if ids is None:
             return self._pages(_TRIALS, (self._id,))
         return self._pages(_OF_IDS, (self._id, json.dumps(list(ids))))
+
+    def export_rows(self, sequences: Sequence[int]) -> Iterator[ExportRow]:
+        """The trials with these sequences, in no particular order."""
+        return map(ExportRow._make, self._connection.execute(_EXPORT, (self._id, json.dumps(sequences))))
 
     def changed(self, *, after: int) -> set[str]:
         """The ids of all trials whose rows may be other than when ``after`` was the last fact."""

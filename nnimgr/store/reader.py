@@ -136,6 +136,10 @@ _SORTS = {
 TRIAL_SORTS = tuple(_SORTS)
 
 _BY_SEQUENCE = "sqlite_autoindex_trials_2"  # of trial_sequence
+_BY_STATUS = "trial_by_status"
+# Indexes that hold all that a page is chosen by: to look trials up by another takes longer than to read all.
+_BY_SORT = {"sequence": _BY_SEQUENCE, "value": "trial_by_final", "status": _BY_STATUS}
+_STATUSES_BY_SORT = {"sequence": _BY_STATUS, "status": _BY_STATUS}
 
 _CONVERT: Mapping[str, Any] = {
     "config": json.loads,
@@ -182,7 +186,7 @@ class ExperimentReader(CountedMetrics):
         ``search``: a part of the trial's id or parameters, or its sequence number.
         """
         table = schema.trials
-        query = self._of(table)
+        query = select(table.c.sequence).where(table.c.experiment_id == self._id)
         if statuses:
             query = query.where(table.c.status.in_([str(status) for status in statuses]))
         if search:
@@ -194,9 +198,17 @@ class ExperimentReader(CountedMetrics):
         key = _SORTS[sort]
         order = key.desc().nulls_last() if descending else key.asc().nulls_last()
         page = query.order_by(order, table.c.sequence).offset(offset).limit(limit)
+        counted = query.with_only_columns(func.count())
+        if search:
+            counted, page = _scanned(counted), _scanned(page)
+        else:
+            index = (_STATUSES_BY_SORT if statuses else _BY_SORT).get(sort)
+            counted = self._by(_BY_STATUS, counted, table)
+            page = self._by(index, page, table) if index else _scanned(page)
         with self._connect() as connection:
-            total = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
-            return total, [_trial(row._mapping) for row in connection.execute(page)]
+            total = connection.execute(counted).scalar_one()
+            sequences = connection.execute(page).scalars().all()
+        return total, self.trials_at(sequences)
 
     def trials_at(self, sequences: Sequence[int]) -> list[TrialRow]:
         """The trials with these sequences, in this order."""
@@ -388,7 +400,7 @@ class ExperimentReader(CountedMetrics):
         query = self._of(table).where(table.c.sequence >= sequence).order_by(table.c.sequence).limit(limit)
         if statuses:
             query = query.where(table.c.status.in_([str(status) for status in statuses]))
-            query = self._by("trial_by_status", query, table)
+            query = self._by(_BY_STATUS, query, table)
         return self._rows(query, _trial)
 
     def first_sequences(self, statuses: Sequence[str]) -> dict[str, int]:
@@ -442,6 +454,11 @@ def _sets(row: TrialRow, further: list[f.FurtherSuggested], finals: list[Final])
         )
         for parameter_id, parameters in given
     ]
+
+
+def _scanned(query: Select[Any]) -> Select[Any]:
+    """The query of trials by the primary key, which is to read all of them as they lie."""
+    return query.with_hint(schema.trials, "INDEXED BY sqlite_autoindex_trials_1", "sqlite")
 
 
 def _trial(row: Any) -> TrialRow:

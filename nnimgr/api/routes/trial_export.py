@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from nnimgr.api.analysis import Analysis, Filter
-from nnimgr.api.dependencies import ExperimentId, Parts, Reader, refusals, streams
-from nnimgr.api.export import as_csv, as_json
+from nnimgr.api.dependencies import ExperimentId, refusals, streams
 from nnimgr.api.routes.trials import Order, Search, Sort, Statuses
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
@@ -21,15 +21,17 @@ class ExportFormat(StrEnum):
     JSON = "json"
 
 
+_MEDIA_TYPES = {ExportFormat.CSV: "text/csv; charset=utf-8", ExportFormat.JSON: "application/json"}
+_PAGE = 1000
+
+
 @router.get(
     "/trials/export",
     response_class=StreamingResponse,
     responses=streams("text/csv", "application/json") | refusals(404, 422, 503),
 )
 async def export_trials(
-    parts: Parts,
     experiment_id: ExperimentId,
-    reader: Reader,
     analysis: Analysis,
     format: ExportFormat = ExportFormat.CSV,
     filter: Filter = "",
@@ -49,7 +51,10 @@ async def export_trials(
         ),
     ] = "",
 ) -> StreamingResponse:
-    """The trials that match, all of them. JSON has whole trials, unless columns are named."""
+    """All trials that match: lines of CSV, or `{"total", "trials"}` with an object of the same columns each.
+
+    A file that is cut off is not whole: CSV then ends without the trials that are left, JSON is none.
+    """
     found = await analysis.ask_json(
         "export",
         filter=filter,
@@ -60,12 +65,23 @@ async def export_trials(
         descending=order is Order.DESCENDING,
         columns=columns,
     )
-    if format is ExportFormat.CSV:
-        text = as_csv(reader, found["sequences"], found["columns"])
+    text = _text(analysis, found["sequences"], {"columns": found["columns"], "format": format.value})
+    headers = {"content-disposition": f'attachment; filename="{experiment_id}-trials.{format.value}"'}
+    return StreamingResponse(text, media_type=_MEDIA_TYPES[format], headers=headers)
+
+
+async def _text(
+    analysis: Analysis, sequences: list[int], how: dict[str, Any]
+) -> AsyncGenerator[bytes | str, None]:
+    """What is sent; each page of it is a question of its own."""
+    as_json = how["format"] == ExportFormat.JSON.value
+    if as_json:
+        yield f'{{"total":{len(sequences)},"trials":['
     else:
-        names = found["columns"] if columns else None
-        text = as_json(reader, found["sequences"], names, places=parts.places(experiment_id))
-    name = f"{experiment_id}-trials.{format.value}"
-    media_type = "application/json" if format is ExportFormat.JSON else "text/csv; charset=utf-8"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(text, media_type=media_type, headers=headers)
+        yield await analysis.ask_in_stream("export_page", sequences=[], **how)
+    for begin in range(0, len(sequences), _PAGE):
+        shown = sequences[begin : begin + _PAGE]
+        page = await analysis.ask_in_stream("export_page", sequences=shown, **how)
+        yield b"," + page if as_json and begin else page
+    if as_json:
+        yield "]}"
