@@ -18,6 +18,7 @@ from nnimgr.core import facts as f
 from nnimgr.core import requests
 from nnimgr.core.fold import admits, apply
 from nnimgr.core.mailbox import Mailbox, Request
+from nnimgr.core.now import happening
 from nnimgr.core.phases import parameter_record
 from nnimgr.core.plan import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob, plan
 from nnimgr.core.requests import FailedTrial, RequestRefused
@@ -199,6 +200,16 @@ class ExperimentRunner:
     def active(self) -> timedelta:
         """How long the experiment has been running, by its own clock."""
         return self.state.active_for(self._clock())
+
+    def now(self) -> str:
+        """What it is doing, in one sentence without its end."""
+        return happening(
+            self.state,
+            self._clock(),
+            searching=self.search is not None,
+            outstanding=self.outstanding,
+            service_trouble=self.service_notice if self.service is None else None,
+        )
 
     @property
     def notices(self) -> Mapping[str, Notice]:

@@ -32,6 +32,7 @@ from nnimgr.core.manager import (
     NNIManager,
     UnknownExperiment,
 )
+from nnimgr.core.now import happening
 from nnimgr.core.remains import Remains
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import RunnerClosed
@@ -207,6 +208,10 @@ class FakeRunner:
 
     def active(self) -> timedelta:
         return self.life.state.active_for(self.life.now + timedelta(seconds=7))
+
+    def now(self) -> str:
+        state = self.life.state
+        return happening(state, self.life.now, searching=True, outstanding=0, service_trouble=None)
 
     def end(self) -> None:
         """As a runner that ends does to those who wait."""

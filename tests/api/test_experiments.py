@@ -375,3 +375,27 @@ async def test_the_list_has_what_only_the_database_knows(lab: Lab) -> None:
     assert summary["maxTrialNumber"] == 10 and summary["trialConcurrency"] == 2
     assert (summary["optimizeMode"], summary["counts"]["RUNNING"]) == ("minimize", 1)
     assert summary["owner"]
+
+
+async def test_what_it_is_doing_now(lab: Lab) -> None:
+    lab.life.start(0)
+    lab.life.final(0, 0.5, 0)
+    lab.life.end(0)
+    await lab.runner.commit()
+    told = (await lab.client.get(EXPERIMENT)).json()["now"]
+    assert told.startswith("0 of 2 trials at once run; 2 are being started; 3 of 10 trials were created; ")
+    assert told.endswith("the best result is 0.5, of trial #0, since 2026-01-01 00:00:00 UTC.")
+    lab.manager.troubles = "the disk is full"
+    assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is not running: the disk is full;")
+    lab.manager.troubles, lab.manager.runner = None, None
+    told = (await lab.client.get(EXPERIMENT)).json()["now"]
+    assert told.startswith("It is not open on this server; by its database it is RUNNING: runs;")
+    lab.manager.views = True
+    assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is viewed: nothing of it runs")
+
+
+async def test_the_configuration_as_text_can_be_used_again(lab: Lab) -> None:
+    text = (await lab.client.get(EXPERIMENT)).json()["configText"]
+    assert text.startswith("experimentName: lab\n")
+    again = (await lab.client.post("/api/v1/validate", json={"text": text})).json()
+    assert again["problems"] == [] and again["plan"]["parameters"] == [{"name": "x", "type": "uniform"}]

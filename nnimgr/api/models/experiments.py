@@ -144,8 +144,10 @@ class Experiment(_AnyExperiment):
     best_trial: BestTrial | None
     optimize_mode: str = Field(description="maximize or minimize: what best means")
     limits: LimitsModel
+    now: str = Field(description="one sentence: what it is doing, or why it does nothing more")
     config: dict[str, Any]
     search_space: dict[str, Any]
+    config_text: str = Field(description="both of them as YAML, as a new experiment could be made of")
     notices: list[Notice]
     directory: str = Field(description="its folder on the server's machine")
     errors: list[ExperimentError] = Field(description="the latest ones, newest first")

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated
 
+import yaml
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import StreamingResponse
 
@@ -18,6 +20,7 @@ from nnimgr.config import read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
+from nnimgr.core.now import best_so_far, sentence_of
 from nnimgr.core.state import optimize_mode
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
@@ -173,6 +176,7 @@ class _Known:
 
     summary: ExperimentSummary
     active: timedelta | None  # None: no runner has it
+    now: str | None
     viewed: bool
     trouble: str | None
     notices: list[models.Notice]
@@ -184,6 +188,7 @@ def _known(parts: ApiParts, experiment_id: str) -> _Known:
     return _Known(
         summary=manager.summary(experiment_id),
         active=runner.active() if runner is not None else None,
+        now=runner.now() if runner is not None else None,
         viewed=manager.viewed(experiment_id),
         trouble=manager.trouble(experiment_id),
         notices=[
@@ -220,8 +225,10 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
             max_experiment_duration_s=_seconds(limits.max_experiment_duration),
             max_trial_duration_s=_seconds(limits.max_trial_duration),
         ),
+        now=_now(row, known, best),
         config=config,
         search_space=row.search_space,
+        config_text=_yaml(json.dumps({**config, "searchSpace": row.search_space})),
         port=known.summary.port,
         errors=[
             models.ExperimentError(
@@ -238,6 +245,28 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         directory=str(known.summary.directory),
         last_number=row.last_number,
     )
+
+
+def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
+    if known.viewed:
+        told = f"it is viewed: nothing of it runs or changes; before, {row.reason}"
+    elif known.trouble is not None:
+        told = f"it is not running: {known.trouble}"
+    elif known.now is not None:
+        told = known.now
+    elif known.summary.served or row.status not in (ExperimentStatus.RUNNING, ExperimentStatus.DRAINING):
+        told = sentence_of(row.status, row.reason)
+    else:
+        told = f"it is not open on this server; by its database it is {row.status}: {row.reason}"
+    if best is not None and row.best_value is not None:
+        told += f"; {best_so_far(row.best_value, best.sequence, best.ended_at)}"
+    return f"{told[:1].upper()}{told[1:].rstrip('.')}."
+
+
+@lru_cache(maxsize=32)
+def _yaml(text: str) -> str:
+    """The value of a JSON text as YAML: slow where it is large, and asked for with every change."""
+    return yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)
 
 
 def _best(row: ExperimentRow, trial: TrialRow | None) -> models.BestTrial | None:
