@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from nnimgr.store.bulk_runs import RunQueries
 from nnimgr.store.errors import StoreError
 
 __all__ = ["TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
@@ -94,11 +95,8 @@ class ExportRow(NamedTuple):
     parameters: str
 
 
-class Snapshot:
+class Snapshot(RunQueries):
     """The database as it was at one instant; not to be used after its ``with``."""
-
-    def __init__(self, connection: sqlite3.Connection, experiment_id: str) -> None:
-        self._connection, self._id = connection, experiment_id
 
     def mark(self) -> Mark:
         row = self._connection.execute(_MARK, (self._id,)).fetchone()

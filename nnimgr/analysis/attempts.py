@@ -1,0 +1,133 @@
+"""All attempts of an experiment's trials as arrays, brought up to date by what has changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnimgr.analysis.column import Array
+from nnimgr.analysis.columns import Columns
+from nnimgr.store.bulk import Snapshot
+
+__all__ = ["AttemptTable", "Lane", "lanes_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Lane:
+    """Where one attempt runs at a time: a GPU of a keeper's host (-1: none), or a part of what it shares."""
+
+    keeper_id: str
+    gpu: int
+    part: int = 0
+
+
+class AttemptTable:
+    """``sequences`` and ``attempts`` say whose; times are seconds since the experiment's creation (NaN:
+    none).
+
+    ``seats``: numbers of ``places``, each a keeper with its GPUs (none, one or several); -1: it had no place.
+    ``lost``: it ended so.
+    """
+
+    def __init__(self) -> None:
+        self.places: list[tuple[str, tuple[int, ...]]] = []
+        self._seat_of: dict[tuple[str | None, str | None], int] = {}
+        self._positions: dict[tuple[str, int], int] = {}
+        self._table = np.empty(0, self._KIND)
+
+    _KIND = np.dtype(
+        [
+            ("trial_id", "S16"),
+            ("attempt", np.uint16),
+            ("seat", np.int32),
+            ("placed", np.float64),
+            ("started", np.float64),
+            ("ended", np.float64),
+            ("lost", bool),
+        ]
+    )
+
+    def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
+        """As ``Following``."""
+        origin_us = columns.origin_at.timestamp() * 1e6
+        for page in snapshot.attempts(snapshot.changed(after=after) if after else None):
+            positions = [self._positions.setdefault(row[:2], len(self._positions)) for row in page]
+            if len(self._positions) > len(self._table):
+                grown = np.zeros(int(len(self._positions) * 1.5), self._KIND)
+                grown[: len(self._table)] = self._table
+                self._table = grown
+            ids, attempts, keepers, gpus, placed, started, ended, reasons = zip(*page, strict=True)
+            table = self._table
+            table["trial_id"][positions] = [trial_id.encode() for trial_id in ids]
+            table["attempt"][positions] = attempts
+            table["seat"][positions] = list(map(self._seat, keepers, gpus))
+            for name, instants in (("placed", placed), ("started", started), ("ended", ended)):
+                table[name][positions] = (np.array(instants, np.float64) - origin_us) / 1e6
+            table["lost"][positions] = [reason == "lost" for reason in reasons]
+
+    def _seat(self, keeper_id: str | None, gpus: str | None) -> int:
+        seat = self._seat_of.get((keeper_id, gpus))
+        if seat is None:
+            seat = -1
+            if keeper_id is not None:
+                seat = len(self.places)
+                self.places.append((keeper_id, tuple(json.loads(gpus or "[]"))))
+            self._seat_of[keeper_id, gpus] = seat
+        return seat
+
+    def __getitem__(self, name: str) -> Array:
+        return self._table[name][: len(self._positions)]
+
+    def rows(self, columns: Columns) -> Array:
+        """The position in the columns of each attempt's trial."""
+        order = np.argsort(columns.ids)
+        return order[np.searchsorted(columns.ids, self["trial_id"], sorter=order)]
+
+
+def lanes_of(
+    places: Sequence[tuple[str, tuple[int, ...]]], seats: Array, begins: Array, ends: Array
+) -> tuple[list[Lane], Array, Array]:
+    """The lanes, and who was when in which: numbers of attempts, and for each the number of a lane.
+
+    An attempt with several GPUs is in several lanes. Where several are at the same place at once, as many
+    lanes are made there.
+    """
+    spots = sorted({(keeper_id, gpu) for keeper_id, gpus in places for gpu in gpus or (-1,)})
+    numbers = {spot: number for number, spot in enumerate(spots)}
+    held = [[numbers[keeper_id, gpu] for gpu in gpus or (-1,)] for keeper_id, gpus in places]
+    widths = np.array([*map(len, held), 0])  # the last one is for the seat -1
+    firsts = np.concatenate(([0], np.cumsum(widths[:-1])))
+    flat = np.array([number for numbers in held for number in numbers] or [0])
+    counts = widths[seats]
+    who = np.repeat(np.arange(len(seats)), counts)
+    within = np.arange(len(who)) - np.repeat(np.cumsum(counts) - counts, counts)
+    spot_of = flat[firsts[seats[who]] + within] if len(who) else np.empty(0, np.int64)
+    order = np.lexsort((begins[who], spot_of))
+    who, spot_of = who[order], spot_of[order]
+    lanes: list[Lane] = []
+    lane_of = np.zeros(len(who), np.int64)
+    edges = np.searchsorted(spot_of, np.arange(len(spots) + 1))
+    for number, (keeper_id, gpu) in enumerate(spots):
+        there = slice(edges[number], edges[number + 1])
+        parts = _parts(begins[who[there]], ends[who[there]])
+        lane_of[there] = parts + len(lanes)
+        lanes += [
+            Lane(keeper_id=keeper_id, gpu=gpu, part=part) for part in range(int(parts.max(initial=-1)) + 1)
+        ]
+    return lanes, who, lane_of
+
+
+def _parts(begins: Array, ends: Array) -> Array:
+    """The lowest lane that is free for each, in the order of their beginnings."""
+    parts = np.zeros(len(begins), np.int64)
+    if not np.any(np.maximum.accumulate(ends)[:-1] > begins[1:]):
+        return parts
+    free_at: list[float] = []
+    for index, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+        part = next((part for part, free in enumerate(free_at) if free <= begin), len(free_at))
+        free_at[part : part + 1] = [end]
+        parts[index] = part
+    return parts

@@ -1,0 +1,159 @@
+"""How much each parameter matters for being among the best trials: PED-ANOVA.
+
+S. Watanabe, A. Bansal, F. Hutter: "PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in
+Arbitrary Subspaces", IJCAI 2023. A parameter matters as far as its values are distributed among the best
+trials otherwise than among all: the variance of its marginal, for the level set of the best ones, is up to
+a factor that all parameters share the Pearson divergence of these two densities,
+
+    v = E_all[(p_best(x) / p_all(x) - 1)^2],
+
+and its importance the share that it has in the sum. It costs one look at each trial, whatever their number.
+
+The densities are taken on a grid. Those of numbers are smoothed by Gaussian kernels with Scott's width, as
+in the paper, on the logarithms where the search space is logarithmic; the mass that a kernel has beyond the
+parameter's range goes back into it. Those of categories are shares, one imagined trial spread evenly over
+them. A parameter of a nested choice counts by its trials that have it, and as far as there are any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nnimgr.analysis.axes import axis
+from nnimgr.analysis.column import Array
+from nnimgr.analysis.columns import PARAMETERS, Columns
+from nnimgr.analysis.filters import matching
+from nnimgr.analysis.kept import once
+from nnimgr.analysis.metric import best_share, losses, minimises
+from nnimgr.store.bulk import Snapshot
+
+__all__ = ["importance"]
+
+SOURCE = "PED-ANOVA (Watanabe, Bansal, Hutter, 2023)"
+BEST = 0.1  # this share of the trials is the best ones
+FEWEST_BEST = 5
+FEWEST = 20  # trials with a result
+GRID = 50
+DRAWS = 50  # of the bootstrap
+DRAWN = 1_000_000  # trials in all draws together, if that leaves enough draws
+FEWEST_DRAWS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parameter:
+    """``cells``: of each trial its place on the grid, ``size`` where it has none."""
+
+    name: str
+    cells: Array
+    size: int
+    categorical: bool
+
+
+def importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """``{filter, metric, mode}`` → the JSON text of a ``models_analysis.Importance``."""
+    asked = (
+        arguments.get("filter") or "",
+        arguments.get("metric") or "value",
+        minimises(snapshot, arguments),
+    )
+    answer = once(columns, ("importance", *asked), lambda: _importance(columns, snapshot, arguments))
+    return json.dumps({"revision": columns.revision, **answer}, allow_nan=False).encode()
+
+
+def _importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    loss = losses(columns, snapshot, arguments)
+    rows = np.flatnonzero(matching(columns, arguments.get("filter") or "") & ~np.isnan(loss))
+    share = max(BEST, FEWEST_BEST / max(len(rows), 1))
+    told = {"source": SOURCE, "trials": len(rows), "best": int(np.ceil(share * len(rows))), "parameters": []}
+    if len(rows) < FEWEST:
+        return told | {
+            "best": 0,
+            "sentence": f"Importance takes {FEWEST} trials with a result; there are {len(rows)}.",
+        }
+    loss = loss[rows]
+    if loss.min() == loss.max():
+        return told | {"sentence": f"All {len(rows)} results are the same: no parameter makes a difference."}
+    parameters = [
+        _parameter(columns, name, rows)
+        for name in columns.arrays
+        if name.startswith(PARAMETERS) and columns.present(name)[rows].any()
+    ]
+    parameters = [found for found in parameters if found.size > 1]
+    shares = _shares(parameters, loss, share)
+    if not shares.sum() > 0:
+        return told | {"sentence": "No parameter has had more than one value, or none makes a difference."}
+    errors = _errors(parameters, loss, share)
+    order = np.argsort(-shares, kind="stable")
+    return told | {
+        "sentence": None,
+        "parameters": [
+            {
+                "name": parameters[place].name.removeprefix(PARAMETERS),
+                "importance": float(shares[place]),
+                "error": float(errors[place]),
+            }
+            for place in order
+        ],
+    }
+
+
+def _parameter(columns: Columns, name: str, rows: Array) -> _Parameter:
+    found = axis(columns, name, bins=GRID)
+    return _Parameter(
+        name=name, cells=found.cells[rows], size=found.bins, categorical=found.categories is not None
+    )
+
+
+def _errors(parameters: list[_Parameter], loss: Array, share: float) -> Array:
+    """The standard deviation of each importance among draws (with replacement) from the trials."""
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(int(np.clip(DRAWN // len(loss), FEWEST_DRAWS, DRAWS))):
+        drawn = generator.integers(len(loss), size=len(loss))
+        sample = [replace(parameter, cells=parameter.cells[drawn]) for parameter in parameters]
+        found.append(_shares(sample, loss[drawn], share))
+    return np.asarray(np.std(found, axis=0))
+
+
+def _shares(parameters: list[_Parameter], loss: Array, share: float) -> Array:
+    """The importance of each, 1 in all; zeros if none matters."""
+    best = best_share(loss, np.ones(len(loss), bool), share)
+    found = np.array([_divergence(parameter, best) for parameter in parameters])
+    total = found.sum()
+    return found / total if total > 0 else found
+
+
+def _divergence(parameter: _Parameter, best: Array) -> float:
+    every = np.bincount(parameter.cells, minlength=parameter.size + 1)[:-1]
+    good = np.bincount(parameter.cells[best], minlength=parameter.size + 1)[:-1]
+    if not good.sum() or np.count_nonzero(every) < 2:
+        return 0.0
+    density = _category_density if parameter.categorical else _number_density
+    p_all, p_best = density(every), density(good)
+    there = p_all > 0
+    divergence = np.sum(p_all[there] * (p_best[there] / p_all[there] - 1) ** 2)
+    return float(divergence * every.sum() / len(parameter.cells))
+
+
+def _category_density(counts: Array) -> Array:
+    smoothed = counts + 1 / len(counts)
+    return np.asarray(smoothed / smoothed.sum())
+
+
+def _number_density(counts: Array) -> Array:
+    """The counts on the grid, each spread by a kernel."""
+    places = np.arange(len(counts))
+    number = counts.sum()
+    mean = (counts * places).sum() / number
+    deviation = np.sqrt((counts * (places - mean) ** 2).sum() / number)
+    quarter, three = np.searchsorted(np.cumsum(counts), (0.25 * number, 0.75 * number))
+    spreads = [spread for spread in (deviation, (three - quarter) / 1.34) if spread > 0]
+    width = max(1.059 * min(spreads, default=0.0) * number**-0.2, 0.5)
+    kernels = np.exp(-0.5 * ((places[:, None] - places) / width) ** 2)
+    kernels /= kernels.sum(axis=0)
+    return np.asarray(kernels @ counts / number)

@@ -1,0 +1,119 @@
+"""Parallel coordinates of any number of trials: 2-D histograms between neighbouring axes.
+
+What a browser draws from it does not grow with the trials. Cells are numbered ``left * (bins of the right
+axis + 1) + right``; a part's number is counted from 0, and the one after the last is for trials without a
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nnimgr.analysis.axes import Axis, axis, brushed
+from nnimgr.analysis.column import Array
+from nnimgr.analysis.columns import Columns
+from nnimgr.analysis.filters import matching
+from nnimgr.analysis.kept import once
+from nnimgr.analysis.metric import best_share, losses, metric_values
+from nnimgr.analysis.packed import PackedColumn, pack
+from nnimgr.store.bulk import Snapshot
+
+__all__ = ["parallel"]
+
+
+def parallel(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """``{axes: [{name, log}], brushes, top, filter, bins, metric, mode, lines, background}`` → packed.
+
+    For axis i: ``axis.i.all`` and ``axis.i.selected``, the number of trials in each part and, last, without
+    a value. Between the axes i and i + 1: ``all.i.cells`` and ``all.i.counts`` (left out without
+    ``background``), ``selected.i.cells``, ``selected.i.counts`` and ``selected.i.mean`` (of the metric), of
+    the cells that have any. ``sequences``: of the selected trials, if they are at most ``lines``.
+    """
+    axes = [
+        axis(columns, item["name"], log=item.get("log"), bins=arguments["bins"]) for item in arguments["axes"]
+    ]
+    text = arguments.get("filter") or ""
+    among = once(columns, ("filter", text), lambda: matching(columns, text))
+    values = metric_values(columns, arguments)
+    selected = among & brushed(columns, arguments.get("brushes") or {})
+    if arguments.get("top") is not None:
+        selected &= best_share(losses(columns, snapshot, arguments), among, arguments["top"])
+    rows = np.flatnonzero(selected)
+    known = rows[~np.isnan(values[rows])]
+    header = {
+        "revision": columns.revision,
+        "total": int(np.count_nonzero(among)),
+        "selected": len(rows),
+        "axes": [found.described() for found in axes],
+        "metric": _span(values[among]),
+    }
+    packed = [*_on_axes(columns, axes, text, among, rows)]
+    for number, (left, right) in enumerate(pairwise(axes)):
+        pair = _Pair(columns, left, right)
+        if arguments.get("background", True):
+            packed += _sparse(f"all.{number}", pair.counts(text, among))
+        counts = np.bincount(pair.cells[rows], minlength=pair.size)
+        packed += _sparse(f"selected.{number}", counts, pair.cells[known], values[known])
+    if len(rows) <= arguments.get("lines", 0):
+        packed.append(PackedColumn("sequences", columns.arrays["sequence"][rows]))
+    return pack(header, packed)
+
+
+class _Pair:
+    """Two neighbouring axes; ``cells``: of each trial."""
+
+    def __init__(self, columns: Columns, left: Axis, right: Axis) -> None:
+        self.size = (left.bins + 1) * (right.bins + 1)
+        self._columns, self._key = columns, ("pair", _key(left), _key(right))
+        self.cells: Array = once(columns, self._key, lambda: left.cells * (right.bins + 1) + right.cells)
+
+    def counts(self, text: str, among: Array) -> Array:
+        """The trials in each cell, of those that the filter lets through."""
+        return once(self._columns, (*self._key, text), lambda: _counts(self.cells, among, self.size))
+
+
+def _key(found: Axis) -> tuple[Any, ...]:
+    return (found.name, found.log, found.bins)
+
+
+def _on_axes(
+    columns: Columns, axes: Sequence[Axis], text: str, among: Array, rows: Array
+) -> Iterator[PackedColumn]:
+    for number, found in enumerate(axes):
+        counts = partial(_counts, found.cells, among, found.bins + 1)
+        everywhere = once(columns, ("axis counts", _key(found), text), counts)
+        here = np.bincount(found.cells[rows], minlength=found.bins + 1)
+        yield PackedColumn(f"axis.{number}.all", everywhere.astype(np.uint32))
+        yield PackedColumn(f"axis.{number}.selected", here.astype(np.uint32))
+
+
+def _counts(cells: Array, among: Array, size: int) -> Array:
+    return np.bincount(cells if among.all() else cells[among], minlength=size)
+
+
+def _sparse(
+    name: str, counts: Array, cells: Array | None = None, values: Array | None = None
+) -> Iterator[PackedColumn]:
+    """The cells that have any trial; with ``cells`` and ``values`` (of trials) the mean of these as well."""
+    found = np.flatnonzero(counts)
+    yield PackedColumn(f"{name}.cells", found.astype(np.uint32))
+    yield PackedColumn(f"{name}.counts", counts[found].astype(np.uint32))
+    if cells is not None and values is not None:
+        sums = np.bincount(cells, weights=values, minlength=len(counts))[found]
+        known = np.bincount(cells, minlength=len(counts))[found]
+        with np.errstate(invalid="ignore"):
+            yield PackedColumn(f"{name}.mean", (sums / known).astype(np.float32))
+
+
+def _span(values: Array) -> dict[str, float | None]:
+    """The lowest and the highest value, for a scale of colours."""
+    finite = values[~np.isnan(values)]
+    return {
+        "min": float(finite.min()) if len(finite) else None,
+        "max": float(finite.max()) if len(finite) else None,
+    }

@@ -1,0 +1,161 @@
+"""All intermediate metrics of an experiment as arrays, brought up to date by those that are new."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from nnimgr.analysis.column import Array
+from nnimgr.analysis.columns import Columns
+from nnimgr.analysis.kept import follow, once
+from nnimgr.analysis.packed import compact
+from nnimgr.store.bulk import Snapshot
+
+__all__ = ["DEFAULT_KEY", "Lines", "keys", "lines_of"]
+
+DEFAULT_KEY = "default"  # the number in a metric that is one, or of one that is an object
+_LOOKED_AT = 50  # trials whose metrics tell what keys there are
+
+
+class Lines:
+    """The curves of all trials, one after the other: ``steps`` (NNI's sequence) and ``values``, finite ones.
+
+    ``rows``: of each point its trial's position in the columns. Trial i has the points from ``starts[i]`` to
+    before ``starts[i + 1]``, in the order of their steps. Only attempts that count are in it.
+    """
+
+    def __init__(self, rows: Array, steps: Array, values: Array, *, trials: int) -> None:
+        self.rows, self.steps, self.values = rows, steps, values
+        self.starts = np.searchsorted(rows, np.arange(trials + 1))
+        self._by_value: Array | None = None
+
+    @property
+    def lengths(self) -> Array:
+        return np.diff(self.starts)
+
+    @property
+    def by_value(self) -> Array:
+        """The points in the order of their values."""
+        if self._by_value is None:
+            self._by_value = np.argsort(self.values, kind="stable")
+        return self._by_value
+
+
+def lines_of(columns: Columns, snapshot: Snapshot, key: str) -> Lines:
+    """The curves of one key: DEFAULT_KEY or one of ``keys``."""
+    kind = _KINDS.get(key)
+    if kind is None:
+        kind = _KINDS[key] = type("_KeyPoints", (_Points,), {"key": key})
+    points = follow(columns, snapshot, kind)
+    return once(columns, ("lines", key), lambda: points.lines(columns))
+
+
+def keys(columns: Columns, snapshot: Snapshot) -> list[str]:
+    """The keys with numbers that intermediate metrics have which are objects, DEFAULT_KEY first."""
+    return once(columns, "keys", lambda: _keys(snapshot))
+
+
+def _keys(snapshot: Snapshot) -> list[str]:
+    found = {DEFAULT_KEY: None}
+    for text in snapshot.latest_objects(limit=_LOOKED_AT):
+        found.update((key, None) for key, value in _object(text).items() if type(value) in (int, float))
+    return list(found)
+
+
+class _Points:
+    """Points as they were recorded; ``trial``: the number of their trial in the order of its first point."""
+
+    key = DEFAULT_KEY
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._parts: list[tuple[Array, ...]] = []
+
+    def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
+        own = self.key == DEFAULT_KEY
+        pages = snapshot.metric_points(after=after) if own else snapshot.metric_objects(after=after)
+        for trial_id in columns.ids[len(self._numbers) :].tolist():
+            self._numbers.setdefault(trial_id.decode(), len(self._numbers))
+        with _no_collection():
+            for page in pages:
+                trial_ids, attempts, steps, values = zip(*page, strict=True)
+                if not own:
+                    values = tuple(_object(text).get(self.key) for text in values)
+                self._add(trial_ids, attempts, steps, values)
+
+    def _add(
+        self, trial_ids: Sequence[str], attempts: Sequence[int], steps: Sequence[int], values: Sequence[Any]
+    ) -> None:
+        numbers = self._numbers
+        try:
+            trials = np.fromiter(map(numbers.__getitem__, trial_ids), np.uint32, len(trial_ids))
+        except KeyError:
+            for trial_id in trial_ids:
+                numbers.setdefault(trial_id, len(numbers))
+            trials = np.fromiter(map(numbers.__getitem__, trial_ids), np.uint32, len(trial_ids))
+        try:
+            found = np.array(values, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            found = np.array([_number(value) for value in values], np.float64)
+        good = np.isfinite(found)
+        part = (trials, np.array(attempts, np.uint16), np.array(steps, np.float64), found)
+        self._parts.append(tuple(array[good] for array in part))
+
+    def lines(self, columns: Columns) -> Lines:
+        if len(self._parts) > 1:
+            whole = (np.concatenate(arrays) for arrays in zip(*self._parts, strict=True))
+            self._parts = [tuple(map(compact, whole))]
+        trials, attempts, steps, values = self._parts[0] if self._parts else [np.empty(0, np.uint32)] * 4
+        rows = self._rows(columns)[trials]
+        counts = attempts == columns.arrays["attempt"][rows]
+        if not counts.all():
+            rows, steps, values = rows[counts], steps[counts], values[counts]
+        order = np.argsort(rows, kind="stable")
+        rows, steps, values = rows[order], steps[order], values[order]
+        if np.any((steps[1:] < steps[:-1]) & (rows[1:] == rows[:-1])):
+            order = np.lexsort((steps, rows))
+            rows, steps, values = rows[order], steps[order], values[order]
+        return Lines(rows, steps, values, trials=len(columns))
+
+    def _rows(self, columns: Columns) -> Array:
+        """The position in the columns of each trial that has a number here."""
+        known = np.array([trial_id.encode() for trial_id in self._numbers], columns.ids.dtype)
+        if np.array_equal(known, columns.ids[: len(known)]):
+            return np.arange(len(known), dtype=np.uint32)
+        order = np.argsort(columns.ids)
+        return order[np.searchsorted(columns.ids, known, sorter=order)].astype(np.uint32)
+
+
+_KINDS: dict[str, type[_Points]] = {DEFAULT_KEY: _Points}
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Millions of tuples are made, none in a circle: looking for circles would take as long again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if type(value) is dict else {}
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value) if type(value) in (int, float) else np.nan
+    except OverflowError:
+        return np.nan

@@ -1,0 +1,108 @@
+"""Who was stopped before its end: by whom, at which step, with which value, and how far the others came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nnimgr.analysis.column import Array
+from nnimgr.analysis.columns import Columns
+from nnimgr.analysis.filters import matching
+from nnimgr.analysis.kept import follow, once
+from nnimgr.core.facts import TrialStatus
+from nnimgr.store.bulk import Snapshot
+
+__all__ = ["stopped"]
+
+ASSESSOR, DURATION = "assessor", "duration"
+_BY = {TrialStatus.USER_CANCELED: "user", TrialStatus.SYS_CANCELED: "system"}
+
+
+class Verdicts:
+    """By trial: the attempt that the assessor judged bad, and the step and the value at which it did."""
+
+    def __init__(self) -> None:
+        self.found: dict[bytes, tuple[int, int | None, float | None]] = {}
+
+    def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
+        """As ``Following``."""
+        for verdict in snapshot.verdicts(after=after):
+            metric = snapshot.metric_at(verdict.trial_id, verdict.attempt, verdict.position)
+            step, value = (None, None) if metric is None else metric[:2]
+            self.found[verdict.trial_id.encode()] = (verdict.attempt, step, value)
+
+
+def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """``{filter, by, offset, limit}`` → the JSON text of a ``models_analysis.Stopped``; trials newest first.
+
+    NNI's EARLY_STOPPED is ours: by the assessor or, beyond NNI, by maxTrialDuration.
+    """
+    found = once(columns, "stopped", lambda: _found(columns, follow(columns, snapshot, Verdicts)))
+    among = matching(columns, arguments.get("filter") or "")
+    rows = np.flatnonzero(among & (found["by"] != ""))
+    counts = {
+        by: int(np.count_nonzero(found["by"][rows] == by)) for by in (ASSESSOR, DURATION, *_BY.values())
+    }
+    if arguments.get("by"):
+        rows = rows[found["by"][rows] == arguments["by"]]
+    order = np.argsort(-columns.arrays["ended"][rows], kind="stable")
+    page = rows[order][arguments["offset"] : arguments["offset"] + arguments["limit"]]
+    reasons = snapshot.reasons(columns.ids[row].decode() for row in page)
+    assessor = snapshot.config().get("assessor") or {}
+    answer = {
+        "revision": columns.revision,
+        "total": len(rows),
+        "assessor": assessor.get("name") or assessor.get("className"),
+        "counts": counts,
+        "steps": _steps(columns, found, among, rows),
+        "trials": [_told(columns, found, row, reasons) for row in page],
+    }
+    return json.dumps(answer, allow_nan=False).encode()
+
+
+def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
+    """Of each trial: who has stopped it ("": nobody), at which step (-1: before any), its value."""
+    names = columns.categories["status"]
+    status = columns.arrays["status"]
+    by = np.zeros(len(columns), "U8")
+    for name, who in ((TrialStatus.EARLY_STOPPED, DURATION), *_BY.items()):
+        by[status == names.index(name.value)] = who
+    steps = columns.arrays["intermediates"].astype(np.int64) - 1
+    values = columns.arrays["latest"].copy()
+    for row in np.flatnonzero(by == DURATION):
+        attempt, step, value = verdicts.found.get(columns.ids[row], (None, None, None))
+        if attempt == columns.arrays["attempt"][row]:
+            by[row] = ASSESSOR
+            steps[row] = steps[row] if step is None else step
+            values[row] = np.nan if value is None else value
+    return {"by": by, "step": steps, "value": values}
+
+
+def _steps(columns: Columns, found: dict[str, Array], among: Array, rows: Array) -> list[dict[str, int]]:
+    """Of each step at which any was stopped: how many had come so far, and how many were stopped there."""
+    steps = found["step"][rows]
+    at, counts = np.unique(steps[steps >= 0], return_counts=True)
+    reported = np.sort(columns.arrays["intermediates"][among])
+    reached = len(reported) - np.searchsorted(reported, at, "right")
+    return [
+        {"step": int(step), "reached": int(came), "stopped": int(count)}
+        for step, came, count in zip(at, reached, counts, strict=True)
+    ]
+
+
+def _told(columns: Columns, found: dict[str, Array], row: int, reasons: Mapping[str, str]) -> dict[str, Any]:
+    trial_id, step, value = columns.ids[row].decode(), int(found["step"][row]), float(found["value"][row])
+    ended = float(columns.arrays["ended"][row])
+    return {
+        "sequence": int(columns.arrays["sequence"][row]),
+        "trialId": trial_id,
+        "status": columns.categories["status"][columns.arrays["status"][row]],
+        "by": str(found["by"][row]),
+        "step": None if step < 0 else step,
+        "value": None if np.isnan(value) else value,
+        "endedS": None if np.isnan(ended) else ended,
+        "reason": reasons.get(trial_id, ""),
+    }

@@ -1,0 +1,169 @@
+"""What ran where and when: the attempts of each host and GPU, merged where they are narrower than a pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnimgr.analysis.attempts import AttemptTable, Lane, lanes_of
+from nnimgr.analysis.column import Array
+from nnimgr.analysis.columns import Columns
+from nnimgr.analysis.filters import matching
+from nnimgr.analysis.kept import follow, once
+from nnimgr.analysis.packed import PackedColumn, pack
+from nnimgr.store.bulk import Snapshot
+
+__all__ = ["LOST", "RETRIED", "timeline"]
+
+LOST, RETRIED = "LOST", "RETRIED"  # of an attempt that another one has followed
+
+
+class _Bars(NamedTuple):
+    """Arrays with one element per bar, and the lanes that their ``lane`` is a number of."""
+
+    lanes: list[Lane]
+    lane: Array
+    begin: Array
+    end: Array
+    row: Array  # the position of its trial
+    attempt: Array
+    status: Array
+
+
+def timeline(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
+    """``{from, to, pixels, filter, now}`` → packed; times are seconds since the experiment's creation.
+
+    ``now`` (None: when the last fact was recorded) is where what has not ended ends. Bars: ``lane``,
+    ``start``, ``end``, ``sequence`` and ``attempt`` (of a merged bar: of its first), ``count`` (more than
+    1: merged), ``busy`` (the share of it that something ran), ``status`` (of an attempt with a successor
+    LOST or RETRIED; of a merged bar the most frequent). Of the whole experiment, at the end of each pixel:
+    ``queue.at``, ``queue.waiting``, ``queue.running``. In the header: ``lanes``, ``from``, ``to``,
+    ``begin`` and ``end`` of all there is.
+    """
+    table = follow(columns, snapshot, AttemptTable)
+    now = arguments.get("now")
+    if now is None:
+        now = snapshot.last_at() / 1e6 - columns.origin_at.timestamp()
+    live = bool(np.isnan(table["ended"]).any())  # then the bars are others at each instant
+    bars = _bars(columns, table, now) if live else once(columns, "bars", lambda: _bars(columns, table, now))
+    end = max(float(bars.end.max(initial=0.0)), float(np.nanmax(columns.arrays["created"], initial=0.0)))
+    low = max(arguments.get("from") or 0.0, 0.0)
+    high = end if arguments.get("to") is None else arguments["to"]
+    high = max(high, low + 1e-3)
+    shown = _merged(
+        _within(columns, bars, arguments.get("filter") or "", low, high), low, high, arguments["pixels"]
+    )
+    header = {
+        "revision": columns.revision,
+        "originAt": columns.origin_at.isoformat(),
+        "from": low,
+        "to": high,
+        "begin": float(bars.begin.min(initial=end)),
+        "end": end,
+        "lanes": [
+            {"keeperId": lane.keeper_id, "gpu": None if lane.gpu < 0 else lane.gpu, "part": lane.part}
+            for lane in bars.lanes
+        ],
+    }
+    sequences = columns.arrays["sequence"][shown["row"]]
+    categories = [*columns.categories["status"], LOST, RETRIED]
+    return pack(
+        header,
+        [
+            PackedColumn("lane", shown["lane"].astype(np.uint16)),
+            PackedColumn("start", shown["begin"]),
+            PackedColumn("end", shown["end"]),
+            PackedColumn("sequence", sequences),
+            PackedColumn("attempt", shown["attempt"]),
+            PackedColumn("count", shown["count"].astype(np.uint32)),
+            PackedColumn("busy", shown["busy"].astype(np.float32)),
+            PackedColumn("status", shown["status"].astype(np.uint8), categories),
+            *_queue(columns, table, low, high, arguments["pixels"]),
+        ],
+    )
+
+
+def _bars(columns: Columns, table: AttemptTable, now: float) -> _Bars:
+    begins = table["placed"]
+    ends = np.maximum(np.where(np.isnan(table["ended"]), now, table["ended"]), begins)
+    seats = np.where(np.isnan(begins), -1, table["seat"])
+    lanes, who, lane = lanes_of(table.places, seats, begins, ends)
+    rows = table.rows(columns)
+    latest = table["attempt"] == columns.arrays["attempt"][rows]
+    known = len(columns.categories["status"])
+    status = np.where(latest, columns.arrays["status"][rows], np.where(table["lost"], known, known + 1))
+    return _Bars(lanes, lane, begins[who], ends[who], rows[who], table["attempt"][who], status[who])
+
+
+def _within(columns: Columns, bars: _Bars, text: str, low: float, high: float) -> dict[str, Array]:
+    """The bars that are (partly) to be seen, of the matching trials."""
+    seen = (bars.end >= low) & (bars.begin <= high)
+    if text:
+        seen &= matching(columns, text)[bars.row]
+    return {name: getattr(bars, name)[seen] for name in _Bars._fields if name != "lanes"}
+
+
+def _merged(bars: dict[str, Array], low: float, high: float, pixels: int) -> dict[str, Array]:
+    """Bars narrower than a pixel become one with those that begin in the same pixel of the same lane."""
+    width = (high - low) / pixels
+    lengths = bars["end"] - bars["begin"]
+    wide = lengths >= width
+    pixel = np.clip(((bars["begin"] - low) / width).astype(np.int64), -1, pixels) + 1
+    single = len(bars["lane"]) + np.arange(len(lengths))
+    groups = np.where(
+        wide, single + (pixels + 2) * (bars["lane"].max(initial=0) + 1), bars["lane"] * (pixels + 2) + pixel
+    )
+    _, first, group, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+    ends = np.full(len(first), -np.inf)
+    np.maximum.at(ends, group, bars["end"])
+    begins = np.full(len(first), np.inf)
+    np.minimum.at(begins, group, bars["begin"])
+    spans = ends - begins
+    sums = np.bincount(group, weights=lengths, minlength=len(first))
+    kinds = int(bars["status"].max(initial=0)) + 1
+    by_status = np.bincount(group * kinds + bars["status"], minlength=len(first) * kinds).reshape(-1, kinds)
+    return {
+        "lane": bars["lane"][first],
+        "begin": begins,
+        "end": ends,
+        "row": bars["row"][first],
+        "attempt": bars["attempt"][first],
+        "count": counts,
+        "busy": np.where(spans > 0, np.minimum(sums / np.where(spans > 0, spans, 1), 1), 1.0),
+        "status": by_status.argmax(axis=1),
+    }
+
+
+def _queue(columns: Columns, table: AttemptTable, low: float, high: float, pixels: int) -> list[PackedColumn]:
+    """How many trials have no place (yet), and how many attempts run."""
+    at = low + (np.arange(pixels) + 1) * (high - low) / pixels
+    waits, runs = once(columns, "queue", lambda: _changes(columns, table))
+    found = [
+        np.searchsorted(begin, at, "right") - np.searchsorted(end, at, "right")
+        for begin, end in (waits, runs)
+    ]
+    return [
+        PackedColumn("queue.at", at),
+        *(
+            PackedColumn(f"queue.{name}", np.maximum(count, 0).astype(np.uint32))
+            for name, count in zip(("waiting", "running"), found, strict=True)
+        ),
+    ]
+
+
+def _changes(columns: Columns, table: AttemptTable) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """When trials begin and cease to wait for their first place, and when attempts begin and cease to run."""
+    placed = np.full(len(columns), np.inf)
+    there = ~np.isnan(table["placed"])
+    np.minimum.at(placed, table.rows(columns)[there], table["placed"][there])
+    ended = columns.arrays["ended"]
+    ceased = np.where(np.isinf(placed), ended, placed)
+    runs = [table[name] for name in ("started", "ended")]
+    ran = ~np.isnan(runs[0])
+    return (_sorted(columns.arrays["created"]), _sorted(ceased)), (_sorted(runs[0]), _sorted(runs[1][ran]))
+
+
+def _sorted(instants: Array) -> Array:
+    return np.sort(instants[~np.isnan(instants)])

@@ -1,0 +1,134 @@
+"""What has happened in an experiment's trials, in bulk: their metrics, their attempts, who was stopped."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+__all__ = ["Attempt", "MetricPoint", "RunQueries", "StoppedAt"]
+
+_PAGE = 10_000
+
+_CONFIG = "SELECT config FROM experiments WHERE experiment_id = ?"
+_LAST_AT = (
+    "SELECT max((SELECT at FROM facts WHERE experiment_id = :id ORDER BY number DESC LIMIT 1), "
+    "coalesce((SELECT at FROM metrics WHERE experiment_id = :id ORDER BY number DESC LIMIT 1), 0))"
+)
+_POINTS = (
+    "SELECT trial_id, attempt, sequence, value FROM metrics "
+    "WHERE experiment_id = ? AND number > ? AND type = 'PERIODICAL'"
+)
+_OBJECTS = (
+    "SELECT trial_id, attempt, sequence, text FROM metrics "
+    "WHERE experiment_id = ? AND number > ? AND type = 'PERIODICAL' AND substr(ltrim(text), 1, 1) = '{'"
+)
+_LATEST_OBJECTS = (
+    "SELECT latest_text FROM trials WHERE experiment_id = ? "
+    "AND substr(ltrim(latest_text), 1, 1) = '{' ORDER BY sequence DESC LIMIT ?"
+)
+_ATTEMPTS = (
+    "SELECT trial_id, attempt, keeper_id, gpus, placed_at, started_at, ended_at, end_reason FROM jobs "
+    "WHERE experiment_id = ?"
+)
+_ATTEMPTS_OF = " ".join((_ATTEMPTS, "AND trial_id IN (SELECT value FROM json_each(?))"))
+_VERDICTS = (
+    "SELECT number, trial_id, json_extract(payload, '$.attempt'), json_extract(payload, '$.position') "
+    "FROM facts WHERE experiment_id = ? AND number > ? AND kind = 'Verdict'"
+)
+_METRIC_AT = (
+    "SELECT sequence, value, text FROM metrics INDEXED BY sqlite_autoindex_metrics_2 "
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt = ? AND position = ?"
+)
+_REASONS = (
+    "SELECT trial_id, reason FROM trials WHERE experiment_id = ? "
+    "AND trial_id IN (SELECT value FROM json_each(?))"
+)
+
+
+class MetricPoint(NamedTuple):
+    """An intermediate metric. ``value``: the number in it (of an object: its default), if it is finite."""
+
+    trial_id: str
+    attempt: int
+    sequence: int
+    value: float | None
+
+
+class Attempt(NamedTuple):
+    """A row of the table of jobs; instants are microseconds since 1970, ``gpus`` JSON text of a list."""
+
+    trial_id: str
+    attempt: int
+    keeper_id: str | None
+    gpus: str | None
+    placed_at: int | None
+    started_at: int | None
+    ended_at: int | None
+    end_reason: str | None
+
+
+class StoppedAt(NamedTuple):
+    """The assessor judged the trial bad at the metric in this position of the attempt's."""
+
+    number: int
+    trial_id: str
+    attempt: int
+    position: int
+
+
+class RunQueries:
+    """The part of ``Snapshot`` that is about what trials have done."""
+
+    def __init__(self, connection: sqlite3.Connection, experiment_id: str) -> None:
+        self._connection, self._id = connection, experiment_id
+
+    def config(self) -> dict[str, Any]:
+        """The experiment's configuration, canonical."""
+        row = self._connection.execute(_CONFIG, (self._id,)).fetchone()
+        return {} if row is None else dict(json.loads(row[0]))
+
+    def last_at(self) -> int:
+        """When the last fact was recorded, in microseconds since 1970."""
+        (at,) = self._connection.execute(_LAST_AT, {"id": self._id}).fetchone()
+        return int(at or 0)
+
+    def metric_points(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Pages of the intermediate metrics with higher numbers, in their order: rows as in MetricPoint."""
+        return self._paged(_POINTS, (self._id, after))
+
+    def metric_objects(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
+        """As ``metric_points``, of metrics that are objects, with their JSON text in place of the value."""
+        return self._paged(_OBJECTS, (self._id, after))
+
+    def latest_objects(self, *, limit: int) -> list[str]:
+        """The latest metrics that are objects, as JSON text: of at most so many trials, the youngest."""
+        return [text for (text,) in self._connection.execute(_LATEST_OBJECTS, (self._id, limit))]
+
+    def attempts(self, trial_ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
+        """Pages of the attempts (of all trials, or of these), in no particular order: rows as in Attempt."""
+        if trial_ids is None:
+            return self._paged(_ATTEMPTS, (self._id,))
+        return self._paged(_ATTEMPTS_OF, (self._id, json.dumps(list(trial_ids))))
+
+    def verdicts(self, *, after: int) -> list[StoppedAt]:
+        """The assessor's verdicts with higher numbers."""
+        rows = self._connection.execute(_VERDICTS, (self._id, after))
+        return [StoppedAt._make(row) for row in rows]
+
+    def metric_at(self, trial_id: str, attempt: int, position: int) -> tuple[int, float | None, str] | None:
+        """The sequence, the value and the JSON text of one metric; None if there is none."""
+        row = self._connection.execute(_METRIC_AT, (self._id, trial_id, attempt, position)).fetchone()
+        return None if row is None else tuple(row)
+
+    def reasons(self, trial_ids: Iterable[str]) -> dict[str, str]:
+        """Why these trials wait, stop or have ended: a sentence for each."""
+        rows = self._connection.execute(_REASONS, (self._id, json.dumps(list(trial_ids))))
+        return {trial_id: reason or "" for trial_id, reason in rows}
+
+    def _paged(self, query: str, values: tuple[Any, ...]) -> Iterator[list[tuple[Any, ...]]]:
+        with closing(self._connection.execute(query, values)) as cursor:
+            while page := cursor.fetchmany(_PAGE):
+                yield page
