@@ -6,7 +6,7 @@ anything scarce is given away. Whether a job fits is decided in ``fit``, which i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from training_services.fit import behind_others, keep, place
@@ -32,6 +32,7 @@ __all__ = [
     "Holding",
     "Host",
     "HostLedger",
+    "HostUse",
     "Need",
     "TooLarge",
     "Waits",
@@ -81,6 +82,19 @@ class _Machine:
         if holding.gpus:
             self.ended_since.add(holding.job_id)
             self.left_since.update(holding.gpus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUse:
+    """A host as the ledger has it: what it has, its GPUs as they were read last, and the jobs there.
+
+    ``held``: by job, of those that hold something scarce.
+    """
+
+    capacity: Capacity | None
+    reading: GpuReading | None
+    jobs: frozenset[str]
+    held: Mapping[str, Holding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +175,16 @@ class HostLedger:
         """The host's GPUs as they were read last."""
         machine = self._machines.get(host_id)
         return None if machine is None else machine.reading
+
+    def use(self, host_id: str) -> HostUse:
+        """What is known of a host, over all experiments."""
+        machine = self._machines.get(host_id) or _Machine()
+        return HostUse(
+            capacity=machine.capacity,
+            reading=machine.reading,
+            jobs=frozenset(machine.jobs),
+            held=dict(machine.held),
+        )
 
     def load(self, host_id: str) -> float:
         """Jobs per CPU, of all experiments."""

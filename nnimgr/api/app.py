@@ -30,6 +30,7 @@ from nnimgr.api.routes import (
     events,
     experiments,
     feed,
+    hosts,
     logs,
     machines,
     server,
@@ -135,7 +136,19 @@ def _routed(version: str) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (experiments, trial_export, trials, columns, machines, events, configs, feed, logs, server):
+    for module in (
+        experiments,
+        trial_export,
+        trials,
+        columns,
+        machines,
+        events,
+        configs,
+        feed,
+        logs,
+        hosts,
+        server,
+    ):
         app.include_router(module.router)
     return app
 

@@ -24,6 +24,7 @@ from training_services import registry
 from training_services.base import ExperimentContext, ServiceUnavailable, TrainingService
 from training_services.keeper_host import KeeperHost
 from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.placement import HostLedger
 from training_services.remote import RemoteConfig, RemoteHosts
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -34,6 +35,11 @@ class Assembly:
 
     def __init__(self, tools: ServiceTools) -> None:
         self._tools = tools
+
+    @property
+    def ledger(self) -> HostLedger:
+        """Who holds what of which machine, over all experiments."""
+        return self._tools.ledger
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
         """These are about to be opened and may hold GPUs: nothing is placed on any until all have."""

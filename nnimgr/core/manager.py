@@ -44,6 +44,7 @@ from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_
 from nnimgr.store.errors import StoreError
 from nnimgr.store.reader import ExperimentReader, stored_status
 from nnimgr.store.writer import ExperimentWriter, database_path
+from training_services.placement import HostLedger
 
 __all__ = ["ExperimentConflict", "ExperimentSummary", "NNIManager", "NewExperiment", "UnknownExperiment"]
 
@@ -245,6 +246,11 @@ class NNIManager:
             optimize_mode=optimize_mode(state.config) if state is not None else None,
             stored=state is None,
         )
+
+    @property
+    def ledger(self) -> HostLedger:
+        """Who holds what of which machine, over all experiments of this server."""
+        return self._assembly.ledger
 
     @property
     def latest(self) -> str | None:

@@ -43,7 +43,8 @@ from nnimgr.home import Home
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
 from tests.core.driver import Life
-from training_services.base import FileListing, TrialFile
+from training_services.base import FileListing, Machine, TrialFile
+from training_services.placement import HostLedger
 from trial_keeper.plain import check_path
 
 TOKEN = "a-token-for-tests"
@@ -131,8 +132,12 @@ class FakeService:
         self.logs: dict[tuple[str, str], bytes] = {}
         self.ended = asyncio.Event()
         self.open_readings = 0
+        self.known_machines: Sequence[Machine] = ()
         self.cut: Exception | None = None  # raised in the middle of a file
         self.refusal: Exception | None = None  # raised before it
+
+    def machines(self) -> Sequence[Machine]:
+        return self.known_machines
 
     async def read_log(
         self,
@@ -261,6 +266,7 @@ class FakeManager:
         self.stopped: list[tuple[str, bool]] = []
         self.deleted: list[str] = []
         self.stored = StoredSummaries()
+        self.ledger = HostLedger()
         self.tags: tuple[str, ...] = ()
         self.archived = False
         self.views = False

@@ -42,6 +42,7 @@ from nnimgr.api.models.experiments import (
     Stopped,
 )
 from nnimgr.api.models.feed import Feed, FeedEntry, Severity
+from nnimgr.api.models.hosts import Host, HostGpu, HostMember, Hosts, HostTrial, WaitingTrials
 from nnimgr.api.models.logs import LogEntry, Logs
 from nnimgr.api.models.machines import (
     AddedMachines,
@@ -103,6 +104,11 @@ __all__ = [
     "ExportedTrial",
     "Feed",
     "FeedEntry",
+    "Host",
+    "HostGpu",
+    "HostMember",
+    "HostTrial",
+    "Hosts",
     "ImportData",
     "ImportedRecord",
     "Job",
@@ -136,5 +142,6 @@ __all__ = [
     "TrialFiles",
     "Trials",
     "Validated",
+    "WaitingTrials",
     "sober",
 ]

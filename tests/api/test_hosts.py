@@ -1,0 +1,74 @@
+"""The machines of all experiments, and who holds what of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.api.lab import Lab
+from training_services.base import Machine, MachineStatus
+from training_services.placement import Capacity, Gpu, GpuProcess, GpuReading, Host, Need
+
+HOSTS = "/api/v1/hosts"
+GPU1 = Machine(
+    keeper_id="me_gpu1_22",
+    name="gpu1",
+    address="me@gpu1:22",
+    status=MachineStatus.CONNECTED,
+    reason=None,
+    since=None,
+    job_ids=(),
+)
+
+
+async def test_no_machine_is_known(lab: Lab) -> None:
+    assert (await lab.client.get(HOSTS)).json() == {"hosts": [], "waiting": []}
+
+
+async def test_who_holds_what_and_who_waits(lab: Lab) -> None:
+    life, ledger = lab.life, lab.manager.ledger
+    life.start(0)
+    life.wait_reason = "waits for a GPU of gpu1"
+    life.start(1)
+    life.end(1)
+    lab.service.known_machines = [
+        GPU1,
+        replace(
+            GPU1, keeper_id="x", name="b", address="b", status=MachineStatus.UNREACHABLE, reason="no route"
+        ),
+    ]
+    host = Host(id=GPU1.address, name="gpu1")
+    ledger.told(host.id, Capacity(8, 16_000, 500))
+    processes = (GpuProcess(7, None), GpuProcess(8, life.job(0)))
+    ledger.read(host.id, "keeper", GpuReading((Gpu(index=0, memory=256), Gpu(index=1, processes=processes))))
+    ledger.hold(Need(experiment_id="exp", job_id=life.job(0), gpus=1, cpus=2, memory=100), host, (1,))
+    ledger.hold(Need(experiment_id="other", job_id="other-zzzzz-3", gpus=None), host, ())
+    found = (await lab.client.get(HOSTS)).json()
+    first, second = found["hosts"]
+    assert (first["name"], first["cpus"], first["memoryMb"], first["diskFreeMb"]) == ("gpu1", 8, 16_000, 500)
+    assert first["gpus"] == [
+        {"index": 0, "otherMemoryMb": 256, "otherProcesses": []},
+        {"index": 1, "otherMemoryMb": 0, "otherProcesses": [7]},
+    ]
+    assert [(each["experimentId"], each["status"]) for each in first["experiments"]] == [("exp", "connected")]
+    held, elsewhere = first["trials"]
+    assert held == {
+        "experimentId": "exp",
+        "trialId": life.trial(0),
+        "sequence": 0,
+        "attempt": 1,
+        "gpus": [1],
+        "gpuShare": 1,
+        "cpus": 2,
+        "memoryMb": 100,
+    }
+    assert (elsewhere["trialId"], elsewhere["sequence"], elsewhere["attempt"]) == ("zzzzz", None, 3)
+    assert (elsewhere["gpus"], elsewhere["gpuShare"]) == ([], None)
+    assert (second["cpus"], second["gpus"], second["experiments"][0]["reason"]) == (None, None, "no route")
+    assert found["waiting"] == [{"experimentId": "exp", "reason": "waits for a GPU of gpu1", "count": 1}]
+
+
+async def test_gpus_that_cannot_be_read(lab: Lab) -> None:
+    lab.service.known_machines = [GPU1]
+    lab.manager.ledger.read(GPU1.address, "keeper", GpuReading((), "there is no nvidia-smi"))
+    (host,) = (await lab.client.get(HOSTS)).json()["hosts"]
+    assert (host["gpus"], host["gpuTrouble"]) == ([], "there is no nvidia-smi")
