@@ -1,12 +1,14 @@
 /** Every English text of the dashboard, by page. */
 import { common, navigation } from "./common";
 import { customTrial } from "./customTrial";
+import { feed } from "./feed";
 import { log } from "./log";
 import { shortcuts } from "./shortcuts";
 
 export const strings = {
   common,
   customTrial,
+  feed,
   log,
   navigation,
   shortcuts,

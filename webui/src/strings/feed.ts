@@ -1,0 +1,8 @@
+export const feed = {
+  title: "What has happened, newest first",
+  show: "Show",
+  choices: { all: "everything", warnings: "warnings and errors", errors: "errors" },
+  severities: { info: "For information", good: "Good", warning: "Warning", error: "Error" },
+  empty: "Nothing of this kind so far.",
+  older: "Load older",
+} as const;
