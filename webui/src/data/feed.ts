@@ -20,7 +20,7 @@ function read(
   id: string,
   query: { before?: number; after?: number; limit: number; trialId?: string | undefined },
   signal?: AbortSignal,
-): Promise<Schemas["Feed"]> {
+) {
   const { trialId, ...rest } = query;
   const wanted = trialId === undefined ? rest : { ...rest, trialId };
   return answerOf(

@@ -31,7 +31,6 @@ export function TextViewer({ label, forms }: { label: string; forms: readonly Fo
           </Button>
         </div>
       </div>
-      {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls */}
       <pre
         id={panel}
         role="tabpanel"

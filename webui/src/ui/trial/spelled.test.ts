@@ -24,6 +24,10 @@ test("as words of a command line", () => {
 
 test("as YAML", () => {
   expect(asYaml(PARAMETERS)).toBe(
-    'lr: 0.1\n"on": true\nact: "yes"\nlayer:\n  _name: conv\n  sizes: [3,null]\nnote: "it\'s"\n',
+    'lr: 0.1\n"on": true\nact: "yes"\nlayer:\n  _name: conv\n  sizes: [3, null]\nnote: "it\'s"\n',
   );
+});
+
+test("lists of mappings in blocks", () => {
+  expect(asYaml({ x: [{ a: 1, b: [{ c: 2 }] }], z: {} })).toBe("x:\n  - a: 1\n    b:\n      - c: 2\nz: {}\n");
 });

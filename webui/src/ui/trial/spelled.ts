@@ -34,18 +34,26 @@ function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-/** YAML in blocks; texts that could be read as something else stand in quotes. */
-export function asYaml(value: unknown, indent = ""): string {
-  if (Array.isArray(value) || typeof value !== "object" || value === null)
-    return `${indent}${scalar(value)}\n`;
+/** YAML in blocks, lists of scalars on a line; texts that could be read as something else stand in quotes. */
+export function asYaml(value: unknown): string {
+  return block(value, 0).replace(/^\n/, "") + "\n";
+}
+
+/** What stands after a key or a dash: a scalar on the same line, or lines of their own. */
+function block(value: unknown, depth: number): string {
+  const indent = `\n${"  ".repeat(depth)}`;
+  if (Array.isArray(value)) {
+    const items: readonly unknown[] = value;
+    if (items.every((item) => typeof item !== "object" || item === null))
+      return `[${items.map(scalar).join(", ")}]`;
+    return items.map((item) => `${indent}- ${block(item, depth + 1).trimStart()}`).join("");
+  }
+  if (typeof value !== "object" || value === null) return scalar(value);
   const lines = Object.entries<unknown>({ ...value }).map(([key, item]) => {
-    const nested =
-      typeof item === "object" && item !== null && !Array.isArray(item) && Object.keys(item).length > 0;
-    return nested
-      ? `${indent}${scalar(key)}:\n${asYaml(item, `${indent}  `)}`
-      : `${indent}${scalar(key)}: ${scalar(item)}\n`;
+    const below = block(item, depth + 1);
+    return `${indent}${scalar(key)}:${below.startsWith("\n") ? below : ` ${below}`}`;
   });
-  return lines.length === 0 ? `${indent}{}\n` : lines.join("");
+  return lines.length === 0 ? "{}" : lines.join("");
 }
 
 const WORD = /^[A-Za-z_][\w./-]*$/;
