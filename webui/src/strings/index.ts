@@ -1,4 +1,5 @@
 /** Every English text of the dashboard, by page. */
+import { chart } from "./chart";
 import { common, navigation } from "./common";
 import { customTrial } from "./customTrial";
 import { feed } from "./feed";
@@ -6,6 +7,7 @@ import { log } from "./log";
 import { shortcuts } from "./shortcuts";
 
 export const strings = {
+  chart,
   common,
   customTrial,
   feed,

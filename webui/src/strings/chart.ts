@@ -1,0 +1,10 @@
+export const chart = {
+  data: "Data ▾",
+  dataOf: (title: string) => `Data of ${title}`,
+  csv: "Download CSV",
+  png: "Download PNG",
+  table: "Show as a table",
+  noRows: "There are no rows.",
+  firstRows: (shown: number, total: number) =>
+    `The first ${shown.toLocaleString("en")} of ${total.toLocaleString("en")} rows; the CSV has all.`,
+} as const;
