@@ -7,4 +7,8 @@ export const chart = {
   noRows: "There are no rows.",
   firstRows: (shown: number, total: number) =>
     `The first ${shown.toLocaleString("en")} of ${total.toLocaleString("en")} rows; the CSV has all.`,
+  zoomIn: "Zoom in",
+  zoomOut: "Zoom out",
+  zoomReset: "Show all",
+  hint: "Drag to select · Ctrl + wheel to zoom · Shift + drag to move · click a mark to open its trial",
 } as const;
