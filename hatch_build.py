@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ _INPUTS = (
 )
 _MADE = "src/api/schema.d.ts"  # by the build, of openapi.json
 _UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONN", "ETIMEDOUT", "ENETUNREACH", "CERT", "E401", "E403")
-_TOLD = 15  # last lines of what failed
+_PATIENCE = ("--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000", "--fetch-timeout=60000")
+_TOLD = 15  # last lines of what failed, without the frames of its stack
 
 
 class BuildError(Exception):
@@ -77,7 +79,7 @@ class Dashboard:
         found = installed.read_text(encoding="ascii").split() if installed.is_file() else []
         if found[:1] == [wanted] and (not development or "development" in found):
             return
-        self._npm("ci", "--no-progress", "--fetch-timeout=60000", *(() if development else ("--omit=dev",)))
+        self._npm("ci", *_PATIENCE, *(() if development else ("--omit=dev",)))
         installed.write_text(f"{wanted} {'development' if development else ''}", encoding="ascii")
 
     def _sum(self, names: Sequence[str]) -> str:
@@ -122,7 +124,9 @@ def _why(arguments: Sequence[str], output: str) -> str:
             "name it in the variable npm_config_registry or in ~/.npmrc, and a proxy in https_proxy; or "
             "install nnimgr from a wheel, which carries the dashboard built."
         )
-    return "\n".join([sentence, *output.strip().splitlines()[-_TOLD:]])
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", output).strip()
+    lines = [line for line in plain.splitlines() if not re.match(r"(npm error)?\s+at ", line)]
+    return "\n".join([sentence, *lines[-_TOLD:]])
 
 
 class DashboardHook(BuildHookInterface):  # type: ignore[type-arg]  # its argument is for plugins of configurations
