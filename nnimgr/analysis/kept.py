@@ -57,11 +57,11 @@ def follow(columns: Columns, snapshot: Snapshot, kind: type[F]) -> F:
     """The table of this kind, as new as the snapshot; made anew for another database."""
     shelf = _SHELVES.setdefault(columns, _Shelf())
     mark = snapshot.mark()
-    before, table = shelf.tables.pop(kind, (None, None))  # what fails halfway is not kept
-    if before is None or before.db_id != mark.db_id or before.last_number > mark.last_number:
-        before, table = None, kind()
-    kept: F = table
-    if before is None or before.last_number != mark.last_number:
-        kept.refresh(columns, snapshot, after=0 if before is None else before.last_number)
+    held: tuple[Mark, F] | None = shelf.tables.pop(kind, None)  # what fails halfway is not kept
+    if held is not None and (held[0].db_id != mark.db_id or held[0].last_number > mark.last_number):
+        held = None
+    kept, after = (kind(), 0) if held is None else (held[1], held[0].last_number)
+    if held is None or after != mark.last_number:
+        kept.refresh(columns, snapshot, after=after)
     shelf.tables[kind] = (mark, kept)
     return kept
