@@ -105,7 +105,7 @@ class Analyst:
             child.kill()
             await child.ended()
             raise AnalysisFailed(f"The analysis took longer than {self._answer_s:g} s.") from None
-        except (EOFError, OSError):
+        except _Broken:
             sentence = await child.ended()
             if child.process.returncode == 0:
                 return None
@@ -117,6 +117,10 @@ class Analyst:
 class _Asked:
     frame: bytes
     dropped: bool = False  # nobody waits for it any more
+
+
+class _Broken(Exception):
+    """The process has ended, or is about to."""
 
 
 class _Child:
@@ -132,15 +136,19 @@ class _Child:
         return self.process.returncode is not None
 
     async def exchange(self, asked: bytes) -> bytes:
-        """Raises what has failed; EOFError or OSError if it is the process."""
+        """Raises what has failed; _Broken if it is the process."""
         into, out = self.process.stdin, self.process.stdout
         assert into is not None and out is not None
-        into.write(asked)
-        await into.drain()
-        (size,) = LENGTH.unpack(await out.readexactly(LENGTH.size))
-        head = json.loads(await out.readexactly(size))
+        try:
+            into.write(asked)
+            await into.drain()
+            (size,) = LENGTH.unpack(await out.readexactly(LENGTH.size))
+            head = json.loads(await out.readexactly(size))
+            body = await out.readexactly(head.get("length", 0))
+        except (EOFError, OSError) as error:
+            raise _Broken from error
         raise_failure(head)
-        return await out.readexactly(head["length"])
+        return body
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
