@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,9 @@ from nnimgr.analysis.table import check_names
 __all__ = ["MOST_BINS", "Axis", "axis", "brushed"]
 
 MOST_BINS = 512
+
+_LARGEST = sys.float_info.max
+_EXACT = 2.0**52  # up to here there are halves between integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +113,10 @@ def _axis(columns: Columns, name: str, log: bool | None, bins: int, field: str) 
     low, high, count = _range(finite, least, most, log, bins)
     begin, end = (math.log(low), math.log(high)) if log else (low, high)
     cells = np.full(len(values), count, np.int32)
-    scaled = (np.log(finite) if log else finite) - begin
-    scaled *= count / (end - begin)
-    cells[there] = np.clip(scaled.astype(np.int32), 0, count - 1)
+    scaled = ((np.log(finite) if log else finite) / 2 - begin / 2) / (
+        end / 2 - begin / 2
+    )  # halves: no overflow
+    cells[there] = np.clip(scaled * count, 0, count - 1).astype(np.int32)
     return Axis(
         name=name,
         log=log,
@@ -129,12 +134,12 @@ def _range(finite: Array, least: float, most: float, log: bool, bins: int) -> tu
     """From where to where, and in how many parts."""
     if log:
         return (least, most, bins) if math.log(most) > math.log(least) else (least / 2, most * 2, 1)
-    if most - least < bins and bool(np.all(finite == np.rint(finite))):
+    if most - least < bins and -_EXACT < least <= most < _EXACT and bool(np.all(finite == np.rint(finite))):
         return least - 0.5, most + 0.5, int(most - least) + 1
-    if most - least > 0 and math.isfinite(most - least):
+    if most > least:
         return least, most, bins
     spread = max(abs(least) / 2, 0.5)
-    return least - spread, most + spread, 1
+    return max(least - spread, -_LARGEST), min(most + spread, _LARGEST), 1
 
 
 def _of_categories(columns: Columns, name: str, bins: int) -> Axis:

@@ -19,16 +19,16 @@ __all__ = ["density"]
 
 
 def density(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{x, y, bins, xLog, yLog, filter, metric}`` → packed; ``y`` None: along x alone.
+    """``{x, y, bins, x_log, y_log, filter, metric}`` → packed; ``y`` None: along x alone.
 
     The cells that have trials with both values: ``x`` and ``y`` (the numbers of their parts), ``count``,
     and of the metric ``mean``, ``min`` and ``max`` (NaN: no trial there has one). In the header the
     ``axes``, ``total`` (matching trials) and ``shown`` (those that are in a cell). Raises BadQuestion.
     """
     bins = arguments["bins"]
-    axes = [axis(columns, arguments["x"], log=arguments.get("xLog"), bins=bins, field="x")]
+    axes = [axis(columns, arguments["x"], log=arguments.get("x_log"), bins=bins, field="x")]
     if arguments.get("y") is not None:
-        axes.append(axis(columns, arguments["y"], log=arguments.get("yLog"), bins=bins, field="y"))
+        axes.append(axis(columns, arguments["y"], log=arguments.get("y_log"), bins=bins, field="y"))
     among = matching(columns, arguments.get("filter") or "")
     shown = among.copy()
     for found in axes:

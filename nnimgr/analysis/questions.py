@@ -8,6 +8,13 @@ from typing import Any
 
 from nnimgr.analysis import exporting, paging, table
 from nnimgr.analysis.columns import Columns
+from nnimgr.analysis.curves import curves
+from nnimgr.analysis.density import density
+from nnimgr.analysis.history import history
+from nnimgr.analysis.importance import importance
+from nnimgr.analysis.parallel import parallel
+from nnimgr.analysis.stopped import stopped
+from nnimgr.analysis.timeline import timeline
 from nnimgr.store.bulk import Snapshot, snapshot
 
 __all__ = ["QUESTIONS", "Answers", "Question"]
@@ -21,6 +28,13 @@ QUESTIONS: Mapping[str, Question] = {
     "page": paging.page,
     "export": exporting.export,
     "export_page": exporting.export_page,
+    "parallel": parallel,
+    "curves": curves,
+    "density": density,
+    "importance": importance,
+    "history": history,
+    "timeline": timeline,
+    "stopped": stopped,
 }
 
 _KEPT = 4  # experiments whose columns stay in memory

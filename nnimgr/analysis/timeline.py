@@ -33,24 +33,25 @@ class _Bars(NamedTuple):
 
 
 def timeline(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{from, to, pixels, filter, now}`` → packed; times are seconds since the experiment's creation.
+    """``{begin, end, pixels, filter, now}`` → packed; times are seconds since the experiment's creation.
 
-    ``now`` (None: when the last fact was recorded) is where what has not ended ends. Bars: ``lane``,
-    ``start``, ``end``, ``sequence`` and ``attempt`` (of a merged bar: of its first), ``count`` (more than
-    1: merged), ``busy`` (the share of it that something ran), ``status`` (of an attempt with a successor
-    LOST or RETRIED; of a merged bar the most frequent). Of the whole experiment, at the end of each pixel:
-    ``queue.at``, ``queue.waiting``, ``queue.running``. In the header: ``lanes``, ``from``, ``to``,
-    ``begin`` and ``end`` of all there is.
+    ``now`` (seconds since 1970; None: when the last fact was recorded) is where what has not ended ends.
+    Bars: ``lane``, ``start``, ``end``, ``sequence`` and ``attempt`` (of a merged bar: of its first),
+    ``count`` (more than 1: merged), ``busy`` (the share of it that something ran), ``status`` (of an
+    attempt with a successor LOST or RETRIED; of a merged bar the most frequent). Of the whole experiment,
+    at the end of each pixel: ``queue.at``, ``queue.waiting``, ``queue.running``. In the header: ``lanes``,
+    ``from``, ``to``, ``begin`` and ``end`` of all there is.
     """
     table = follow(columns, snapshot, AttemptTable)
     now = arguments.get("now")
     if now is None:
-        now = snapshot.last_at() / 1e6 - columns.origin_at.timestamp()
+        now = snapshot.last_at() / 1e6
+    now -= columns.origin_at.timestamp()
     live = bool(np.isnan(table["ended"]).any())  # then the bars are others at each instant
     bars = _bars(columns, table, now) if live else once(columns, "bars", lambda: _bars(columns, table, now))
     end = max(float(bars.end.max(initial=0.0)), float(np.nanmax(columns.arrays["created"], initial=0.0)))
-    low = max(arguments.get("from") or 0.0, 0.0)
-    high = end if arguments.get("to") is None else arguments["to"]
+    low = max(arguments.get("begin") or 0.0, 0.0)
+    high = end if arguments.get("end") is None else arguments["end"]
     high = max(high, low + 1e-3)
     shown = _merged(
         _within(columns, bars, arguments.get("filter") or "", low, high), low, high, arguments["pixels"]

@@ -25,6 +25,7 @@ from nnimgr.api.models import ErrorAnswer, ErrorBody
 from nnimgr.api.nni import face as nni
 from nnimgr.api.pages import Page
 from nnimgr.api.routes import (
+    analysis,
     columns,
     configs,
     events,
@@ -141,6 +142,7 @@ def _routed(version: str) -> FastAPI:
         trial_export,
         trials,
         columns,
+        analysis,
         machines,
         events,
         configs,

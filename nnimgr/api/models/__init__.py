@@ -1,5 +1,20 @@
 """What requests and answers look like: the one description from which the OpenAPI document is made."""
 
+from nnimgr.api.models.analysis import (
+    Brush,
+    History,
+    Importance,
+    Improvement,
+    OptimizeMode,
+    ParallelQuestion,
+    ParameterImportance,
+    StepCounts,
+    StoppedBy,
+    StoppedCounts,
+    StoppedTrial,
+    StoppedTrials,
+    WantedAxis,
+)
 from nnimgr.api.models.base import (
     Done,
     ErrorAnswer,
@@ -76,6 +91,19 @@ from nnimgr.api.models.trials import (
 )
 
 __all__ = [
+    "Brush",
+    "History",
+    "Importance",
+    "Improvement",
+    "OptimizeMode",
+    "ParallelQuestion",
+    "ParameterImportance",
+    "StepCounts",
+    "StoppedBy",
+    "StoppedCounts",
+    "StoppedTrial",
+    "StoppedTrials",
+    "WantedAxis",
     "Column",
     "ColumnKind",
     "ColumnsSchema",
