@@ -37,15 +37,16 @@ def unpack(answer: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 class GivenColumns(Columns):
-    """Trials t0, t1, ... with these columns; what is not given is that of trials that have succeeded."""
+    """Trials t0, t1, ... with these columns (by ``given`` or by name), the others of those that succeeded."""
 
     def __init__(
         self,
         rows: int,
+        given: Mapping[str, Any] | None = None,
         *,
         categories: Mapping[str, list[Any]] | None = None,
         logarithmic: Iterable[str] = (),
-        **given: Any,
+        **more: Any,
     ) -> None:
         super().__init__()
         self._rows, self.revision = rows, 1
@@ -62,7 +63,7 @@ class GivenColumns(Columns):
         }
         self.arrays = {
             name: np.asarray(values, usual[name].dtype if name in usual else None)
-            for name, values in (usual | given).items()
+            for name, values in {**usual, **more, **(given or {})}.items()
         }
 
 

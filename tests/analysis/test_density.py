@@ -27,13 +27,13 @@ def cloud() -> GivenColumns:
     value[20:40] = np.nan
     return GivenColumns(
         ROWS,
-        categories={"parameters.c": ["a", "b"]},
-        value=value,
-        **{
+        {
             "parameters.x": x,
             "parameters.y": y,
             "parameters.c": random.integers(0, 2, ROWS).astype(np.uint8),
         },
+        categories={"parameters.c": ["a", "b"]},
+        value=value,
     )
 
 
@@ -65,7 +65,7 @@ def test_along_one_axis() -> None:
 
 
 def test_a_cell_without_a_result_has_no_mean() -> None:
-    columns = GivenColumns(3, value=[1.0, np.nan, 3.0], **{"parameters.n": [1.0, 2.0, 3.0]})
+    columns = GivenColumns(3, {"parameters.n": [1.0, 2.0, 3.0]}, value=[1.0, np.nan, 3.0])
     _, found = ask(columns, x="parameters.n")
     assert found["count"].tolist() == [1, 1, 1]
     assert [np.isnan(found[name][1]) for name in ("mean", "min", "max")] == [True] * 3
@@ -78,7 +78,7 @@ def test_nothing_to_show() -> None:
 
 
 def test_the_axis_that_is_wrong_is_named() -> None:
-    columns = GivenColumns(2, **{"parameters.a": [1.0, 2.0], "parameters.b": [-1.0, 2.0]})
+    columns = GivenColumns(2, {"parameters.a": [1.0, 2.0], "parameters.b": [-1.0, 2.0]})
     with pytest.raises(BadQuestion) as caught:
         ask(columns, x="parameters.a", y="parameters.b", y_log=True)
     assert caught.value.field == "y"

@@ -45,7 +45,7 @@ def test_trials_that_have_failed_do_not_count() -> None:
 
 
 def test_a_filter_and_another_metric() -> None:
-    columns = GivenColumns(4, **{"metrics.loss": [4.0, 5.0, np.nan, 7.0]})
+    columns = GivenColumns(4, {"metrics.loss": [4.0, 5.0, np.nan, 7.0]})
     assert points(ask(columns, metric="metrics.loss", filter="sequence>0")) == [(1, 5), (3, 7)]
     with pytest.raises(BadQuestion, match="there is no column metrics"):
         ask(columns, metric="metrics.accuracy")

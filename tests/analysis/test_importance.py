@@ -30,7 +30,7 @@ def uniform(names: str, seed: int = 3) -> dict[str, Any]:
 def test_the_parameter_that_decides_comes_first_and_noise_last() -> None:
     given = uniform("abc")
     loss = 4 * given["parameters.a"] ** 2 + given["parameters.b"] ** 2
-    answer = ask(GivenColumns(ROWS, value=loss, **given))
+    answer = ask(GivenColumns(ROWS, given, value=loss))
     assert (answer["trials"], answer["best"], answer["sentence"]) == (ROWS, ROWS // 10, None)
     assert [p["name"] for p in answer["parameters"]] == ["a", "b", "c"]
     found = {p["name"]: p["importance"] for p in answer["parameters"]}
@@ -44,7 +44,7 @@ def test_it_is_about_the_best_ones_not_about_the_whole() -> None:
     given = uniform("ab")
     a, b = given["parameters.a"], given["parameters.b"]
     loss = np.where(b > 0.9, 1000.0, 0.0) + a**2
-    found = shares(GivenColumns(ROWS, value=loss, **given))
+    found = shares(GivenColumns(ROWS, given, value=loss))
     assert np.var(np.where(b > 0.9, 1000.0, 0.0)) > 1000 * np.var(a**2)
     assert found["a"] > 0.9
 
@@ -55,7 +55,7 @@ def test_what_is_maximised_is_the_other_end() -> None:
         np.where(given["parameters.a"] > 0.8, 1 + given["parameters.b"] / 10, 0)
         + given["parameters.b"] * 1e-3
     )
-    columns = GivenColumns(ROWS, value=value, **given)
+    columns = GivenColumns(ROWS, given, value=value)
     best = shares(columns, MAXIMISED)
     assert best["a"] > 0.5
     assert shares(columns, MAXIMISED, mode="minimize")["b"] > 0.8
@@ -66,8 +66,8 @@ def test_a_logarithmic_parameter_is_looked_at_logarithmically() -> None:
     lr = 10 ** random.uniform(-6, 0, ROWS)
     given = {**uniform("b"), "parameters.lr": lr}
     loss = (np.log10(lr) + 4.5) ** 2 + given["parameters.b"] ** 2
-    assert shares(GivenColumns(ROWS, logarithmic=["parameters.lr"], value=loss, **given))["lr"] > 0.7
-    assert shares(GivenColumns(ROWS, value=loss, **given))["lr"] < 0.5  # nearly all in one part
+    assert shares(GivenColumns(ROWS, given, logarithmic=["parameters.lr"], value=loss))["lr"] > 0.7
+    assert shares(GivenColumns(ROWS, given, value=loss))["lr"] < 0.5  # nearly all in one part
 
 
 def test_categories_and_nested_choices() -> None:
@@ -76,9 +76,9 @@ def test_categories_and_nested_choices() -> None:
     inner = np.where(kind == 1, random.uniform(0, 1, ROWS), np.nan)
     columns = GivenColumns(
         ROWS,
+        {"parameters.net/_name": kind, "parameters.net/size": inner, **uniform("x")},
         categories={"parameters.net/_name": ["a", "b", "c"]},
         value=np.where(kind == 1, 1 + np.nan_to_num(inner), 5 + random.uniform(0, 1, ROWS)),
-        **{"parameters.net/_name": kind, "parameters.net/size": inner, **uniform("x")},
     )
     found = shares(columns)
     assert list(found) == ["net/_name", "net/size", "x"]
@@ -88,7 +88,7 @@ def test_categories_and_nested_choices() -> None:
 def test_the_draws_are_the_same_each_time() -> None:
     given = uniform("ab")
     loss = given["parameters.a"] ** 2
-    assert ask(GivenColumns(ROWS, value=loss, **given)) == ask(GivenColumns(ROWS, value=loss, **given))
+    assert ask(GivenColumns(ROWS, given, value=loss)) == ask(GivenColumns(ROWS, given, value=loss))
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_the_draws_are_the_same_each_time() -> None:
     ],
 )
 def test_why_there_is_none(value: list[float], sentence: str) -> None:
-    answer = ask(GivenColumns(24, value=value, **{"parameters.a": np.arange(24.0)}))
+    answer = ask(GivenColumns(24, {"parameters.a": np.arange(24.0)}, value=value))
     assert (answer["sentence"], answer["parameters"]) == (sentence, [])
 
 
 def test_parameters_that_never_changed() -> None:
-    columns = GivenColumns(30, value=np.arange(30.0), **{"parameters.a": [1.0] * 30})
+    columns = GivenColumns(30, {"parameters.a": [1.0] * 30}, value=np.arange(30.0))
     assert ask(columns)["sentence"] == "No parameter has had more than one value, or none makes a difference."
 
 
 def test_a_filter_leaves_trials_out() -> None:
     given = uniform("a")
-    columns = GivenColumns(ROWS, value=given["parameters.a"], **given)
+    columns = GivenColumns(ROWS, given, value=given["parameters.a"])
     assert ask(columns, filter="sequence<100")["trials"] == 100

@@ -24,16 +24,16 @@ def many() -> GivenColumns:
     value[::10] = np.nan
     return GivenColumns(
         ROWS,
-        categories={"parameters.act": OPTIONS},
-        logarithmic=["parameters.lr"],
-        value=value,
-        status=np.where(np.arange(ROWS) % 10 == 0, FAILED, SUCCEEDED),
-        **{
+        {
             "parameters.x": x,
             "parameters.lr": 10 ** random.uniform(-5, 0, ROWS),
             "parameters.n": random.integers(2, 6, ROWS).astype(np.float64),
             "parameters.act": random.choice([0, 1, 2, 3, 255], ROWS).astype(np.uint8),
         },
+        categories={"parameters.act": OPTIONS},
+        logarithmic=["parameters.lr"],
+        value=value,
+        status=np.where(np.arange(ROWS) % 10 == 0, FAILED, SUCCEEDED),
     )
 
 
@@ -153,7 +153,7 @@ def test_what_was_kept_is_dropped_with_the_revision() -> None:
 def test_odd_axes() -> None:
     columns = GivenColumns(
         3,
-        **{
+        {
             "parameters.same": [4.25] * 3,
             "parameters.none": [np.nan] * 3,
             "parameters.signed": [-1.0, 0.5, 1e300],
@@ -173,7 +173,7 @@ def test_odd_axes() -> None:
 
 def test_no_trials_at_all() -> None:
     columns = GivenColumns(
-        0, categories={"parameters.act": []}, **{"parameters.x": [], "parameters.act": np.empty(0, np.uint8)}
+        0, {"parameters.x": [], "parameters.act": np.empty(0, np.uint8)}, categories={"parameters.act": []}
     )
     header, found = ask(columns, names=("parameters.x", "parameters.act"), top=0.5)
     assert (header["total"], header["selected"]) == (0, 0)

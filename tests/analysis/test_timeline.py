@@ -48,7 +48,7 @@ def bars(header: dict[str, Any], found: dict[str, NDArray[Any]]) -> list[tuple[A
 
 
 def columns_for(rows: int, **given: Any) -> GivenColumns:
-    return GivenColumns(rows, **{"created": np.zeros(rows), **given})
+    return GivenColumns(rows, {"created": np.zeros(rows), **given})
 
 
 def test_each_gpu_has_a_lane() -> None:
