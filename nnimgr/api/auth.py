@@ -76,9 +76,9 @@ class Credentials:
         given = header(scope, b"authorization")
         if given is not None:
             scheme, _, value = given.partition(" ")
-            if scheme.lower() == "bearer" and self._is_token(value.strip()):
+            if scheme.lower() == "bearer" and self.is_token(value.strip()):
                 return Identity.TOKEN
-            if scheme.lower() == "basic" and self._is_token(_basic_password(value.strip())):
+            if scheme.lower() == "basic" and self.is_token(_basic_password(value.strip())):
                 return Identity.BASIC
         session = self.session_of(scope)
         if session is not None and self.sessions.knows(session):
@@ -103,7 +103,8 @@ class Credentials:
         secure = "; Secure" if self._secure else ""
         return f"{self.cookie_name}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"
 
-    def _is_token(self, given: str) -> bool:
+    def is_token(self, given: str) -> bool:
+        """Whether this is the server's token."""
         return hmac.compare_digest(_sum(given), self._token)
 
 
@@ -221,14 +222,14 @@ class Authentication:
             return
         if header(scope, b"authorization") or self._credentials.session_of(scope):
             self._throttle.failed(client)
-        mode = header(scope, b"sec-fetch-mode")
         challenges = [(b"www-authenticate", b'Bearer realm="nnimgr"')]
-        if mode in (None, "navigate"):  # a script's request would make the browser open a dialog
-            challenges.append((b"www-authenticate", b'Basic realm="nnimgr", charset="UTF-8"'))
         if scope["method"] == "GET" and "text/html" in (header(scope, b"accept") or ""):
             await self._login_page.send(send, 401, headers=challenges)
-        else:
-            await refuse(send, 401, sentence=_HOW, headers=challenges)
+            return
+        if header(scope, b"sec-fetch-mode") in (None, "navigate"):
+            # To a script's request, or before the page, a browser would open a dialog of its own.
+            challenges.append((b"www-authenticate", b'Basic realm="nnimgr", charset="UTF-8"'))
+        await refuse(send, 401, sentence=_HOW, headers=challenges)
 
     async def _throttled(self, send: Send, client: str) -> bool:
         seconds = self._throttle.wait_s(client)

@@ -1,4 +1,4 @@
-"""Browser sessions: login codes that work once, and the cookie sessions they are exchanged for.
+"""Browser sessions: login codes that work once, and the cookie sessions they or the token are exchanged for.
 
 A session survives a restart of the server, and a logout survives it too, so sessions are kept in a small file
 of their own, as SHA-256 sums only. Another token (it was rotated) makes all of them void. Login codes live in
@@ -50,9 +50,11 @@ class Sessions:
     def exchange(self, code: str) -> str | None:
         """The cookie value of a new session for an unused code; None if the code is not good (any more)."""
         expires_at = self._codes.pop(_digest(code), None)
+        return None if expires_at is None or expires_at <= self._clock() else self.begin()
+
+    def begin(self) -> str:
+        """The cookie value of a new session, for whoever has shown that he may."""
         now = self._clock()
-        if expires_at is None or expires_at <= now:
-            return None
         session = secrets.token_urlsafe(32)
         self._sessions = {key: until for key, until in self._sessions.items() if until > now}
         while len(self._sessions) >= _MOST_SESSIONS:

@@ -229,6 +229,8 @@ async def test_a_401_says_how(lab: Lab) -> None:
     ]
     page = await lab.stranger.get("/", headers={"Accept": "text/html", "Sec-Fetch-Mode": "navigate"})
     assert page.status_code == 401 and page.headers["content-type"].startswith("text/html")
+    assert page.headers.get_list("www-authenticate") == ['Bearer realm="nnimgr"']  # the page asks, no dialog
+    assert '<label for="token">' in page.text and TOKEN not in page.text
     script = await lab.stranger.get("/api/v1/server", headers={"Sec-Fetch-Mode": "cors"})
     assert script.headers.get_list("www-authenticate") == ['Bearer realm="nnimgr"']  # no dialog
 
@@ -241,6 +243,29 @@ async def test_failures_are_slowed_and_the_owner_is_not(lab: Lab) -> None:
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) > 0
     assert (await lab.client.get("/api/v1/server")).status_code == 200
+
+
+async def test_the_token_signs_a_browser_in(lab: Lab) -> None:
+    answer = await lab.stranger.post("/api/v1/login", json={"token": f" {TOKEN}\n"})
+    assert answer.status_code == 200
+    cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+    lab.stranger.cookies.clear()
+    assert TOKEN not in cookie["Cookie"]
+    assert (await lab.stranger.get("/api/v1/server", headers=cookie)).status_code == 200
+
+
+@pytest.mark.parametrize("body", [{}, {"code": "a", "token": "b"}, {"token": "x" * 201}, {"token": None}])
+async def test_what_is_no_login(lab: Lab, body: dict[str, str]) -> None:
+    answer = await lab.stranger.post("/api/v1/login", json=body)
+    assert answer.status_code == 422 and "set-cookie" not in answer.headers
+
+
+async def test_wrong_tokens_count_as_failures(lab: Lab) -> None:
+    for _ in range(20):
+        answer = await lab.stranger.post("/api/v1/login", json={"token": "wrong"})
+        assert answer.status_code == 401 and "set-cookie" not in answer.headers
+        assert answer.json()["error"]["message"] == "This is not the token of this server."
+    assert (await lab.stranger.post("/api/v1/login", json={"token": TOKEN})).status_code == 429
 
 
 async def test_wrong_codes_count_as_failures(lab: Lab) -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nnimgr.api.models.base import Model, Request
 
 
 class Login(Request):
-    code: str = Field(max_length=200)
+    """One of them: a code works once, the token always."""
+
+    code: str | None = Field(None, max_length=200)
+    token: str | None = Field(None, max_length=200)
+
+    @model_validator(mode="after")
+    def _one(self) -> Login:
+        if (self.code is None) == (self.token is None):
+            raise ValueError("give either a code or the token")
+        return self
 
 
 class ServerProfile(Model):

@@ -7,14 +7,14 @@ import os
 from fastapi import APIRouter, Request, Response
 
 from nnimgr.api import models
-from nnimgr.api.auth import LOGIN_PAGE, LOGIN_ROUTE
+from nnimgr.api.auth import LOGIN_PAGE, LOGIN_ROUTE, Credentials
 from nnimgr.api.dependencies import Parts, refusals
 
 router = APIRouter(tags=["server"])
 
 
 class LoginRefused(Exception):
-    """The code is not good."""
+    """The code or the token is not good."""
 
 
 @router.get("/api/v1/server")
@@ -41,10 +41,8 @@ async def make_login_code(parts: Parts) -> models.LoginAddress:
 
 @router.post(LOGIN_ROUTE, responses=refusals(401, 422))
 async def log_in(parts: Parts, wanted: models.Login, response: Response) -> models.Done:
-    """Exchange a code for the session cookie."""
-    session = parts.credentials.sessions.exchange(wanted.code)
-    if session is None:
-        raise LoginRefused("This address was used already or has expired: ask nnictl for a new one.")
+    """Exchange a code or the token for the session cookie."""
+    session = _session(parts.credentials, wanted)
     response.headers["set-cookie"] = parts.credentials.set_cookie(session)
     return models.Done()
 
@@ -57,3 +55,15 @@ async def log_out(parts: Parts, request: Request, response: Response) -> models.
         parts.credentials.sessions.end(session)
     response.headers["set-cookie"] = parts.credentials.set_cookie("")
     return models.Done()
+
+
+def _session(credentials: Credentials, wanted: models.Login) -> str:
+    """The cookie value of a new session. Raises LoginRefused."""
+    if wanted.token is not None:
+        if not credentials.is_token(wanted.token.strip()):
+            raise LoginRefused("This is not the token of this server.")
+        return credentials.sessions.begin()
+    session = credentials.sessions.exchange(wanted.code or "")
+    if session is None:
+        raise LoginRefused("This address was used already or has expired: ask nnictl for a new one.")
+    return session
