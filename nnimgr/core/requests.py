@@ -89,6 +89,15 @@ def stop_trial(trial_id: str, *, kind: f.StopKind = f.StopKind.USER) -> Builder:
     return build
 
 
+def stop_trials(trial_ids: Sequence[str]) -> Builder:
+    """Stop those of these that are alive."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        return [f.StopRequested(trial_id=name) for name in dict.fromkeys(trial_ids) if name in state.trials]
+
+    return build
+
+
 def lose_trial(trial_id: str) -> Builder:
     """A user says that a trial whose machine is silent will not come back."""
 

@@ -147,6 +147,11 @@ class ExperimentRunner:
         """Stop a trial; returns once that is durable. Raises UnknownTrial."""
         await self.request(requests.stop_trial(trial_id))
 
+    async def stop_trials(self, trial_ids: Sequence[str]) -> set[str]:
+        """Stop those of these trials that are alive, in one turn; returns them once that is durable."""
+        facts = await self.request(requests.stop_trials(trial_ids))
+        return {fact.trial_id for fact in facts if isinstance(fact, f.StopRequested)}
+
     async def lose_trial(self, trial_id: str) -> None:
         """Count a trial whose machine is silent as lost; returns once that is durable.
 

@@ -244,6 +244,10 @@ class FakeRunner:
     async def stop_trial(self, trial_id: str) -> None:
         await self.request(requests.stop_trial(trial_id))
 
+    async def stop_trials(self, trial_ids: Sequence[str]) -> set[str]:
+        facts = await self.request(requests.stop_trials(trial_ids))
+        return {fact.trial_id for fact in facts if isinstance(fact, f.StopRequested)}
+
     async def change_config(self, changes: Mapping[str, Any]) -> None:
         await self.request(requests.change_config(changes))
 

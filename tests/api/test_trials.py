@@ -100,6 +100,25 @@ async def test_add_something_else(lab: Lab, sent: Any) -> None:
     assert (await lab.client.post(f"{EXPERIMENT}/trials", json=sent)).status_code == 422
 
 
+async def test_stop_several(finished: Lab) -> None:
+    life = finished.life
+    running, ended = life.trial(2), life.trial(0)
+    answer = await finished.client.post(
+        f"{EXPERIMENT}/trials/stop", json={"trialIds": [ended, running, "zzzzz", running]}
+    )
+    assert answer.status_code == 202
+    assert answer.json() == {
+        "stopped": [running],
+        "refused": [
+            {"trialId": ended, "reason": f"Trial {ended} has ended already: it is SUCCEEDED."},
+            {"trialId": "zzzzz", "reason": "There is no trial zzzzz."},
+        ],
+    }
+    assert life.state.trials[running].target is f.StopKind.USER
+    none = await finished.client.post(f"{EXPERIMENT}/trials/stop", json={"trialIds": []})
+    assert none.status_code == 422
+
+
 async def test_stop(finished: Lab) -> None:
     running, ended = finished.life.trial(2), finished.life.trial(0)
     stopped = await finished.client.post(f"{EXPERIMENT}/trials/{running}/stop")

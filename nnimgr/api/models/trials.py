@@ -16,6 +16,20 @@ class RerunTrials(Request):
     trial_ids: list[Annotated[str, Field(max_length=16)]] | None = Field(None, max_length=100_000)
 
 
+class StopTrials(Request):
+    trial_ids: list[Annotated[str, Field(max_length=16)]] = Field(min_length=1, max_length=10_000)
+
+
+class NotStopped(Model):
+    trial_id: str
+    reason: str = Field(description="one sentence")
+
+
+class StoppedTrials(Model):
+    stopped: list[str] = Field(description="those that end soon: the wish is durable")
+    refused: list[NotStopped]
+
+
 class AddTrial(Request):
     parameters: JsonObject
 

@@ -139,6 +139,25 @@ async def rerun_trials(
     )
 
 
+@router.post("/trials/stop", status_code=202, responses=refusals(404, 409, 422))
+async def stop_trials(runner: Live, reader: Reader, wanted: models.StopTrials) -> models.StoppedTrials:
+    """Stop several trials at once; what cannot be stopped is listed with the reason, the others are."""
+    ids = list(dict.fromkeys(wanted.trial_ids))
+    stopped = await runner.stop_trials(ids)
+    others = [trial_id for trial_id in ids if trial_id not in stopped]
+    known = await asyncio.to_thread(reader.trials_of, others) if others else {}
+    return models.StoppedTrials(
+        stopped=[trial_id for trial_id in ids if trial_id in stopped],
+        refused=[
+            models.NotStopped(
+                trial_id=trial_id,
+                reason=_has_ended(known[trial_id]) if trial_id in known else f"There is no trial {trial_id}.",
+            )
+            for trial_id in others
+        ],
+    )
+
+
 @router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
 async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
     """Stop a trial. The answer comes when the wish is durable; the trial ends soon after."""
@@ -146,7 +165,7 @@ async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.
         await runner.stop_trial(trial_id)
     except UnknownTrial:
         row = await asyncio.to_thread(_trial, reader, trial_id)
-        raise RequestRefused(f"Trial {trial_id} has ended already: it is {row.status}.") from None
+        raise RequestRefused(_has_ended(row)) from None
     return models.Done()
 
 
@@ -161,7 +180,7 @@ async def lose_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.
         await runner.lose_trial(trial_id)
     except UnknownTrial:
         row = await asyncio.to_thread(_trial, reader, trial_id)
-        raise RequestRefused(f"Trial {trial_id} has ended already: it is {row.status}.") from None
+        raise RequestRefused(_has_ended(row)) from None
     return models.Done()
 
 
@@ -291,6 +310,10 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
         FailedTrial(id=row.trial_id, parameter_id=row.parameter_id, parameters=row.parameters)
         for row in chosen
     ]
+
+
+def _has_ended(row: TrialRow) -> str:
+    return f"Trial {row.trial_id} has ended already: it is {row.status}."
 
 
 def _trial(reader: ExperimentReader, trial_id: str) -> TrialRow:
