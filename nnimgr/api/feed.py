@@ -12,7 +12,9 @@ from typing import Any
 
 from nnimgr.api.models.feed import Severity
 from nnimgr.core import facts as f
+from nnimgr.core.now import waits
 from nnimgr.core.state import trial_of_job
+from nnimgr.store.reader import TrialRow
 from training_services.local import KEEPER_ID as LOCAL
 from training_services.ssh.config import host_of
 
@@ -24,14 +26,19 @@ _SHOWN = 80  # characters of a value of the configuration
 
 
 class Names:
-    """How trials are called in sentences. ``sequences``: trial id -> sequence number."""
+    """How trials are called in sentences, by their rows as they are now."""
 
-    def __init__(self, sequences: Mapping[str, int]) -> None:
-        self._sequences = sequences
+    def __init__(self, rows: Mapping[str, TrialRow]) -> None:
+        self._rows = rows
 
     def trial(self, trial_id: str) -> str:
-        sequence = self._sequences.get(trial_id)
-        return f"trial {trial_id}" if sequence is None else f"trial #{sequence} ({trial_id})"
+        row = self._rows.get(trial_id)
+        return f"trial {trial_id}" if row is None else f"trial #{row.sequence} ({trial_id})"
+
+    def result(self, trial_id: str) -> str:
+        """What to say of its result behind the word that it has ended."""
+        row = self._rows.get(trial_id)
+        return "" if row is None or row.final_value is None else f" with {row.final_value:.6g}"
 
     def attempt(self, job_id: str) -> str:
         trial_id, attempt = trial_of_job(job_id)
@@ -191,7 +198,8 @@ _ENDS: Mapping[f.TrialStatus, tuple[Severity, str]] = {
 
 def _ended(fact: f.TrialEnded, names: Names) -> tuple[Severity, str]:
     severity, how = _ENDS[fact.status]
-    return severity, f"{names.trial(fact.trial_id)} {how}: {fact.reason.removeprefix('stopped: ')}"
+    result = names.result(fact.trial_id) if fact.status is f.TrialStatus.SUCCEEDED else ""
+    return severity, f"{names.trial(fact.trial_id)} {how}{result}: {fact.reason.removeprefix('stopped: ')}"
 
 
 # ---- attempts and machines --------------------------------------------------------------------------------
@@ -204,7 +212,7 @@ def _placed(fact: f.JobPlaced, names: Names) -> tuple[Severity, str]:
 
 
 def _waiting(fact: f.JobWaiting, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"{names.attempt(fact.job_id)} waits: {fact.reason}"
+    return _INFO, f"{names.attempt(fact.job_id)} {waits(fact.reason)}"
 
 
 def _started(fact: f.JobStarted, names: Names) -> tuple[Severity, str]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from nnimgr.core.facts import ExperimentStatus, TrialStatus
 from nnimgr.core.state import ExperimentState
 
-__all__ = ["best_so_far", "happening", "sentence_of"]
+__all__ = ["best_so_far", "happening", "sentence_of", "waits"]
 
 E = ExperimentStatus
 _REASONS = 2  # of waiting trials that are told
@@ -30,7 +30,8 @@ def happening(
         case E.RUNNING:
             parts = [*_work(state), *_wishes(state, searching, outstanding), *_progress(state, at)]
         case E.DRAINING:
-            parts = [*_work(state), f"no new trials are started: {state.reason}"]
+            why = state.reason.removeprefix("waits for its last trials: ")
+            parts = [*_work(state), f"no more trials are created: {why}"]
         case _:
             return sentence_of(state.status, state.reason)
     if service_trouble is not None:
@@ -54,10 +55,16 @@ def best_so_far(value: float, sequence: int, at: datetime | None) -> str:
     return f"the best result is {value:.6g}, of trial #{sequence}{since}"
 
 
+def waits(reason: str, count: int = 1) -> str:
+    """The end of a sentence on so many trials that wait for this reason, which may say so itself."""
+    verb, told = "waits" if count == 1 else "wait", reason.removeprefix("waits ")
+    return f"{verb}: {reason}" if told == reason else f"{verb} {told}"
+
+
 def _work(state: ExperimentState) -> Iterator[str]:
     counts = state.counts
     running, silent = counts.get(TrialStatus.RUNNING, 0), counts.get(TrialStatus.UNKNOWN, 0)
-    yield f"{running} of {state.limits.trial_concurrency} trials at once run"
+    yield f"{running} of at most {state.limits.trial_concurrency} trials run"
     if silent:
         yield f"{silent} {_are(silent)} on machines that are silent"
     starting = sum(job.started_at is None for job in state.jobs.values() if job.placed and not job.closed)
@@ -67,7 +74,7 @@ def _work(state: ExperimentState) -> Iterator[str]:
         job.waiting for job in state.jobs.values() if job.placed is None and not job.closed and job.waiting
     )
     for reason, count in reasons.most_common(_REASONS):
-        yield f"{count} {'waits' if count == 1 else 'wait'}: {reason}"
+        yield f"{count} {waits(reason, count)}"
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
         yield f"{others} {'waits' if others == 1 else 'wait'} for other reasons"
     if queued := len(state.queued):

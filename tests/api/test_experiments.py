@@ -383,7 +383,7 @@ async def test_what_it_is_doing_now(lab: Lab) -> None:
     lab.life.end(0)
     await lab.runner.commit()
     told = (await lab.client.get(EXPERIMENT)).json()["now"]
-    assert told.startswith("0 of 2 trials at once run; 2 are being started; 3 of 10 trials were created; ")
+    assert told.startswith("0 of at most 2 trials run; 2 are being started; 3 of 10 trials were created; ")
     assert told.endswith("the best result is 0.5, of trial #0, since 2026-01-01 00:00:00 UTC.")
     lab.manager.troubles = "the disk is full"
     assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is not running: the disk is full;")

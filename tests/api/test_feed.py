@@ -8,12 +8,39 @@ import pytest
 
 from nnimgr.api.feed import LEFT_OUT, TOLD, Names, mentioned, tell
 from nnimgr.core import facts as f
+from nnimgr.store.reader import TrialRow
 from tests.api.lab import EXPERIMENT, Lab
 from tests.core.driver import PLACE, T0
 from training_services.base import Place
 
 FEED = f"{EXPERIMENT}/feed"
-NAMES = Names({"abcde": 3, "fghij": 7})
+
+
+def row(trial_id: str, sequence: int, final_value: float | None) -> TrialRow:
+    return TrialRow(
+        trial_id=trial_id,
+        sequence=sequence,
+        status=f.TrialStatus.SUCCEEDED,
+        detail=None,
+        source=f.SuggestionSource.ALGORITHM,
+        parameter_id=0,
+        parameters="{}",
+        retry_of=None,
+        attempt=1,
+        created_at=T0,
+        started_at=None,
+        ended_at=None,
+        reason=None,
+        note=None,
+        final_value=final_value,
+        final_text=None,
+        latest_value=None,
+        latest_text=None,
+        intermediates=0,
+    )
+
+
+NAMES = Names({"abcde": row("abcde", 3, 0.123456789), "fghij": row("fghij", 7, None)})
 JOB = "exp-abcde-1"
 
 
@@ -137,6 +164,16 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     ),
     (f.TrialNoted(trial_id="abcde", note="odd."), "warning", "Trial #3 (abcde): odd."),
     (
+        f.TrialEnded(trial_id="abcde", status=f.TrialStatus.SUCCEEDED, reason="exited with code 0"),
+        "good",
+        "Trial #3 (abcde) succeeded with 0.123457: exited with code 0.",
+    ),
+    (
+        f.TrialEnded(trial_id="fghij", status=f.TrialStatus.SUCCEEDED, reason="exited with code 0"),
+        "good",
+        "Trial #7 (fghij) succeeded: exited with code 0.",
+    ),
+    (
         f.TrialEnded(trial_id="abcde", status=f.TrialStatus.FAILED, reason="exited with code 1"),
         "error",
         "Trial #3 (abcde) failed: exited with code 1.",
@@ -163,6 +200,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "Attempt 2 of trial #3 (abcde) goes to the machine gpu1, with GPU 0, 3.",
     ),
     (f.JobWaiting(job_id=JOB, reason="no GPU is free"), "info", "Trial #3 (abcde) waits: no GPU is free."),
+    (f.JobWaiting(job_id=JOB, reason="waits for a GPU"), "info", "Trial #3 (abcde) waits for a GPU."),
     (f.JobStarted(job_id=JOB, started_at=T0), "info", "Trial #3 (abcde) has started."),
     (
         f.FrameSkipped(job_id=JOB, position=1, reason="Frame 1 is no metric: no JSON."),
@@ -240,7 +278,7 @@ async def test_the_feed_of_an_experiment(lab: Lab) -> None:
     assert numbers == sorted(numbers, reverse=True)
     told = [entry["sentence"] for entry in feed["entries"]]
     first, second = lab.life.trial(0), lab.life.trial(1)
-    assert f"Trial #0 ({first}) succeeded: exited with code 0." in told
+    assert f"Trial #0 ({first}) succeeded with 0.75: exited with code 0." in told
     assert f"Trial #1 ({second}) failed: exited with code 1." in told
     assert told[-1] == "The experiment was created."
     assert feed["nextBefore"] is None and feed["nextAfter"] == lab.life.state.number

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nnimgr.core import facts as f
-from nnimgr.core.now import best_so_far, happening, sentence_of
+from nnimgr.core.now import best_so_far, happening, sentence_of, waits
 from tests.core.driver import Life
 
 E = f.ExperimentStatus
@@ -22,7 +22,7 @@ def test_work_and_progress() -> None:
     life.start(0)
     life.start(1)
     life.now += timedelta(seconds=50)
-    assert now(life) == ("2 of 2 trials at once run; 2 of 4 trials were created; 25 % of 200 s are over")
+    assert now(life) == ("2 of at most 2 trials run; 2 of 4 trials were created; 25 % of 200 s are over")
 
 
 def test_what_is_waited_for() -> None:
@@ -31,15 +31,21 @@ def test_what_is_waited_for() -> None:
     life.start(0)
     life.end(0)
     life.start(1)
-    told = "1 of 3 trials at once run; 1 is being started; 1 waits: no GPU is free"
+    told = "1 of at most 3 trials run; 1 is being started; 1 waits: no GPU is free"
     assert now(life) == told
     trouble = "; its training service is not open: no sshd"
     assert now(life, service_trouble="no sshd") == told + trouble
 
 
+def test_a_reason_that_says_itself_that_it_waits() -> None:
+    assert waits("waits for a GPU") == "waits for a GPU"
+    assert waits("waits for a GPU", 2) == "wait for a GPU"
+    assert waits("no GPU is free", 2) == "wait: no GPU is free"
+
+
 def test_a_tuner_that_is_slow() -> None:
     life = Life(tuner=False, trial_concurrency=2)
-    assert now(life, outstanding=2) == "0 of 2 trials at once run; the tuner was asked for 2 parameter sets"
+    assert now(life, outstanding=2) == "0 of at most 2 trials run; the tuner was asked for 2 parameter sets"
     assert now(life, outstanding=1).endswith("the tuner was asked for a parameter set")
     assert now(life, searching=False).endswith("its tuner is being started")
 
@@ -48,16 +54,13 @@ def test_machines_that_are_silent() -> None:
     life = Life(trial_concurrency=1)
     life.start(0)
     life.take(f.KeeperSilent(keeper_id="local", reason="no word"))
-    assert now(life) == "0 of 1 trials at once run; 1 is on machines that are silent"
+    assert now(life) == "0 of at most 1 trials run; 1 is on machines that are silent"
 
 
 def test_the_end() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.start(0)
-    assert now(life) == (
-        "1 of 1 trials at once run; no new trials are started: "
-        "waits for its last trials: all 1 trials were created"
-    )
+    assert now(life) == ("1 of at most 1 trials run; no more trials are created: all 1 trials were created")
     life.end(0)
     assert now(life) == "done: all 1 trials were created"
     assert sentence_of(E.ERROR, "the tuner has died") == "ended by an error: the tuner has died"

@@ -45,7 +45,7 @@ def _feed(
         _KINDS, before=before, after=after or 0, trial_id=trial_id, oldest=forward, limit=limit
     )
     trials = reader.trials_of({each for recorded in page for each in mentioned(recorded.fact)})
-    names = Names({row.trial_id: row.sequence for row in trials.values()})
+    names = Names(trials)
     entries = []
     for number, at, fact in page:
         severity, sentence = tell(fact, names)
