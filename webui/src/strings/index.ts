@@ -2,6 +2,7 @@
 import { chart } from "./chart";
 import { common, navigation } from "./common";
 import { customTrial } from "./customTrial";
+import { experiments } from "./experiments";
 import { feed } from "./feed";
 import { log } from "./log";
 import { shortcuts } from "./shortcuts";
@@ -10,6 +11,7 @@ export const strings = {
   chart,
   common,
   customTrial,
+  experiments,
   feed,
   log,
   navigation,

@@ -1,7 +1,11 @@
 /** Hands the browser a file made here. */
 export function download(name: string, content: BlobPart, type: string): void {
+  downloadBlob(name, new Blob([content], { type }));
+}
+
+export function downloadBlob(name: string, content: Blob): void {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([content], { type }));
+  link.href = URL.createObjectURL(content);
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);

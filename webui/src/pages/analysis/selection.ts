@@ -23,10 +23,15 @@ export function textOf(brushes: Brushes): string {
 
 const nameText = (name: string) => (/^[\w./-]+$/.test(name) ? name : JSON.stringify(name));
 const valueText = (value: unknown) =>
-  typeof value === "number" ? String(Number(value.toPrecision(9))) : JSON.stringify(typeof value === "string" ? value : JSON.stringify(value));
+  typeof value === "number"
+    ? String(Number(value.toPrecision(9)))
+    : JSON.stringify(typeof value === "string" ? value : JSON.stringify(value));
 
 /** What `textOf` wrote; what is of another form is left out. `coded` says which columns have categories. */
-export function brushesOf(text: string, categoriesOf: (name: string) => readonly unknown[] | undefined): Brushes {
+export function brushesOf(
+  text: string,
+  categoriesOf: (name: string) => readonly unknown[] | undefined,
+): Brushes {
   const brushes = new Map<string, Brush>();
   const term = /\s*("(?:[^"\\]|\\.)*"|[^":;]+):\[((?:"(?:[^"\\]|\\.)*"|[^"\]])*)\](?:;|$)/gy;
   for (const [, name, list] of text.matchAll(term)) {
@@ -47,7 +52,9 @@ export function brushesOf(text: string, categoriesOf: (name: string) => readonly
 
 /** Whether a value of the text, where all but numbers stand in quotes, means this category. */
 const isMeant = (category: unknown, value: unknown) =>
-  typeof category === "string" || typeof category === "number" ? category === value : JSON.stringify(category) === value;
+  typeof category === "string" || typeof category === "number"
+    ? category === value
+    : JSON.stringify(category) === value;
 
 function parsed(text: string): unknown {
   try {

@@ -47,10 +47,10 @@ export interface Shared {
 }
 
 /** The name as people know it: without what only tells columns apart. */
-export const labelOf = (name: string) =>
-  name.replace(/^(parameters|metrics)\./, "").replace(/\/_name$/, "");
+export const labelOf = (name: string) => name.replace(/^(parameters|metrics)\./, "").replace(/\/_name$/, "");
 
-export const numberOfRow = (values: ArrayLike<number> | undefined, row: number): number => values?.[row] ?? NaN;
+export const numberOfRow = (values: ArrayLike<number> | undefined, row: number): number =>
+  values?.[row] ?? NaN;
 
 export const statusOf = (status: PackedColumn | undefined, row: number): string => {
   const text = status?.categories?.[status.values[row] ?? -1];

@@ -1,0 +1,17 @@
+/** The list of all experiments that the server knows. */
+import { queryOptions } from "@tanstack/react-query";
+import { answerOf, api, type Schemas } from "@/api/client";
+
+export type Summary = Schemas["ExperimentSummary"];
+
+export const experimentsQuery = queryOptions({
+  queryKey: ["list", "experiments"],
+  queryFn: async ({ signal }) => (await answerOf(api.GET("/api/v1/experiments", { signal }))).experiments,
+});
+
+const ENDED = new Set(["DONE", "STOPPED", "ERROR"]);
+
+/** Whether nothing of it runs any more; a resume or a view can follow. */
+export const hasEnded = (item: Pick<Summary, "status">): boolean => ENDED.has(item.status);
+
+export const nameOf = (item: Pick<Summary, "id" | "name">): string => item.name || item.id;
