@@ -1,10 +1,11 @@
 /** Every English text of the dashboard, by page. */
-import { chart } from "./chart";
 import { common, navigation } from "./common";
+import { chart } from "./chart";
 import { customTrial } from "./customTrial";
 import { experiments } from "./experiments";
 import { feed } from "./feed";
 import { log } from "./log";
+import { overview } from "./overview";
 import { shortcuts } from "./shortcuts";
 
 export const strings = {
@@ -15,5 +16,6 @@ export const strings = {
   feed,
   log,
   navigation,
+  overview,
   shortcuts,
 } as const;

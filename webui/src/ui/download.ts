@@ -11,6 +11,14 @@ export function downloadBlob(name: string, content: Blob): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+/** Hands the browser a file of the server's, which it streams to disk. */
+export function downloadFrom(address: string, name: string): void {
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+}
+
 /** RFC 4180; a text that a spreadsheet would take for a formula gets an apostrophe before it. */
 export function csv(rows: readonly (readonly (string | number | null | undefined)[])[]): string {
   const cell = (value: string | number | null | undefined) => {

@@ -1,0 +1,83 @@
+import type { ReactNode } from "react";
+import { Link } from "wouter";
+import type { Profile } from "@/data/experiment";
+import { strings } from "@/strings";
+import { Copy } from "@/ui/Copy";
+import { formatInstant, formatNumber } from "@/ui/format";
+import { StatusBadge } from "@/ui/StatusBadge";
+import { isRecord } from "@/ui/trial/space";
+
+const text = strings.overview;
+
+/** What the experiment is. */
+export function AboutCard({ profile }: { profile: Profile }) {
+  const { config, bestTrial } = profile;
+  const command = commandOf(config);
+  return (
+    <section className="card stack-small" aria-labelledby="about-title">
+      <h2 id="about-title">{text.about}</h2>
+      <dl className="facts">
+        <Fact name={text.status}>
+          <StatusBadge status={profile.status} detail={profile.drain} />
+        </Fact>
+        <Fact name={text.bestMetric}>
+          {bestTrial === null ? (
+            <span className="soft">{text.noMetric}</span>
+          ) : (
+            <Link href={`/trials/${bestTrial.trialId}`} className="number">
+              {formatNumber(bestTrial.value)}
+            </Link>
+          )}
+        </Fact>
+        <Fact name={text.created}>
+          <span className="number">{formatInstant(profile.createdAt)}</span>
+        </Fact>
+        <Fact name={text.platform}>{profile.platform}</Fact>
+        {["tuner", "assessor", "advisor"].map((role) => {
+          const name = algorithm(config[role]);
+          if (name === null && role === "advisor") return null;
+          return (
+            <Fact key={role} name={text[role as "tuner" | "assessor" | "advisor"]}>
+              {name ?? <span className="soft">{text.none}</span>}
+            </Fact>
+          );
+        })}
+        <Fact name={text.directory} copied={profile.directory}>
+          <code title={profile.directory}>{profile.directory}</code>
+        </Fact>
+        {command === null ? null : (
+          <Fact name={text.command} copied={command}>
+            <code title={command}>{command}</code>
+          </Fact>
+        )}
+      </dl>
+    </section>
+  );
+}
+
+function Fact({ name, copied, children }: { name: string; copied?: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {children}
+        {copied === undefined ? null : <Copy text={copied} />}
+      </dd>
+    </div>
+  );
+}
+
+function commandOf(config: Profile["config"]): string | null {
+  const services = Array.isArray(config.trainingService) ? config.trainingService : [config.trainingService];
+  const all = [
+    config.trialCommand,
+    ...services.map((one: unknown) => (isRecord(one) ? one.trialCommand : null)),
+  ];
+  return all.find((command) => typeof command === "string") ?? null;
+}
+
+function algorithm(written: unknown): string | null {
+  if (!isRecord(written)) return null;
+  if (typeof written.name === "string") return written.name;
+  return typeof written.className === "string" ? text.customClass(written.className) : null;
+}

@@ -1,0 +1,62 @@
+import { Link } from "wouter";
+import type { Profile } from "@/data/experiment";
+import { strings } from "@/strings";
+import { Copy } from "@/ui/Copy";
+import { formatNumber } from "@/ui/format";
+import { asCommandLine, asJson, asPython, asYaml } from "@/ui/trial/spelled";
+import { flat, shownValue } from "@/ui/trial/flat";
+
+const text = strings.overview.best;
+
+/** The best trial and what it was given. */
+export function BestCard({ profile }: { profile: Profile }) {
+  const best = profile.bestTrial;
+  return (
+    <section className="card stack-small" aria-labelledby="best-title">
+      <h2 id="best-title">{text.title}</h2>
+      {best === null ? (
+        <p className="soft">{text.none}</p>
+      ) : (
+        <>
+          <p className="figure">
+            <strong className="number" title={String(best.value)}>
+              {formatNumber(best.value)}
+            </strong>{" "}
+            <span className="soft">
+              {profile.optimizeMode === "minimize" ? text.minimize : text.maximize}
+            </span>{" "}
+            <Link href={`/trials/${best.trialId}`}>{text.trial(best.sequence)}</Link>{" "}
+            <code>{best.trialId}</code>
+          </p>
+          <div className="scrolls-y">
+            <table className="plain">
+              <thead>
+                <tr>
+                  <th scope="col">{text.parameter}</th>
+                  <th scope="col">{text.value}</th>
+                </tr>
+              </thead>
+              <tbody>
+                {flat(best.parameters).map(([name, value]) => (
+                  <tr key={name}>
+                    <th scope="row">{name}</th>
+                    <td className="number" title={String(value)}>
+                      {shownValue(value)}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          <div className="row" role="group" aria-label={text.copyAs}>
+            <span className="soft">{text.copyAs}</span>
+            <Copy label={text.yaml} text={() => asYaml(best.parameters)} />
+            <Copy label={text.python} text={() => asPython(best.parameters)} />
+            <Copy label={text.words} text={() => asCommandLine(best.parameters)} />
+            <Copy label={text.json} text={() => asJson(best.parameters)} />
+          </div>
+        </>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,127 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link } from "wouter";
+import { answerOf, api } from "@/api/client";
+import type { Profile } from "@/data/experiment";
+import { strings } from "@/strings";
+import { Copy } from "@/ui/Copy";
+import { Failure } from "@/ui/Failure";
+import { formatDuration, formatNumber } from "@/ui/format";
+import { StatusBadge } from "@/ui/StatusBadge";
+import { useUrlState } from "@/ui/useUrlState";
+
+const text = strings.overview.top;
+const COUNTS = ["10", "20", "30", "50", "100"];
+const MODES = ["maximize", "minimize"] as const;
+
+/** The best trials, by their results. Read again when there is another result. */
+export function TopTrials({ id, profile }: { id: string; profile: Profile }) {
+  const [mode, setMode] = useUrlState("mode", profile.optimizeMode, { replace: true });
+  const [count, setCount] = useUrlState("top", "10", { replace: true });
+  const limit = COUNTS.includes(count) ? Number(count) : 10;
+  const results = profile.counts.SUCCEEDED ?? 0;
+  const top = useQuery({
+    queryKey: ["static", id, "top", mode, limit, results],
+    queryFn: ({ signal }) =>
+      answerOf(
+        api.GET("/api/v1/experiments/{id}/trials", {
+          params: {
+            path: { id },
+            query: {
+              status: ["SUCCEEDED"],
+              sort: "value",
+              order: mode === "minimize" ? "asc" : "desc",
+              limit,
+            },
+          },
+          signal,
+        }),
+      ),
+    placeholderData: keepPreviousData,
+  });
+  const trials = top.data?.trials.filter((trial) => trial.finalValue !== null) ?? [];
+  return (
+    <section className="card stack-small" aria-labelledby="top-title">
+      <div className="spread">
+        <h2 id="top-title">{text.title}</h2>
+        <Link href={`/trials?sort=value&order=${mode === "minimize" ? "asc" : "desc"}`}>{text.all}</Link>
+      </div>
+      <div className="row">
+        <div className="row" role="group" aria-label={text.order}>
+          {MODES.map((each) => (
+            <button
+              key={each}
+              type="button"
+              className="button small"
+              aria-pressed={mode === each}
+              onClick={() => setMode(each)}
+            >
+              {text[each]}
+            </button>
+          ))}
+        </div>
+        <label className="row">
+          <span className="soft">{text.count}</span>
+          <select className="input" value={count} onChange={(event) => setCount(event.target.value)}>
+            {COUNTS.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </label>
+      </div>
+      {top.isError ? (
+        <Failure error={top.error} onRetry={() => void top.refetch()} />
+      ) : top.data === undefined ? (
+        <p className="soft">{strings.common.loading}</p>
+      ) : trials.length === 0 ? (
+        <p className="soft">{text.none}</p>
+      ) : (
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls has to be reached by keyboard
+        <div className="scrolls-y tall" role="region" aria-labelledby="top-title" tabIndex={0}>
+          <table className="plain">
+            <thead>
+              <tr>
+                <th scope="col" className="right">
+                  {text.number}
+                </th>
+                <th scope="col">{text.id}</th>
+                <th scope="col" className="right">
+                  {text.duration}
+                </th>
+                <th scope="col">{text.status}</th>
+                <th scope="col" className="right">
+                  {text.metric}
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {trials.map((trial) => (
+                <tr key={trial.id}>
+                  <td className="number right">{trial.sequence}</td>
+                  <td>
+                    <Link href={`/trials/${trial.id}`} className="mono">
+                      {trial.id}
+                    </Link>
+                    <Copy text={trial.id} />
+                  </td>
+                  <td className="number right">
+                    {formatDuration(secondsOf(trial.startedAt, trial.endedAt))}
+                  </td>
+                  <td>
+                    <StatusBadge status={trial.status} />
+                  </td>
+                  <td className="number right" title={trial.finalText ?? undefined}>
+                    {formatNumber(trial.finalValue)}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function secondsOf(from: string | null, to: string | null): number | null {
+  return from === null || to === null ? null : (Date.parse(to) - Date.parse(from)) / 1000;
+}
