@@ -7,6 +7,7 @@ import { feed } from "./feed";
 import { log } from "./log";
 import { overview } from "./overview";
 import { shortcuts } from "./shortcuts";
+import { trials } from "./trials";
 
 export const strings = {
   chart,
@@ -18,4 +19,5 @@ export const strings = {
   navigation,
   overview,
   shortcuts,
+  trials,
 } as const;

@@ -1,4 +1,4 @@
-import { useId, useRef, type KeyboardEvent, type ReactNode } from "react";
+import { useId, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 
 export interface MenuItem {
   label: string;
@@ -10,15 +10,18 @@ export interface MenuItem {
 
 interface MenuProps {
   label: ReactNode;
-  items: readonly MenuItem[];
+  /** Where there are many menus: made when it is opened. */
+  items: readonly MenuItem[] | (() => readonly MenuItem[]);
   /** For a button that shows only a picture. */
   name?: string;
   small?: boolean;
+  tabIndex?: number;
 }
 
 /** A button that opens a menu below itself; arrow keys move, Escape closes. */
-export function Menu({ label, items, name, small = false }: MenuProps) {
+export function Menu({ label, items, name, small = false, tabIndex }: MenuProps) {
   const id = useId();
+  const [open, setOpen] = useState(false);
   const menu = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
 
@@ -46,6 +49,7 @@ export function Menu({ label, items, name, small = false }: MenuProps) {
         popoverTarget={id}
         aria-haspopup="menu"
         aria-label={name}
+        tabIndex={tabIndex}
       >
         {label}
       </button>
@@ -57,13 +61,14 @@ export function Menu({ label, items, name, small = false }: MenuProps) {
         tabIndex={-1}
         className="menu"
         onKeyDown={move}
+        onBeforeToggle={(event) => setOpen(event.newState === "open")}
         onToggle={(event) => {
           if (event.newState !== "open") return;
           place();
           menu.current?.querySelector<HTMLButtonElement>("button:not(:disabled)")?.focus();
         }}
       >
-        {items.map((item) => (
+        {(open ? (typeof items === "function" ? items() : items) : []).map((item) => (
           <button
             key={item.label}
             type="button"

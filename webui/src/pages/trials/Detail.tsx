@@ -1,0 +1,96 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "wouter";
+import { curveQuery, DEFAULT_KEY } from "@/data/metrics";
+import type { Trial } from "@/data/trials";
+import { strings } from "@/strings";
+import { Button } from "@/ui/Button";
+import { Copy } from "@/ui/Copy";
+import { Failure } from "@/ui/Failure";
+import { formatNumber } from "@/ui/format";
+import { ParameterTree } from "@/ui/trial/ParameterTree";
+import { asJson } from "@/ui/trial/spelled";
+import { CurveLine } from "./CurveLine";
+
+const text = strings.trials.detail;
+
+/** What there is to say of a trial, below its row. */
+export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClose: () => void }) {
+  const sentences = [trial.reason, trial.note].filter((sentence) => sentence !== null);
+  return (
+    <div className="trial-detail">
+      <section aria-label={text.parameters}>
+        <div className="spread">
+          <h3>{trial.sets === null ? text.parameters : text.sets(trial.sets.length)}</h3>
+          {trial.parameters == null ? null : (
+            <Copy text={() => asJson(trial.parameters)} label={text.copyJson} />
+          )}
+        </div>
+        {trial.parameters == null ? (
+          <p className="soft">{text.noParameters}</p>
+        ) : (
+          <ParameterTree value={trial.parameters} label={text.parameters} />
+        )}
+      </section>
+      <section className="detail-middle" aria-label={text.now}>
+        <h3>{text.now}</h3>
+        {sentences.length === 0 ? <p className="soft">{text.noReason}</p> : null}
+        {sentences.map((sentence) => (
+          <p key={sentence}>{sentence}</p>
+        ))}
+        {trial.finalText === null ? null : (
+          <p>
+            {text.final}: <code>{trial.finalText}</code>
+          </p>
+        )}
+        <h3>{text.logs}</h3>
+        <p>
+          <code className="log-path">{trial.logPath}</code> <Copy text={trial.logPath} />
+        </p>
+        <div className="row">
+          <Link href={`/trials/${trial.id}`} className="button small">
+            {text.open}
+          </Link>
+          <Link href={`/trials/${trial.id}?tab=logs`} className="button small">
+            {text.openLogs}
+          </Link>
+          <Button small onClick={onClose}>
+            {text.close}
+          </Button>
+        </div>
+      </section>
+      <section aria-label={text.intermediates}>
+        <h3>{text.intermediates}</h3>
+        <LatestIntermediates id={id} trialId={trial.id} />
+      </section>
+    </div>
+  );
+}
+
+function LatestIntermediates({ id, trialId }: { id: string; trialId: string }) {
+  const curve = useQuery(curveQuery(id, trialId));
+  if (curve.isError && curve.data === undefined)
+    return <Failure error={curve.error} onRetry={() => void curve.refetch()} />;
+  if (curve.data === undefined) return <p className="soft">{strings.common.loading}</p>;
+  const points = curve.data.points.flatMap((point) => {
+    const y = point.values[DEFAULT_KEY];
+    return y === undefined ? [] : [{ x: point.step, y }];
+  });
+  const [first, last] = [points[0], points.at(-1)];
+  if (first === undefined || last === undefined) return <p className="soft">{text.noIntermediates}</p>;
+  const values = points.map(({ y }) => y);
+  const extreme = (pick: (a: number, b: number) => number) =>
+    formatNumber(values.reduce((a, b) => pick(a, b)));
+  const summary = strings.trials.curve.summary(
+    points.length,
+    formatNumber(first.y),
+    formatNumber(last.y),
+    extreme(Math.min),
+    extreme(Math.max),
+  );
+  return (
+    <>
+      <CurveLine points={points} label={summary} />
+      <p className="soft">{summary}</p>
+    </>
+  );
+}

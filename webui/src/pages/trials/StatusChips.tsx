@@ -1,0 +1,31 @@
+import { STATUSES, type TrialStatus } from "@/data/trials";
+import { strings } from "@/strings";
+
+interface StatusChipsProps {
+  counts: Readonly<Record<string, number>>;
+  chosen: readonly TrialStatus[];
+  onChange: (chosen: readonly TrialStatus[]) => void;
+}
+
+/** A switch for each status that a trial has, with how many have it. */
+export function StatusChips({ counts, chosen, onChange }: StatusChipsProps) {
+  const shown = STATUSES.filter((status) => (counts[status] ?? 0) > 0 || chosen.includes(status));
+  return (
+    <div className="row chips" role="group" aria-label={strings.trials.statuses}>
+      {shown.map((status) => {
+        const pressed = chosen.includes(status);
+        return (
+          <button
+            key={status}
+            type="button"
+            className="chip"
+            aria-pressed={pressed}
+            onClick={() => onChange(pressed ? chosen.filter((one) => one !== status) : [...chosen, status])}
+          >
+            {status} <span className="number">{(counts[status] ?? 0).toLocaleString("en")}</span>
+          </button>
+        );
+      })}
+    </div>
+  );
+}

@@ -1,0 +1,88 @@
+import { useQuery } from "@tanstack/react-query";
+import { trialQuery, type Column } from "@/data/trials";
+import { strings } from "@/strings";
+import { Dialog } from "@/ui/Dialog";
+import { Failure } from "@/ui/Failure";
+import { CustomTrial } from "@/ui/trial/CustomTrial";
+import { ColumnChooser } from "./ColumnChooser";
+import type { TableColumn } from "./columns";
+import { KillDialog, RetryDialog } from "./EndDialogs";
+import { FilterBuilder } from "./FilterBuilder";
+import { withTerm } from "./filterText";
+import { writtenColumns, type Selection, type View } from "./view";
+
+interface TrialDialogsProps {
+  id: string;
+  view: View;
+  total: number;
+  all: ReadonlyMap<string, TableColumn>;
+  named: readonly Column[];
+  leftOut: number;
+  onResetWidths: () => void;
+}
+
+/** The dialog that the address names, if any. */
+export function TrialDialogs({ id, view, total, all, named, leftOut, onResetWidths }: TrialDialogsProps) {
+  const { dialog, question, selection, write } = view;
+  if (dialog === null) return null;
+  const close = () => write({ dialog: null });
+  const { name, trialId } = dialog;
+  const one: Selection | null = trialId === "" ? null : { all: false, ids: new Set([trialId]) };
+  const about = {
+    id,
+    question,
+    selection: one ?? selection,
+    count: one !== null ? 1 : selection.all ? total - selection.ids.size : selection.ids.size,
+    onDone: () => write(one === null ? { dialog: null, selected: null } : { dialog: null }),
+    onClose: close,
+  };
+  switch (name) {
+    case "columns":
+      return (
+        <ColumnChooser
+          all={all}
+          chosen={view.columns}
+          leftOut={leftOut}
+          onChange={(columns) => write(writtenColumns(id, columns))}
+          onResetWidths={onResetWidths}
+          onClose={close}
+        />
+      );
+    case "builder":
+      return (
+        <FilterBuilder
+          columns={named}
+          onAdd={(term) => write({ filter: withTerm(question.filter, term), dialog: null }, true)}
+          onClose={close}
+        />
+      );
+    case "kill":
+      return <KillDialog {...about} />;
+    case "retry":
+      return <RetryDialog {...about} />;
+    case "clone":
+      return <Clone id={id} trialId={trialId} onClose={close} />;
+    default:
+      return null;
+  }
+}
+
+interface OfTrialProps {
+  id: string;
+  trialId: string;
+  onClose: () => void;
+}
+
+function Clone({ id, trialId, onClose }: OfTrialProps) {
+  const trial = useQuery(trialQuery(id, trialId));
+  if (trial.data !== undefined) return <CustomTrial id={id} base={trial.data} onClose={onClose} />;
+  return (
+    <Dialog title={strings.customTrial.title} onClose={onClose} narrow>
+      {trial.isError ? (
+        <Failure error={trial.error} onRetry={() => void trial.refetch()} />
+      ) : (
+        <p className="soft">{strings.common.loading}</p>
+      )}
+    </Dialog>
+  );
+}

@@ -1,0 +1,73 @@
+import { useQueries, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+import { windowQuery, WINDOW, type Trial, type TrialsQuestion } from "@/data/trials";
+
+export interface TrialRows {
+  /** How many rows there are; undefined before the first answer. */
+  total: number | undefined;
+  /** What the rows answer: the question asked, or the one before while this one has no answer yet. */
+  question: TrialsQuestion;
+  rowAt: (index: number) => Trial | undefined;
+  error: unknown;
+  retry: () => void;
+}
+
+const PACE_MS = 80; // between windows that are asked for while the rows fly by
+
+/**
+ * The rows that answer a question, read by windows as they come into view.
+ *
+ * Only the windows in view are observed, so that a change of the experiment reads no others again; their
+ * neighbours are read ahead. Windows that leave the view before their answer came are called off.
+ */
+export function useTrialRows(id: string, question: TrialsQuestion, first: number, last: number): TrialRows {
+  const client = useQueryClient();
+  const [shown, setShown] = useState<{ question: TrialsQuestion; total: number | undefined }>({
+    question,
+    total: undefined,
+  });
+  const fresh = shown.question !== question && JSON.stringify(shown.question) !== JSON.stringify(question);
+  const inView = usePaced(`${Math.floor(first / WINDOW)}:${Math.floor(last / WINDOW)}`);
+  const [from = 0, to = 0] = fresh ? [0, 0] : inView.split(":").map(Number);
+  const windows = Array.from({ length: to - from + 1 }, (_, index) => from + index);
+  const results = useQueries({ queries: windows.map((index) => windowQuery(id, question, index)) });
+
+  const newest = results.reduce((a, b) => (b.dataUpdatedAt > a.dataUpdatedAt ? b : a), results[0] ?? NONE);
+  const total = newest.data?.total;
+  if (total !== undefined && (fresh || total !== shown.total)) setShown({ question, total });
+
+  const settled = results.every((result) => result.data !== undefined);
+  useEffect(() => {
+    if (!settled || total === undefined) return;
+    for (const index of [to + 1, from - 1])
+      if (index >= 0 && index * WINDOW < total) client.query(windowQuery(id, question, index)).catch(() => undefined);
+  }, [client, id, question, settled, from, to, total]);
+
+  return {
+    total: shown.total,
+    question: shown.question,
+    rowAt: (index) =>
+      client.getQueryData(windowQuery(id, shown.question, Math.floor(index / WINDOW)).queryKey)?.trials[
+        index % WINDOW
+      ],
+    error: results.find((result) => result.error !== null)?.error ?? null,
+    retry: () => results.forEach((result) => void result.refetch()),
+  };
+}
+
+const NONE = { dataUpdatedAt: 0, data: undefined };
+
+/** The value, but changing only every PACE_MS. */
+function usePaced(value: string): string {
+  const [told, setTold] = useState(value);
+  const last = useRef(0);
+  useEffect(() => {
+    const left = Math.max(0, last.current + PACE_MS - performance.now());
+    const timer = setTimeout(() => {
+      last.current = performance.now();
+      setTold(value);
+    }, left);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return told;
+}
