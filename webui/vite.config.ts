@@ -8,12 +8,15 @@ function compressed(): Plugin {
   return {
     name: "compressed",
     apply: "build",
-    async generateBundle(_, bundle) {
-      for (const [name, file] of Object.entries(bundle)) {
-        const text = file.type === "chunk" ? file.code : file.source;
-        const source = await promisify(gzip)(text, { level: 9 });
-        this.emitFile({ type: "asset", fileName: `${name}.gz`, source });
-      }
+    generateBundle: {
+      order: "post", // what Vite itself fills in comes first
+      async handler(_, bundle) {
+        for (const [name, file] of Object.entries(bundle)) {
+          const text = file.type === "chunk" ? file.code : file.source;
+          const source = await promisify(gzip)(text, { level: 9 });
+          this.emitFile({ type: "asset", fileName: `${name}.gz`, source });
+        }
+      },
     },
   };
 }
