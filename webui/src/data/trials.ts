@@ -37,7 +37,7 @@ function queryOf({ filter, search, statuses, sort, descending }: TrialsQuestion)
   return {
     ...(filter === "" ? {} : { filter }),
     ...(search === "" ? {} : { search }),
-    ...(statuses.length === 0 ? {} : { status: statuses }),
+    ...(statuses.length === 0 ? {} : { status: [...statuses] }),
     sort,
     order: descending ? ("desc" as const) : ("asc" as const),
   };

@@ -40,7 +40,8 @@ export function useTrialRows(id: string, question: TrialsQuestion, first: number
   useEffect(() => {
     if (!settled || total === undefined) return;
     for (const index of [to + 1, from - 1])
-      if (index >= 0 && index * WINDOW < total) client.query(windowQuery(id, question, index)).catch(() => undefined);
+      if (index >= 0 && index * WINDOW < total)
+        client.query(windowQuery(id, question, index)).catch(() => undefined);
   }, [client, id, question, settled, from, to, total]);
 
   return {
