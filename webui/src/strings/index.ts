@@ -1,6 +1,7 @@
 /** Every English text of the dashboard, by page. */
-import { common, navigation } from "./common";
+import { analysis } from "./analysis";
 import { chart } from "./chart";
+import { common, navigation } from "./common";
 import { customTrial } from "./customTrial";
 import { experiments } from "./experiments";
 import { feed } from "./feed";
@@ -10,6 +11,7 @@ import { shortcuts } from "./shortcuts";
 import { trials } from "./trials";
 
 export const strings = {
+  analysis,
   chart,
   common,
   customTrial,

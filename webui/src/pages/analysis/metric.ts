@@ -1,0 +1,35 @@
+import { strings } from "@/strings";
+import { LEVELS } from "@/ui/chart/colours";
+import { labelOf, type Metric } from "./shared";
+
+const CLIPPED = 0.1; // the worst tenth has one colour, so that the others can be told apart
+
+export function metricOf(
+  name: string,
+  values: Float32Array | Float64Array,
+  shown: Uint32Array,
+  minimise: boolean,
+): Metric {
+  const there = Float64Array.from(shown, (row) => values[row] ?? NaN)
+    .filter((value) => !Number.isNaN(value))
+    .sort();
+  const at = (share: number) => there[Math.round(share * (there.length - 1))] ?? NaN;
+  const [worst, best] = minimise ? [at(1 - CLIPPED), at(0)] : [at(CLIPPED), at(1)];
+  const levels = new Uint8Array(values.length);
+  const slope = (LEVELS - 1) / (best - worst || 1);
+  for (let row = 0; row < values.length; row += 1)
+    levels[row] = Math.max(0, Math.min(LEVELS - 1, Math.round(((values[row] ?? worst) - worst) * slope)));
+  const label = name === "value" ? strings.analysis.defaultMetric : labelOf(name);
+  return { name, label, minimise, values, worst, best, count: there.length, levels };
+}
+
+/** The row with the best value, or -1. */
+export function bestRow(metric: Metric, rows: Uint32Array): number {
+  let [found, best] = [-1, NaN];
+  for (const row of rows) {
+    const value = metric.values[row] ?? NaN;
+    if (Number.isNaN(value)) continue;
+    if (found < 0 || (metric.minimise ? value < best : value > best)) [found, best] = [row, value];
+  }
+  return found;
+}

@@ -1,0 +1,101 @@
+const count = (number: number) => number.toLocaleString("en");
+
+const history = {
+  title: "Metric history",
+  summary: (results: number, best: string, sequence: number, failed: number) =>
+    `${count(results)} results; the best is ${best}, of trial ${sequence}. ${count(failed)} trials ended without one (crosses at the bottom).`,
+  none: (failed: number) => `No trial has a result yet; ${count(failed)} ended without one.`,
+  overTrials: "Trials",
+  overTime: "Time",
+} as const;
+
+const duration = {
+  bars: "Duration of each trial",
+  histogram: "Durations",
+  scatter: "Duration and metric",
+  none: "No trial has ended yet.",
+  summary: (ended: number, median: string, longest: string, sequence: number) =>
+    `${count(ended)} trials have ended; half of them took up to ${median}, the longest, trial ${sequence}, ${longest}.`,
+  against: (metric: string) => `Each trial by its duration and its ${metric}.`,
+  trials: "trials",
+} as const;
+
+const slices = {
+  summary: (trials: number, best: string) => `${count(trials)} trials; the best has ${best}.`,
+  none: "No trial has it yet.",
+  region: "One chart per parameter",
+} as const;
+
+const scatter = {
+  title: "Two parameters",
+  summary: (x: string, y: string, trials: number, best: string) =>
+    `${x} and ${y} of ${count(trials)} trials, coloured by the metric; the best is at ${best}.`,
+  heat: "Mean per cell",
+  points: "Points",
+  show: "Show",
+  x: "Across",
+  y: "Up",
+} as const;
+
+export const analysis = {
+  tabs: {
+    history: "History",
+    parallel: "Parallel coordinates",
+    curves: "Intermediate results",
+    duration: "Duration",
+    importance: "Importance",
+    slices: "Slices",
+    scatter: "Two parameters",
+    timeline: "Timeline",
+    stopped: "Early stopping",
+  },
+  charts: "Charts",
+  metric: "Metric",
+  defaultMetric: "default metric",
+  direction: "Best is",
+  maximise: "highest",
+  minimise: "lowest",
+  filter: "Filter",
+  filterHint: "For example: status:SUCCEEDED;lr<0.1",
+  apply: "Apply",
+  noTrials: "There are no trials yet: charts appear with the first ones.",
+  noneMatch: "No trial matches the filter.",
+  noResults: "No trial has a result yet.",
+  noParameters: "The trials have no parameters.",
+  selected: (selected: number, shown: number) => `${count(selected)} of ${count(shown)} trials selected`,
+  nothingSelected: (shown: number, total: number) =>
+    shown === total
+      ? `${count(total)} trials. Brush any chart to select some of them in all charts.`
+      : `${count(shown)} of ${count(total)} trials match. Brush any chart to select some of them in all charts.`,
+  clear: "Clear",
+  remove: (name: string) => `Remove the selection by ${name}`,
+  openInTrials: "Open in the table",
+  compare: "Compare",
+  compareLimit: "Up to 20 trials can be compared.",
+  addRange: "Select by…",
+  rangeTitle: "Select trials",
+  column: "Column",
+  from: "From",
+  to: "To",
+  values: "Values",
+  select: "Select",
+  trial: (sequence: number) => `Trial ${sequence}`,
+  sequence: "trial number",
+  sinceStart: "time since the start",
+  time: "Time",
+  xAxis: "Over",
+  scale: "Scale",
+  linear: "linear",
+  log: "log",
+  status: "Status",
+  best: "best so far",
+  ended: "Ended after",
+  durationName: "Duration",
+  worse: "worse",
+  better: "better",
+  noValue: "none",
+  history,
+  duration,
+  slices,
+  scatter,
+} as const;
