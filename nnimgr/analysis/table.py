@@ -11,7 +11,7 @@ import numpy as np
 
 from nnimgr.analysis.columns import TIMES, Columns
 from nnimgr.analysis.errors import BadQuestion
-from nnimgr.analysis.filters import parse_names
+from nnimgr.analysis.filters import matching, parse_names
 from nnimgr.analysis.packed import PackedColumn, compact, pack
 from nnimgr.store.bulk import Snapshot
 
@@ -19,15 +19,17 @@ __all__ = ["changed_columns", "check_names", "schema"]
 
 
 def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{since, names}`` → packed: ``sequence`` and the columns that the text names (all if it names none).
+    """``{since, names, filter}`` → packed: ``sequence`` and the columns that the text names (all if it names none).
 
-    The rows are those that may have changed since that revision; all of them for 0.
+    The rows are those that the filter lets through, and that may have changed since that revision; all of them
+    for 0.
     """
     names = parse_names(arguments["names"], field="names") or list(columns.arrays)
     check_names(columns, names, field="names")
-    rows: Any = slice(None)
+    rows: Any = matching(columns, arguments["filter"]) if arguments["filter"] else slice(None)
     if arguments["since"]:
-        rows = np.flatnonzero(np.isin(columns.ids, _ids(snapshot.changed(after=arguments["since"]))))
+        changed = np.isin(columns.ids, _ids(snapshot.changed(after=arguments["since"])))
+        rows = np.flatnonzero(changed if isinstance(rows, slice) else changed & rows)
     arrays = {name: columns.arrays[name][rows] for name in dict.fromkeys(("sequence", *names))}
     header = {
         "revision": columns.revision,

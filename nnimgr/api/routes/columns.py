@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from nnimgr.api import models
-from nnimgr.api.analysis import COLUMNS, Analysis
+from nnimgr.api.analysis import COLUMNS, Analysis, Filter
 from nnimgr.api.dependencies import refusals, streams
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["analysis"])
@@ -27,6 +27,7 @@ async def read_columns(
             description="separated by commas, in quotes if they contain one; all if none is named",
         ),
     ] = "",
+    filter: Filter = "",
 ) -> Response:
     """Columns in binary form, with `sequence` as the key of their rows.
 
@@ -36,7 +37,7 @@ async def read_columns(
     `length` in elements and, where its elements are codes, the `categories`. NaN and the highest code are no
     value.
     """
-    return Response(await analysis.ask("columns", since=since, names=names), media_type=COLUMNS)
+    return Response(await analysis.ask("columns", since=since, names=names, filter=filter), media_type=COLUMNS)
 
 
 @router.get("/columns/schema", response_model=models.ColumnsSchema, responses=refusals(404, 503))
