@@ -19,10 +19,10 @@ __all__ = ["changed_columns", "check_names", "schema"]
 
 
 def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{since, names, filter}`` → packed: ``sequence`` and the columns that the text names (all if it names none).
+    """``{since, names, filter}`` → packed: ``sequence`` and the columns named (all if none is).
 
-    The rows are those that the filter lets through, and that may have changed since that revision; all of them
-    for 0.
+    The rows are those that the filter lets through, and that may have changed since that revision; all of
+    them for 0.
     """
     names = parse_names(arguments["names"], field="names") or list(columns.arrays)
     check_names(columns, names, field="names")

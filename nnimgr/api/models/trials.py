@@ -25,7 +25,7 @@ class NotStopped(Model):
     reason: str = Field(description="one sentence")
 
 
-class StoppedTrials(Model):
+class StopAnswer(Model):
     stopped: list[str] = Field(description="those that end soon: the wish is durable")
     refused: list[NotStopped]
 

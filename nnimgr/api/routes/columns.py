@@ -37,7 +37,9 @@ async def read_columns(
     `length` in elements and, where its elements are codes, the `categories`. NaN and the highest code are no
     value.
     """
-    return Response(await analysis.ask("columns", since=since, names=names, filter=filter), media_type=COLUMNS)
+    return Response(
+        await analysis.ask("columns", since=since, names=names, filter=filter), media_type=COLUMNS
+    )
 
 
 @router.get("/columns/schema", response_model=models.ColumnsSchema, responses=refusals(404, 503))

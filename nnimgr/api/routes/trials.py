@@ -140,13 +140,13 @@ async def rerun_trials(
 
 
 @router.post("/trials/stop", status_code=202, responses=refusals(404, 409, 422))
-async def stop_trials(runner: Live, reader: Reader, wanted: models.StopTrials) -> models.StoppedTrials:
+async def stop_trials(runner: Live, reader: Reader, wanted: models.StopTrials) -> models.StopAnswer:
     """Stop several trials at once; what cannot be stopped is listed with the reason, the others are."""
     ids = list(dict.fromkeys(wanted.trial_ids))
     stopped = await runner.stop_trials(ids)
     others = [trial_id for trial_id in ids if trial_id not in stopped]
     known = await asyncio.to_thread(reader.trials_of, others) if others else {}
-    return models.StoppedTrials(
+    return models.StopAnswer(
         stopped=[trial_id for trial_id in ids if trial_id in stopped],
         refused=[
             models.NotStopped(
