@@ -44,7 +44,7 @@ class Questions:
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                raise ClientDisconnect
+                raise ClientDisconnect("The client has gone.")
             return answer.result()
         finally:
             for task in (answer, gone):

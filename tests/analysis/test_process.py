@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -183,8 +184,6 @@ asyncio.run(main())
         assert process.stdout is not None
         handle = os.pidfd_open(int(process.stdout.readline()))
         process.kill()
-    import select
-
     assert select.select([handle], [], [], 30.0)[0]
     os.close(handle)
 

@@ -386,6 +386,7 @@ class NearAnalyst(Analyst):
         super().__init__()
         self.answers = Answers()
         self.asked: list[str] = []
+        self.dropped: list[str] = []
         self.hold: asyncio.Event | None = None  # no answer before it is set
         self.failure: Exception | None = None
 
@@ -394,7 +395,11 @@ class NearAnalyst(Analyst):
     ) -> bytes:
         self.asked.append(question)
         if self.hold is not None:
-            await self.hold.wait()
+            try:
+                await self.hold.wait()
+            except asyncio.CancelledError:
+                self.dropped.append(question)
+                raise
         if self.failure is not None:
             raise self.failure
         plain = json.loads(json.dumps(arguments))
