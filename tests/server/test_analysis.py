@@ -61,9 +61,8 @@ def test_it_is_started_by_the_first_question_and_ends_with_the_server(tmp_path: 
 @pytest.mark.usefixtures("stored")
 def test_it_reads_what_is_binary(tmp_path: Path) -> None:
     with serving(tmp_path) as server, closing(server.connection()) as connection:
-        connection.request(
-            "GET", "/api/v1/experiments/exp/columns?names=parameters.lr", headers=server.bearer
-        )
+        path = "/api/v1/experiments/exp"
+        connection.request("GET", f"{path}/columns?names=parameters.lr", headers=server.bearer)
         response = connection.getresponse()
         content = response.read()
         assert response.headers["content-type"] == "application/vnd.nnimgr.columns"
