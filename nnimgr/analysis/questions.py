@@ -49,7 +49,8 @@ class Answers:
     def answer(self, database: str, experiment_id: str, question: str, arguments: Mapping[str, Any]) -> bytes:
         """Raises BadQuestion, StoreError, FileNotFoundError."""
         with snapshot(database, experiment_id) as taken:
-            columns = self._columns.pop((database, experiment_id), None) or Columns()
+            columns = self._columns.pop((database, experiment_id), None)
+            columns = Columns() if columns is None else columns
             columns.refresh(taken)  # what fails in here is not kept
             self._columns[database, experiment_id] = columns
             if len(self._columns) > _KEPT:

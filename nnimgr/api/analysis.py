@@ -44,6 +44,7 @@ class Questions:
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
+                gone.result()  # it may have sent a body that nobody wants
                 raise ClientDisconnect("The client has gone.")
             return answer.result()
         finally:
