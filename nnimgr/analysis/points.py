@@ -68,19 +68,29 @@ def _keys(snapshot: Snapshot) -> list[str]:
 
 
 class _Points:
-    """Points as they were recorded; ``trial``: the number of their trial in the order of its first point."""
+    """The points of one key as they were recorded, in parts: rows, attempts, steps, values."""
 
     key = DEFAULT_KEY
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._ids: Array = np.empty(0, "S16")
+        self._rows: dict[str, int] = {}
         self._parts: list[tuple[Array, ...]] = []
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
+        """As ``Following``."""
+        if not np.array_equal(self._ids, columns.ids[: len(self._ids)]):  # never seen: trials only come
+            self._clear()
+            after = 0
+        known, self._ids = len(self._ids), columns.ids.copy()
+        self._rows.update(
+            zip(self._ids[known:].astype("U16").tolist(), range(known, len(self._ids)), strict=True)
+        )
         own = self.key == DEFAULT_KEY
         pages = snapshot.metric_points(after=after) if own else snapshot.metric_objects(after=after)
-        for trial_id in columns.ids[len(self._numbers) :].tolist():
-            self._numbers.setdefault(trial_id.decode(), len(self._numbers))
         with _no_collection():
             for page in pages:
                 trial_ids, attempts, steps, values = zip(*page, strict=True)
@@ -91,27 +101,20 @@ class _Points:
     def _add(
         self, trial_ids: Sequence[str], attempts: Sequence[int], steps: Sequence[int], values: Sequence[Any]
     ) -> None:
-        numbers = self._numbers
-        try:
-            trials = np.fromiter(map(numbers.__getitem__, trial_ids), np.uint32, len(trial_ids))
-        except KeyError:
-            for trial_id in trial_ids:
-                numbers.setdefault(trial_id, len(numbers))
-            trials = np.fromiter(map(numbers.__getitem__, trial_ids), np.uint32, len(trial_ids))
+        rows = np.fromiter(map(self._rows.__getitem__, trial_ids), np.uint32, len(trial_ids))
         try:
             found = np.array(values, np.float64)
         except (TypeError, ValueError, OverflowError):
             found = np.array([_number(value) for value in values], np.float64)
         good = np.isfinite(found)
-        part = (trials, np.array(attempts, np.uint16), np.array(steps, np.float64), found)
+        part = (rows, np.array(attempts, np.uint16), np.array(steps, np.float64), found)
         self._parts.append(tuple(array[good] for array in part))
 
     def lines(self, columns: Columns) -> Lines:
         if len(self._parts) > 1:
             whole = (np.concatenate(arrays) for arrays in zip(*self._parts, strict=True))
             self._parts = [tuple(map(compact, whole))]
-        trials, attempts, steps, values = self._parts[0] if self._parts else [np.empty(0, np.uint32)] * 4
-        rows = self._rows(columns)[trials]
+        rows, attempts, steps, values = self._parts[0] if self._parts else [np.empty(0, np.uint32)] * 4
         counts = attempts == columns.arrays["attempt"][rows]
         if not counts.all():
             rows, steps, values = rows[counts], steps[counts], values[counts]
@@ -121,14 +124,6 @@ class _Points:
             order = np.lexsort((steps, rows))
             rows, steps, values = rows[order], steps[order], values[order]
         return Lines(rows, steps, values, trials=len(columns))
-
-    def _rows(self, columns: Columns) -> Array:
-        """The position in the columns of each trial that has a number here."""
-        known = np.array([trial_id.encode() for trial_id in self._numbers], columns.ids.dtype)
-        if np.array_equal(known, columns.ids[: len(known)]):
-            return np.arange(len(known), dtype=np.uint32)
-        order = np.argsort(columns.ids)
-        return order[np.searchsorted(columns.ids, known, sorter=order)].astype(np.uint32)
 
 
 _KINDS: dict[str, type[_Points]] = {DEFAULT_KEY: _Points}

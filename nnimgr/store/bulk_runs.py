@@ -26,8 +26,8 @@ _OBJECTS = (
     "WHERE experiment_id = ? AND number > ? AND type = 'PERIODICAL' AND substr(ltrim(text), 1, 1) = '{'"
 )
 _LATEST_OBJECTS = (
-    "SELECT latest_text FROM trials WHERE experiment_id = ? "
-    "AND substr(ltrim(latest_text), 1, 1) = '{' ORDER BY sequence DESC LIMIT ?"
+    "SELECT latest_text FROM (SELECT latest_text FROM trials INDEXED BY sqlite_autoindex_trials_2 "
+    "WHERE experiment_id = ? ORDER BY sequence DESC LIMIT ?) WHERE substr(ltrim(latest_text), 1, 1) = '{'"
 )
 _ATTEMPTS = (
     "SELECT trial_id, attempt, keeper_id, gpus, placed_at, started_at, ended_at, end_reason FROM jobs "
@@ -104,7 +104,7 @@ class RunQueries:
         return self._paged(_OBJECTS, (self._id, after))
 
     def latest_objects(self, *, limit: int) -> list[str]:
-        """The latest metrics that are objects, as JSON text: of at most so many trials, the youngest."""
+        """The latest metrics of the so many youngest trials that are objects, as JSON text."""
         return [text for (text,) in self._connection.execute(_LATEST_OBJECTS, (self._id, limit))]
 
     def attempts(self, trial_ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
