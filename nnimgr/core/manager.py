@@ -424,9 +424,7 @@ class NNIManager:
             await asyncio.to_thread(self._index.update, experiment_id, **changes)
         except KeyError:
             raise UnknownExperiment(experiment_id) from None
-        before = self._entries.get(experiment_id)
-        if before is not None:
-            self._entries[experiment_id] = replace(before, **changes)
+        await self.look_again()
         opened = self._open.get(experiment_id)
         self.changes.tell(experiment_id, 0 if opened is None else opened.number)
 

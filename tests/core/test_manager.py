@@ -346,6 +346,8 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
     async with server.manager() as manager, server.manager(9090) as other:
         ours, _ = await manager.create(server.new())
         theirs, _ = await other.create(server.new(trialConcurrency=2))
+        await manager.label(theirs, archived=True)  # not heard of yet
+        assert manager.summary(theirs).archived
         await until_status(manager.get(ours), E.DONE)
         await manager._notes.settled()
         await manager.look_again()
