@@ -32,7 +32,7 @@ const own = (
 });
 
 const OWN: readonly TableColumn[] = [
-  own("sequence", 88, true),
+  own("sequence", 108, true),
   own("id", 96, false, false),
   own("duration", 112, true),
   own("status", 176),
