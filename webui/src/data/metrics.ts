@@ -1,6 +1,8 @@
 /** The intermediate results of a trial, read on from where the page has come to. */
 import { queryOptions, type QueryClient, type QueryKey } from "@tanstack/react-query";
 import { answerOf, api, type Schemas } from "@/api/client";
+import { strings } from "@/strings";
+import { formatNumber } from "@/ui/format";
 import { isRecord } from "@/ui/trial/space";
 
 export const DEFAULT_KEY = "default";
@@ -22,9 +24,10 @@ export interface Curve {
 
 const NOTHING: Curve = { attempt: 0, points: [], after: 0 };
 
-export const curveQuery = (id: string, trialId: string) =>
+/** `ended`: nothing more comes, so that it is not read again with every change of the experiment. */
+export const curveQuery = (id: string, trialId: string, ended = false) =>
   queryOptions({
-    queryKey: ["live", id, "curve", trialId],
+    queryKey: [ended ? "static" : "live", id, "curve", trialId],
     queryFn: ({ client, queryKey, signal }) => readOn(client, queryKey, id, trialId, signal),
   });
 
@@ -80,5 +83,21 @@ export function keysOf(curves: readonly Curve[]): string[] {
   for (const curve of curves) for (const point of curve.points) for (const key in point.values) keys.add(key);
   return [...keys].sort(
     (a, b) => Number(b === DEFAULT_KEY) - Number(a === DEFAULT_KEY) || a.localeCompare(b),
+  );
+}
+
+/** In one sentence what the points say. */
+export function summaryOf(curve: Curve, key: string): string | null {
+  const values = curve.points.flatMap((point) => point.values[key] ?? []);
+  const [first, last] = [values[0], values.at(-1)];
+  if (first === undefined || last === undefined) return null;
+  const least = values.reduce((a, b) => Math.min(a, b));
+  const most = values.reduce((a, b) => Math.max(a, b));
+  return strings.trials.curve.summary(
+    values.length,
+    formatNumber(first),
+    formatNumber(last),
+    formatNumber(least),
+    formatNumber(most),
   );
 }

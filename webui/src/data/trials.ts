@@ -29,6 +29,8 @@ export const STATUSES: readonly TrialStatus[] = [
 /** Those of trials that can be stopped. */
 export const LIVE_STATUSES: readonly TrialStatus[] = ["WAITING", "RUNNING", "PAUSED", "UNKNOWN"];
 
+const ANY = { search: "", statuses: [], sort: "sequence", descending: false } as const;
+
 export const WINDOW = 100; // rows that are read at once
 const KEPT_MS = 20_000; // of windows that were scrolled away, since a window is large
 const PAGE = 1000;
@@ -87,6 +89,18 @@ export const trialQuery = (id: string, trialId: string) =>
       answerOf(
         api.GET("/api/v1/experiments/{id}/trials/{trialId}", { params: { path: { id, trialId } }, signal }),
       ),
+  });
+
+/** The trials with these ids, as far as there are any, in this order. */
+export const trialsQuery = (id: string, trialIds: readonly string[]) =>
+  queryOptions({
+    queryKey: ["live", id, "some trials", trialIds],
+    queryFn: async ({ signal }) => {
+      const question = { filter: `id:[${trialIds.map((one) => JSON.stringify(one)).join(", ")}]`, ...ANY };
+      const found = await readTrials(id, question, signal);
+      return trialIds.flatMap((one) => found.find((trial) => trial.id === one) ?? []);
+    },
+    enabled: trialIds.length > 0,
   });
 
 /** The columns that a filter or the table may name. Their names hardly ever change: read again on purpose. */

@@ -2,6 +2,7 @@
 import { analysis } from "./analysis";
 import { chart } from "./chart";
 import { common, navigation } from "./common";
+import { compare } from "./compare";
 import { customTrial } from "./customTrial";
 import { experiments } from "./experiments";
 import { feed } from "./feed";
@@ -14,6 +15,7 @@ export const strings = {
   analysis,
   chart,
   common,
+  compare,
   customTrial,
   experiments,
   feed,

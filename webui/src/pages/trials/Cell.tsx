@@ -3,8 +3,8 @@ import type { Trial } from "@/data/trials";
 import { strings } from "@/strings";
 import { formatDuration, formatInstant, formatNumber } from "@/ui/format";
 import { StatusBadge } from "@/ui/StatusBadge";
+import { useSecond } from "@/ui/useSecond";
 import { metricOf, parameterOf } from "./columns";
-import { Elapsed } from "./Elapsed";
 
 /** What a trial has in a column. */
 export const Cell = memo(function Cell({ trial, column }: { trial: Trial; column: string }) {
@@ -86,4 +86,10 @@ export function Value({ value }: { value: unknown }) {
   if (typeof value === "number") return <span title={String(value)}>{formatNumber(value)}</span>;
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return <span title={text}>{text}</span>;
+}
+
+/** How long it has been, counting on. */
+function Elapsed({ since }: { since: string }) {
+  const now = useSecond();
+  return formatDuration(Math.max(0, Math.round((now - Date.parse(since)) / 1000)));
 }

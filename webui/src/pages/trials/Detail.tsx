@@ -1,12 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
-import { curveQuery, DEFAULT_KEY } from "@/data/metrics";
+import { curveQuery, DEFAULT_KEY, summaryOf } from "@/data/metrics";
 import type { Trial } from "@/data/trials";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { Copy } from "@/ui/Copy";
 import { Failure } from "@/ui/Failure";
-import { formatNumber } from "@/ui/format";
 import { ParameterTree } from "@/ui/trial/ParameterTree";
 import { asJson } from "@/ui/trial/spelled";
 import { CurveLine } from "./CurveLine";
@@ -60,14 +59,14 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
       </section>
       <section aria-label={text.intermediates}>
         <h3>{text.intermediates}</h3>
-        <LatestIntermediates id={id} trialId={trial.id} />
+        <LatestIntermediates id={id} trial={trial} />
       </section>
     </div>
   );
 }
 
-function LatestIntermediates({ id, trialId }: { id: string; trialId: string }) {
-  const curve = useQuery(curveQuery(id, trialId));
+function LatestIntermediates({ id, trial }: { id: string; trial: Trial }) {
+  const curve = useQuery(curveQuery(id, trial.id, trial.endedAt !== null));
   if (curve.isError && curve.data === undefined)
     return <Failure error={curve.error} onRetry={() => void curve.refetch()} />;
   if (curve.data === undefined) return <p className="soft">{strings.common.loading}</p>;
@@ -75,18 +74,8 @@ function LatestIntermediates({ id, trialId }: { id: string; trialId: string }) {
     const y = point.values[DEFAULT_KEY];
     return y === undefined ? [] : [{ x: point.step, y }];
   });
-  const [first, last] = [points[0], points.at(-1)];
-  if (first === undefined || last === undefined) return <p className="soft">{text.noIntermediates}</p>;
-  const values = points.map(({ y }) => y);
-  const extreme = (pick: (a: number, b: number) => number) =>
-    formatNumber(values.reduce((a, b) => pick(a, b)));
-  const summary = strings.trials.curve.summary(
-    points.length,
-    formatNumber(first.y),
-    formatNumber(last.y),
-    extreme(Math.min),
-    extreme(Math.max),
-  );
+  const summary = summaryOf(curve.data, DEFAULT_KEY);
+  if (summary === null) return <p className="soft">{text.noIntermediates}</p>;
   return (
     <>
       <CurveLine points={points} label={summary} />

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
 import { trialQuery, type Column } from "@/data/trials";
 import { strings } from "@/strings";
 import { Dialog } from "@/ui/Dialog";
@@ -10,6 +11,8 @@ import { KillDialog, RetryDialog } from "./EndDialogs";
 import { FilterBuilder } from "./FilterBuilder";
 import { withTerm } from "./filterText";
 import { writtenColumns, type Selection, type View } from "./view";
+
+const CurveDialog = lazy(() => import("./CurveDialog"));
 
 interface TrialDialogsProps {
   id: string;
@@ -62,6 +65,12 @@ export function TrialDialogs({ id, view, total, all, named, leftOut, onResetWidt
       return <RetryDialog {...about} />;
     case "clone":
       return <Clone id={id} trialId={trialId} onClose={close} />;
+    case "curve":
+      return (
+        <Suspense fallback={null}>
+          <CurveDialog id={id} trialId={trialId} onClose={close} />
+        </Suspense>
+      );
     default:
       return null;
   }

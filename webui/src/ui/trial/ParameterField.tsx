@@ -30,8 +30,10 @@ export function ParameterField({ field, value, fault, warning, onChange }: Param
         ? spec.options.map((option) => JSON.stringify(option.name))
         : null;
   return (
-    <div className="parameter-field" style={{ paddingLeft: `${depth * 20}px` }}>
-      <label htmlFor={id}>{name}</label>
+    <div className="parameter-field">
+      <label htmlFor={id} style={{ paddingLeft: `${depth * 20}px` }}>
+        {name}
+      </label>
       <div className="parameter-input">
         {options === null ? (
           <input

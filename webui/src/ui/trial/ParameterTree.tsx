@@ -1,42 +1,38 @@
-import { formatNumber } from "@/ui/format";
+import { shownValue } from "./flat";
 import { isRecord } from "./space";
 import "./parameterTree.css";
 
 /** A parameter set as a tree: nested choices can be folded. */
 export function ParameterTree({ value, label }: { value: unknown; label?: string }) {
-  if (isRecord(value))
-    return (
-      <dl className="parameter-tree" aria-label={label}>
-        {Object.entries(value).map(([name, item]) => (
-          <div key={name}>
-            {isRecord(item) ? (
-              <dd className="branch">
-                <details open>
-                  <summary>{name}</summary>
-                  <ParameterTree value={item} label={name} />
-                </details>
-              </dd>
-            ) : (
-              <>
-                <dt>{name}</dt>
-                <dd className="mono">
-                  <Leaf value={item} />
-                </dd>
-              </>
-            )}
-          </div>
-        ))}
-      </dl>
-    );
+  if (!isRecord(value)) return <Leaf value={value} />;
   return (
-    <span className="mono">
-      <Leaf value={value} />
-    </span>
+    <dl className="parameter-tree" aria-label={label}>
+      {Object.entries(value).map(([name, item]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            {isRecord(item) ? (
+              <details open>
+                <summary>{shownValue(item._name ?? `{${Object.keys(item).length}}`)}</summary>
+                <ParameterTree
+                  value={Object.fromEntries(Object.entries(item).filter(([key]) => key !== "_name"))}
+                  label={name}
+                />
+              </details>
+            ) : (
+              <Leaf value={item} />
+            )}
+          </dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 
 function Leaf({ value }: { value: unknown }) {
-  const text = typeof value === "string" ? value : JSON.stringify(value);
-  if (typeof value === "number") return <span title={text}>{formatNumber(value)}</span>;
-  return <span title={text}>{text}</span>;
+  return (
+    <span className="mono" title={typeof value === "string" ? value : JSON.stringify(value)}>
+      {shownValue(value)}
+    </span>
+  );
 }
