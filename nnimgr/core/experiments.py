@@ -10,8 +10,10 @@ from typing import Any
 
 from nnimgr.core.folder import Surroundings
 from nnimgr.core.requests import RequestRefused
+from nnimgr.core.state import ExperimentState, optimize_mode
+from nnimgr.index import IndexEntry
 
-__all__ = ["ExperimentConflict", "ExperimentSummary", "NewExperiment", "UnknownExperiment"]
+__all__ = ["ExperimentConflict", "ExperimentSummary", "NewExperiment", "UnknownExperiment", "summary_of"]
 
 
 class UnknownExperiment(RequestRefused):
@@ -69,3 +71,48 @@ class ExperimentSummary:
     trial_concurrency: int | None = None
     optimize_mode: str | None = None
     stored: bool = False
+
+
+def summary_of(
+    entry: IndexEntry, state: ExperimentState | None, *, reason: str, served: bool, active_s: float
+) -> ExperimentSummary:
+    """``state``: of the runner that has it, if any; ``reason``: why it has none."""
+    common: dict[str, Any] = {
+        "id": entry.id,
+        "name": entry.name,
+        "platform": entry.platform,
+        "port": entry.port,
+        "served": served,
+        "active_s": active_s,
+        "directory": entry.directory,
+        "tags": entry.tag,
+        "archived": entry.archived,
+    }
+    if state is None:
+        return ExperimentSummary(
+            **common,
+            status=entry.status,
+            drain=None,
+            reason=reason,
+            created_at=entry.started_at,
+            ended_at=entry.ended_at,
+            counts={},
+            best_trial_id=None,
+            best_value=None,
+            stored=True,
+        )
+    best = state.best
+    return ExperimentSummary(
+        **common,
+        status=state.status,
+        drain=state.drain,
+        reason=state.reason,
+        created_at=state.created_at,
+        ended_at=state.ended_at,
+        counts=dict(state.counts),
+        best_trial_id=best.trial_id if best else None,
+        best_value=best.value if best else None,
+        max_trial_number=state.limits.max_trial_number,
+        trial_concurrency=state.limits.trial_concurrency,
+        optimize_mode=optimize_mode(state.config),
+    )

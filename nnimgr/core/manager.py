@@ -30,13 +30,14 @@ from nnimgr.core.experiments import (
     ExperimentSummary,
     NewExperiment,
     UnknownExperiment,
+    summary_of,
 )
 from nnimgr.core.folder import Surroundings, make_folder, require_database
 from nnimgr.core.index_notes import IndexNotes, nni_status
 from nnimgr.core.remains import Remains
 from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
-from nnimgr.core.state import ExperimentState, optimize_mode
+from nnimgr.core.state import ExperimentState
 from nnimgr.core.stored import StoredSummaries
 from nnimgr.dispatcher.registered import registry_file
 from nnimgr.home import Home, HomeError
@@ -221,30 +222,12 @@ class NNIManager:
         if entry is None:
             raise UnknownExperiment(experiment_id)
         runner = self.find(experiment_id)
-        state = runner.state if runner is not None else None
-        best = state.best if state is not None else None
-        return ExperimentSummary(
-            id=entry.id,
-            name=entry.name,
-            status=state.status if state is not None else entry.status,
-            drain=state.drain if state is not None else None,
-            reason=state.reason if state is not None else self.trouble(experiment_id) or "",
-            platform=entry.platform,
-            port=entry.port,
+        return summary_of(
+            entry,
+            runner.state if runner is not None else None,
+            reason=self.trouble(experiment_id) or "",
             served=experiment_id in self._open or self.viewed(experiment_id),
-            created_at=state.created_at if state is not None else entry.started_at,
-            ended_at=state.ended_at if state is not None else entry.ended_at,
-            counts=dict(state.counts) if state is not None else {},
-            best_trial_id=best.trial_id if best else None,
-            best_value=best.value if best else None,
             active_s=runner.active().total_seconds() if runner is not None else 0.0,
-            directory=entry.directory,
-            tags=entry.tag,
-            archived=entry.archived,
-            max_trial_number=state.limits.max_trial_number if state is not None else None,
-            trial_concurrency=state.limits.trial_concurrency if state is not None else None,
-            optimize_mode=optimize_mode(state.config) if state is not None else None,
-            stored=state is None,
         )
 
     @property
