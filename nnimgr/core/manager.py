@@ -196,14 +196,19 @@ class NNIManager:
         return entry.directory
 
     async def look_again(self) -> None:
-        """Take in what others have changed in the index. Raises IndexDamaged, HomeError.
+        """Take in what others have changed in the index; one that cannot be read changes nothing here.
 
         What is open or shown here is known here, but for what users have noted on it.
         """
         stamp = await asyncio.to_thread(self._index.stamp)
         if stamp == self._index_stamp:
             return
-        found = await asyncio.to_thread(self._index.entries)
+        try:
+            found = await asyncio.to_thread(self._index.entries)
+        except HomeError as error:
+            logger.error("what others have changed in the index is not known: %s", error)
+            self._index_stamp = stamp  # said once
+            return
         for experiment_id, entry in self._entries.items():
             if experiment_id in self._open or self.viewed(experiment_id):
                 noted = found.get(experiment_id, entry)

@@ -369,3 +369,19 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
         await other.delete(theirs)
         await manager.look_again()
         assert [found.id for found in manager.summaries()] == [ours]
+
+
+async def test_an_index_that_is_damaged_hides_nothing(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with server.manager() as manager:
+        experiment_id, _ = await manager.create(server.new())
+        await until_status(manager.get(experiment_id), E.DONE)
+        await manager._notes.settled()
+        whole = await asyncio.to_thread(server.home.index_path.read_text)
+        await asyncio.to_thread(server.home.index_path.write_text, "{")
+        await manager.look_again()
+        await manager.look_again()
+        assert [found.id for found in manager.summaries()] == [experiment_id]
+        assert caplog.text.count("is not known: The index") == 1
+        await asyncio.to_thread(server.home.index_path.write_text, whole)
