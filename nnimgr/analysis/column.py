@@ -22,6 +22,7 @@ MISSING: Final = _Missing()
 MOST_CATEGORIES = 65_535  # further ones are missing
 
 _NUMBERS = {int, float}
+_OWN_KEYS = {str, int, _Missing}
 
 
 class Numbers:
@@ -54,11 +55,12 @@ class Coded:
         self._add(dict(zip(map(_key, categories), categories, strict=True)))
 
     def write(self, positions: Array, values: Sequence[Any]) -> None:
-        keys = values if set(map(type, values)) == {str} else list(map(_key, values))
-        if not self._codes.keys() >= set(keys):
+        keys = values if set(map(type, values)) <= _OWN_KEYS else list(map(_key, values))
+        distinct = set(keys)
+        if not self._codes.keys() >= distinct:
             self._add(dict(zip(keys, values, strict=True)))
-        codes, missing = self._codes, self.missing
-        self.buffer[positions] = [codes.get(key, missing) for key in keys]
+        codes = {key: self._codes.get(key, self.missing) for key in distinct}
+        self.buffer[positions] = list(map(codes.__getitem__, keys))
 
     def _add(self, values: dict[Any, Any]) -> None:
         for key, value in values.items():
@@ -97,8 +99,10 @@ def _number(value: Any) -> float:
 def _key(value: Any) -> Any:
     """What makes two JSON values the same category: 1 and 1.0 are, 1 and true are not."""
     kind = type(value)
-    if kind is str or kind is int or value is MISSING:
+    if kind in _OWN_KEYS:
         return value
+    if kind is bool:
+        return ("true",) if value else ("false",)
     if kind is float:
         return value if np.isfinite(value) else MISSING
     try:
