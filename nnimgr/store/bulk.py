@@ -19,7 +19,6 @@ from nnimgr.store.errors import StoreError
 
 __all__ = ["TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
 
-PAGE = 5000
 _TIMEOUT_S = 10.0
 
 TRIAL_COLUMNS = (
@@ -131,11 +130,6 @@ class Snapshot(RunQueries):
         if search.isdecimal() and len(search) < 18:
             sequences.append(int(search))
         return sequences
-
-    def _pages(self, query: str, values: tuple[Any, ...]) -> Iterator[list[tuple[Any, ...]]]:
-        with closing(self._connection.execute(query, values)) as cursor:
-            while page := cursor.fetchmany(PAGE):
-                yield page
 
 
 @contextmanager

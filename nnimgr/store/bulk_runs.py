@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["Attempt", "MetricPoint", "RunQueries", "StoppedAt"]
 
-_PAGE = 10_000
+_PAGE = 5000
 
 _CONFIG = "SELECT config FROM experiments WHERE experiment_id = ?"
 _LAST_AT = (
@@ -97,11 +97,11 @@ class RunQueries:
 
     def metric_points(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
         """Pages of the intermediate metrics with higher numbers, in their order: rows as in MetricPoint."""
-        return self._paged(_POINTS, (self._id, after))
+        return self._pages(_POINTS, (self._id, after))
 
     def metric_objects(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
         """As ``metric_points``, of metrics that are objects, with their JSON text in place of the value."""
-        return self._paged(_OBJECTS, (self._id, after))
+        return self._pages(_OBJECTS, (self._id, after))
 
     def latest_objects(self, *, limit: int) -> list[str]:
         """The latest metrics of the so many youngest trials that are objects, as JSON text."""
@@ -110,8 +110,8 @@ class RunQueries:
     def attempts(self, trial_ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
         """Pages of the attempts (of all trials, or of these), in no particular order: rows as in Attempt."""
         if trial_ids is None:
-            return self._paged(_ATTEMPTS, (self._id,))
-        return self._paged(_ATTEMPTS_OF, (self._id, json.dumps(list(trial_ids))))
+            return self._pages(_ATTEMPTS, (self._id,))
+        return self._pages(_ATTEMPTS_OF, (self._id, json.dumps(list(trial_ids))))
 
     def verdicts(self, *, after: int) -> list[StoppedAt]:
         """The assessor's verdicts with higher numbers."""
@@ -128,7 +128,7 @@ class RunQueries:
         rows = self._connection.execute(_REASONS, (self._id, json.dumps(list(trial_ids))))
         return {trial_id: reason or "" for trial_id, reason in rows}
 
-    def _paged(self, query: str, values: tuple[Any, ...]) -> Iterator[list[tuple[Any, ...]]]:
+    def _pages(self, query: str, values: tuple[Any, ...]) -> Iterator[list[tuple[Any, ...]]]:
         with closing(self._connection.execute(query, values)) as cursor:
             while page := cursor.fetchmany(_PAGE):
                 yield page
