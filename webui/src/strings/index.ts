@@ -8,6 +8,7 @@ import { experiments } from "./experiments";
 import { feed } from "./feed";
 import { log } from "./log";
 import { overview } from "./overview";
+import { newExperiment } from "./newExperiment";
 import { shortcuts } from "./shortcuts";
 import { trials } from "./trials";
 
@@ -22,6 +23,7 @@ export const strings = {
   log,
   navigation,
   overview,
+  newExperiment,
   shortcuts,
   trials,
 } as const;

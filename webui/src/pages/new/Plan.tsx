@@ -1,0 +1,140 @@
+import type { ReactNode } from "react";
+import type { Schemas } from "@/api/client";
+import { strings } from "@/strings";
+import { formatBytes, formatDuration, formatNumber } from "@/ui/format";
+import type { ConfigProblem } from "./useChecked";
+
+const texts = strings.newExperiment;
+const fields = texts.fields;
+
+type ExperimentPlan = Schemas["ExperimentPlan"];
+type Service = Schemas["PlannedService"];
+
+/** What a configuration would start. */
+export function Plan({ plan, onJump }: { plan: ExperimentPlan; onJump: (problem: ConfigProblem) => void }) {
+  const { limits } = plan;
+  const trials = [
+    limits.maxTrialNumber === null ? fields.unlimited : fields.atMost(formatNumber(limits.maxTrialNumber)),
+    fields.atOnce(limits.trialConcurrency),
+  ];
+  const time = [
+    limits.maxExperimentDurationS === null
+      ? ""
+      : fields.forAll(formatDuration(limits.maxExperimentDurationS)),
+    limits.maxTrialDurationS === null ? "" : fields.forEach(formatDuration(limits.maxTrialDurationS)),
+  ].filter(Boolean);
+  return (
+    <>
+      <dl className="plan">
+        {plan.name === "" ? null : <Fact name={fields.name}>{plan.name}</Fact>}
+        <Fact name={fields.tuner}>{plan.tuner}</Fact>
+        <Fact name={fields.assessor}>{plan.assessor ?? fields.none}</Fact>
+        <Fact name={fields.goal}>{fields.goals[plan.optimizeMode] ?? plan.optimizeMode}</Fact>
+        <Fact name={fields.trials}>{trials.join(", ")}</Fact>
+        <Fact name={fields.time}>{time.join(", ") || fields.unlimited}</Fact>
+        <Fact name={fields.parameters}>
+          {plan.parameters.map(({ name }) => name).join(", ") || strings.common.notAvailable} (
+          {plan.parameterSets === null ? fields.endless : fields.sets(formatNumber(plan.parameterSets))})
+        </Fact>
+        {plan.services.map((service, at) => (
+          <ServiceFacts key={at} service={service} />
+        ))}
+        <Fact name={fields.folder}>
+          <code>{plan.experimentWorkingDirectory}</code>
+        </Fact>
+      </dl>
+      {plan.warnings.length === 0 ? null : (
+        <section>
+          <h3>{texts.warnings}</h3>
+          <Problems problems={plan.warnings} onJump={onJump} look="warn" />
+        </section>
+      )}
+    </>
+  );
+}
+
+function ServiceFacts({ service }: { service: Service }) {
+  const each = [
+    service.trialGpuNumber === null ? "" : fields.gpus(formatNumber(service.trialGpuNumber)),
+    service.trialCpuNumber === null ? "" : fields.cpus(formatNumber(service.trialCpuNumber)),
+    service.trialMemorySize === null ? "" : formatBytes(service.trialMemorySize * 1024 * 1024),
+  ].filter(Boolean);
+  return (
+    <>
+      <Fact name={fields.platform}>{service.platform}</Fact>
+      <Fact name={fields.command}>
+        <code>{service.trialCommand}</code>
+      </Fact>
+      <Fact name={fields.code}>
+        <code>{service.trialCodeDirectory}</code>
+        {service.codeFiles === null
+          ? null
+          : ` (${fields.codeSize(formatNumber(service.codeFiles), formatBytes(service.codeSize))})`}
+      </Fact>
+      <Fact name={fields.machines}>{service.machines.join(", ") || fields.thisMachine}</Fact>
+      {each.length === 0 ? null : <Fact name={fields.perTrial}>{each.join(", ")}</Fact>}
+    </>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+interface ProblemsProps {
+  problems: readonly ConfigProblem[];
+  onJump: (problem: ConfigProblem) => void;
+  look?: "bad" | "warn";
+}
+
+/** Each with its line, which is a way there. */
+export function Problems({ problems, onJump, look = "bad" }: ProblemsProps) {
+  return (
+    <ul className="problems">
+      {problems.map((problem, at) => (
+        <li key={at}>
+          <Place problem={problem} look={look} onJump={onJump} />
+          <span>
+            {problem.field === null || problem.message.includes(problem.field) ? null : (
+              <code>{problem.field} </code>
+            )}
+            {problem.message}
+            {problem.nearest === null ? null : <> {texts.nearest(problem.nearest)}</>}
+            {problem.valid.length === 0 ? null : (
+              <span className="soft"> {texts.valid(problem.valid.join(", "))}</span>
+            )}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Place({
+  problem,
+  look,
+  onJump,
+}: {
+  problem: ConfigProblem;
+  look: string;
+  onJump: (problem: ConfigProblem) => void;
+}) {
+  if (problem.file !== null)
+    return <span className={`badge ${look}`}>{texts.inFile(problem.file, problem.line)}</span>;
+  if (problem.line === null) return null;
+  return (
+    <button
+      type="button"
+      className={`badge ${look} jump`}
+      aria-label={texts.goTo(problem.line)}
+      onClick={() => onJump(problem)}
+    >
+      {texts.line(problem.line)}
+    </button>
+  );
+}
