@@ -7,9 +7,10 @@ import { customTrial } from "./customTrial";
 import { experiments } from "./experiments";
 import { feed } from "./feed";
 import { log } from "./log";
-import { overview } from "./overview";
 import { newExperiment } from "./newExperiment";
+import { overview } from "./overview";
 import { shortcuts } from "./shortcuts";
+import { trial } from "./trial";
 import { trials } from "./trials";
 
 export const strings = {
@@ -22,8 +23,9 @@ export const strings = {
   feed,
   log,
   navigation,
-  overview,
   newExperiment,
+  overview,
   shortcuts,
+  trial,
   trials,
 } as const;

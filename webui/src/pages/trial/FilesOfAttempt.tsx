@@ -1,0 +1,88 @@
+import { useQuery } from "@tanstack/react-query";
+import { answerOf, api, type Schemas } from "@/api/client";
+import { strings } from "@/strings";
+import { Button } from "@/ui/Button";
+import { Copy } from "@/ui/Copy";
+import { Failure } from "@/ui/Failure";
+import { formatBytes, formatInstant } from "@/ui/format";
+
+const text = strings.trial.files;
+
+interface FilesOfAttemptProps {
+  id: string;
+  trial: Schemas["TrialDetail"];
+  job: Schemas["Job"];
+}
+
+/** The files that an attempt has written, read where it ran: so only when they are looked at, and when it ends. */
+export function FilesOfAttempt({ id, trial, job }: FilesOfAttemptProps) {
+  const files = useQuery({
+    queryKey: ["static", id, "files", trial.id, job.attempt, job.endedAt],
+    queryFn: ({ signal }) =>
+      answerOf(
+        api.GET("/api/v1/experiments/{id}/trials/{trialId}/files", {
+          params: { path: { id, trialId: trial.id }, query: { attempt: job.attempt } },
+          signal,
+        }),
+      ),
+    staleTime: 0,
+    retry: false,
+  });
+  const address = (path: string) =>
+    `/api/v1/experiments/${id}/trials/${trial.id}/files/${path.split("/").map(encodeURIComponent).join("/")}?attempt=${job.attempt}`;
+  if (files.data === undefined)
+    return files.isError ? (
+      <Failure error={files.error} onRetry={() => void files.refetch()} />
+    ) : (
+      <p className="soft">{strings.common.loading}</p>
+    );
+  return (
+    <>
+      <div className="spread">
+        <div className="row">
+          <span className="soft">{text.folder}</span>
+          <code className="folder">{trial.logPath}</code>
+          <Copy text={trial.logPath} />
+        </div>
+        <Button small disabled={files.isFetching} onClick={() => void files.refetch()}>
+          {text.again}
+        </Button>
+      </div>
+      {files.data.files.length === 0 ? (
+        <p className="soft">{text.none}</p>
+      ) : (
+        <table className="plain">
+          <caption className="visually-hidden">{text.caption(files.data.attempt)}</caption>
+          <thead>
+            <tr>
+              <th scope="col">{text.path}</th>
+              <th scope="col" className="right">
+                {text.size}
+              </th>
+              <th scope="col">{text.modified}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {files.data.files.map((file) => (
+              <tr key={file.path}>
+                <th scope="row">
+                  <a
+                    className="mono"
+                    href={address(file.path)}
+                    download={file.path.split("/").at(-1)}
+                    aria-label={text.download(file.path)}
+                  >
+                    {file.path}
+                  </a>
+                </th>
+                <td className="number right">{formatBytes(file.size)}</td>
+                <td className="number">{formatInstant(file.modifiedAt)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {files.data.complete ? null : <p className="soft">{text.incomplete}</p>}
+    </>
+  );
+}

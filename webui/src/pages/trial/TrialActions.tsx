@@ -1,0 +1,112 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { useLocation } from "wouter";
+import { answerOf, api, type Schemas } from "@/api/client";
+import type { Profile } from "@/data/experiment";
+import { LIVE_STATUSES, trialQuery } from "@/data/trials";
+import { strings } from "@/strings";
+import { Button } from "@/ui/Button";
+import { Confirm } from "@/ui/Dialog";
+import { complain, say } from "@/ui/toasts";
+import { CustomTrial, whyNoTrial } from "@/ui/trial/CustomTrial";
+
+const text = strings.trial.actions;
+
+interface TrialActionsProps {
+  id: string;
+  trial: Schemas["TrialDetail"];
+  profile: Profile | undefined;
+}
+
+/** What can be done with a trial; only what has an effect now. */
+export function TrialActions({ id, trial, profile }: TrialActionsProps) {
+  const [dialog, setDialog] = useState<"kill" | "lost" | "clone" | null>(null);
+  const [, go] = useLocation();
+  const client = useQueryClient();
+  const close = () => setDialog(null);
+  const params = { path: { id, trialId: trial.id } };
+  const shared = {
+    onError: complain,
+    onSettled: () => {
+      close();
+      void client.invalidateQueries({ queryKey: trialQuery(id, trial.id).queryKey });
+    },
+  };
+  const kill = useMutation({
+    ...shared,
+    mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/stop", { params })),
+    onSuccess: () => say(text.killed(trial.sequence)),
+  });
+  const lose = useMutation({
+    ...shared,
+    mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/lost", { params })),
+    onSuccess: () => say(text.lostDone(trial.sequence)),
+  });
+  const retry = useMutation({
+    mutationFn: () =>
+      answerOf(
+        api.POST("/api/v1/experiments/{id}/rerun", {
+          params: { path: { id } },
+          body: { trialIds: [trial.id] },
+        }),
+      ),
+    onSuccess: ({ trials }) => {
+      const [started] = trials;
+      if (started === undefined) return;
+      say(text.retried(started.sequence));
+      go(`/trials/${started.id}`);
+    },
+    onError: complain,
+  });
+  const served = profile?.served === true && profile.status !== "VIEWED";
+  const refused = profile === undefined ? null : whyNoTrial(profile.status);
+  return (
+    <div className="row" role="group" aria-label={text.label}>
+      {served && LIVE_STATUSES.includes(trial.status) ? (
+        <Button look="danger" onClick={() => setDialog("kill")}>
+          {text.kill}
+        </Button>
+      ) : null}
+      {served && trial.status === "UNKNOWN" ? (
+        <Button look="danger" onClick={() => setDialog("lost")}>
+          {text.lost}
+        </Button>
+      ) : null}
+      {served && trial.status === "FAILED" ? (
+        <Button disabled={retry.isPending} onClick={() => retry.mutate()}>
+          {text.retry}
+        </Button>
+      ) : null}
+      <Button
+        disabled={profile === undefined || refused !== null}
+        title={refused ?? undefined}
+        onClick={() => setDialog("clone")}
+      >
+        {text.clone}
+      </Button>
+      {dialog === "kill" ? (
+        <Confirm
+          title={text.killTitle(trial.sequence)}
+          text={<p>{text.killText}</p>}
+          action={text.killAction}
+          danger
+          busy={kill.isPending}
+          onConfirm={() => kill.mutate()}
+          onClose={close}
+        />
+      ) : null}
+      {dialog === "lost" ? (
+        <Confirm
+          title={text.lostTitle(trial.sequence)}
+          text={<p>{text.lostText}</p>}
+          action={text.lostAction}
+          danger
+          busy={lose.isPending}
+          onConfirm={() => lose.mutate()}
+          onClose={close}
+        />
+      ) : null}
+      {dialog === "clone" ? <CustomTrial id={id} base={trial} onClose={close} /> : null}
+    </div>
+  );
+}
