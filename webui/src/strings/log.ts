@@ -13,7 +13,7 @@ export const log = {
     opening: "Opening…",
     reading: "Reading…",
     following: "It shows as it is written.",
-    ended: "To the end",
+    ended: "Nothing more is written to it.",
     lost: "The server does not answer; this goes on as soon as it does.",
   },
   empty: "Nothing has been written yet.",

@@ -106,7 +106,9 @@ export const overview = {
     title: "Best so far",
     none: "It begins with the first result.",
     summary: (results: string, improvements: number, best: string, sequence: number) =>
-      `${results} results; the best was improved ${improvements} times, last to ${best} by trial #${sequence}.`,
+      improvements === 0
+        ? `${results} results so far; the first, ${best} of trial #${sequence}, is the best.`
+        : `${results} results so far; the best was improved ${improvements === 1 ? "once" : `${improvements} times`}, last to ${best} by trial #${sequence}.`,
     axis: "trial number",
     all: "All charts",
   },

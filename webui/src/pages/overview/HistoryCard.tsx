@@ -62,7 +62,7 @@ function Chart({ history, last }: { history: History; last: number }) {
   const end = Math.max(last, best.sequence, 1);
   const values = points.map(({ value }) => value);
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const room = high === low ? Math.abs(high) || 1 : (high - low) * 0.06;
+  const room = high === low ? Math.abs(high) / 20 || 1 : (high - low) * 0.06;
   const x = (sequence: number) => EDGE.left + (sequence / end) * (WIDTH - EDGE.left - EDGE.right);
   const y = (value: number) =>
     EDGE.top + ((high + room - value) / (high - low + 2 * room)) * (HEIGHT - EDGE.top - EDGE.bottom);
