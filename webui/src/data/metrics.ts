@@ -3,6 +3,7 @@ import { queryOptions, type QueryClient, type QueryKey } from "@tanstack/react-q
 import { answerOf, api, type Schemas } from "@/api/client";
 import { strings } from "@/strings";
 import { formatNumber } from "@/ui/format";
+import { parsedMetric } from "@/ui/trial/parsedMetric";
 import { isRecord } from "@/ui/trial/space";
 
 export const DEFAULT_KEY = "default";
@@ -64,15 +65,9 @@ function longer(curve: Curve, metrics: readonly Schemas["Metric"][]): Curve {
 
 function valuesOf({ value, text }: Schemas["Metric"]): Record<string, number> {
   const values: Record<string, number> = {};
-  if (text.startsWith("{")) {
-    try {
-      const metric: unknown = JSON.parse(text);
-      for (const [key, item] of Object.entries(isRecord(metric) ? metric : {}))
-        if (typeof item === "number") values[key] = item;
-    } catch {
-      // it has NaN or Infinity in it: what the server has read of it remains
-    }
-  }
+  const metric = text.startsWith("{") ? parsedMetric(text) : undefined;
+  for (const [key, item] of Object.entries(isRecord(metric) ? metric : {}))
+    if (typeof item === "number") values[key] = item;
   if (value !== null) values[DEFAULT_KEY] = value;
   return values;
 }

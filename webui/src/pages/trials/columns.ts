@@ -1,6 +1,7 @@
 /** The columns that the table can show, and sets of them. */
 import type { Column as SchemaColumn, Trial } from "@/data/trials";
 import { strings } from "@/strings";
+import { parsedMetric } from "@/ui/trial/parsedMetric";
 import { isRecord } from "@/ui/trial/space";
 
 export type Group = "trial" | "parameters" | "metrics";
@@ -104,17 +105,4 @@ export function parameterOf(trial: Trial, column: string): unknown {
 export function metricOf(trial: Trial, column: string): unknown {
   const final = parsedMetric(trial.finalText);
   return isRecord(final) ? final[column.slice(METRICS.length)] : undefined;
-}
-
-/** A metric as the trial wrote it: JSON, with NaN and Infinity, which become texts. */
-export function parsedMetric(written: string | null): unknown {
-  if (written === null) return undefined;
-  const json = written.replace(/"(?:[^"\\]|\\.)*"|-?\bInfinity\b|\bNaN\b/g, (word) =>
-    word.startsWith('"') ? word : `"${word}"`,
-  );
-  try {
-    return JSON.parse(json) as unknown;
-  } catch {
-    return written;
-  }
 }
