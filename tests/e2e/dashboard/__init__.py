@@ -1,0 +1,1 @@
+"""The dashboard in Debian's Chromium, before a real server with real experiments."""

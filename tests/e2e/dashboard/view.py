@@ -1,0 +1,81 @@
+"""A tab of the browser, and what tests ask of every page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Browser, Locator, Page, expect
+
+PATIENCE_MS = 10_000
+_THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+_AXE = """
+async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+  .filter(({impact}) => impact === "serious" || impact === "critical")
+  .map(({id, help, nodes}) => `${id}: ${help}: ${nodes.map((node) => node.target).join(", ")}`)
+"""
+_WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.violations.push(`${event.violatedDirective}: ${event.blockedURI} ${event.sourceFile}`));
+"""
+
+
+class View:
+    """A tab. ``faults``: what its console and its pages have complained of."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.faults: list[str] = []
+        page.on("console", lambda message: self._note(message.type, message.text))
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+
+    def _note(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.faults.append(text)
+
+    def open(self, path: str) -> Page:
+        """Go to a path of the server."""
+        self.page.goto(self.url + path)
+        return self.page
+
+    def heading(self, name: str | re.Pattern[str]) -> Locator:
+        return self.page.get_by_role("heading", name=name)
+
+    def forgive(self, pattern: str) -> None:
+        """Faults that this test causes on purpose."""
+        self.faults = [fault for fault in self.faults if not re.search(pattern, fault)]
+
+    def accessible(self, *, themes: bool = True) -> None:
+        """Axe finds nothing serious in what is shown, in the light nor in the dark theme."""
+        self.page.evaluate(AXE_SCRIPT)
+        for theme in _THEMES:
+            self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            if themes:  # the page for signing in follows the system by itself
+                expect(self.page.locator("html")).to_have_attribute("data-theme", theme)
+            found: list[str] = self.page.evaluate(_AXE)
+            assert not found, f"{theme}, {self.page.url}:\n" + "\n".join(found)
+
+    def check(self) -> None:
+        """Nothing was complained of."""
+        violations: list[str] = self.page.evaluate("window.violations ?? []")
+        assert not self.faults + violations, (self.page.url, self.faults, violations)
+
+
+@contextmanager
+def opened(browser: Browser, url: str, **more: Any) -> Iterator[View]:
+    """A tab of its own, without anything kept from others; ``more``: of the browser's context."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-GB", **more)
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    context.add_init_script(_WATCH)
+    try:
+        view = View(context.new_page(), url)
+        yield view
+        view.check()
+    finally:
+        context.close()
