@@ -41,7 +41,7 @@ export const experiments = {
     since: "Started since",
     until: "Ended until",
   },
-  progress: (ended: number, max: number | null) => (max === null ? `${ended}` : `${ended} / ${max}`),
+  progress: (ended: string, max: string | null) => (max === null ? ended : `${ended} / ${max}`),
   progressParts: (ended: number, max: number | null, running: number, waiting: number, failed: number) =>
     [
       max === null ? `${ended} trials have ended` : `${ended} of ${max} trials have ended`,

@@ -9,6 +9,7 @@ import { feed } from "./feed";
 import { log } from "./log";
 import { newExperiment } from "./newExperiment";
 import { overview } from "./overview";
+import { resources } from "./resources";
 import { shortcuts } from "./shortcuts";
 import { trial } from "./trial";
 import { trials } from "./trials";
@@ -25,6 +26,7 @@ export const strings = {
   navigation,
   newExperiment,
   overview,
+  resources,
   shortcuts,
   trial,
   trials,

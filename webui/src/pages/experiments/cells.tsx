@@ -54,7 +54,9 @@ export function Progress({ item }: { item: Summary }) {
   const label = texts.progressParts(ended, max, running, waiting, failed);
   return (
     <div className="trials-progress" title={label}>
-      <span className="number">{texts.progress(ended, max)}</span>
+      <span className="number">
+        {texts.progress(formatNumber(ended), max === null ? null : formatNumber(max))}
+      </span>
       <svg role="img" aria-label={label} preserveAspectRatio="none" viewBox={`0 0 ${all} 1`}>
         <rect className="good" width={succeeded} height="1" />
         <rect className="other" x={succeeded} width={other} height="1" />
