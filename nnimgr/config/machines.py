@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnimgr.config.document import read_document
+from nnimgr.config.document import Document, read_document
 from nnimgr.config.model import plain_model
 from nnimgr.config.problems import ConfigError
 from nnimgr.config.secrets import hide_in
 from nnimgr.config.shape import Reading, match_key, shape, validate
 from training_services.ssh.config import MachineConfig
 
-__all__ = ["hide_machine", "load_machines", "read_machines"]
+__all__ = ["hide_machine", "load_machines", "load_machines_text", "read_machines"]
 
 _AT = "machineList"
 
@@ -24,8 +24,18 @@ def load_machines(file: Path, *, environ: Mapping[str, str] = os.environ) -> lis
 
     Raises ConfigError.
     """
-    document = read_document(file)
-    reading = Reading(document=document, base=Path(os.path.abspath(file)).parent, environ=environ)
+    return _load(read_document(file), Path(os.path.abspath(file)).parent, environ)
+
+
+def load_machines_text(
+    text: str, *, base: Path, environ: Mapping[str, str] = os.environ
+) -> list[dict[str, Any]]:
+    """The same of a text that stands in no file; relative paths in it are looked up from ``base``."""
+    return _load(Document(None, text), base, environ)
+
+
+def _load(document: Document, base: Path, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    reading = Reading(document=document, base=base, environ=environ)
     found = document.value
     if isinstance(found, Mapping):
         lists = [value for key, value in found.items() if match_key(str(key)) == "machinelist"]

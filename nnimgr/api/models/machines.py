@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from pydantic import AwareDatetime, Field
+from typing import Self
+
+from pydantic import AwareDatetime, Field, model_validator
 
 from nnimgr.api.models.base import JsonObject, Model, Request
 from training_services.base import MachineStatus
 
 
 class AddMachines(Request):
-    machines: list[JsonObject] = Field(description="items of machineList", min_length=1, max_length=1000)
+    """Either ``machines`` or ``text``."""
+
+    machines: list[JsonObject] | None = Field(
+        None, description="items of machineList, canonical", min_length=1, max_length=1000
+    )
+    text: str | None = Field(
+        None,
+        max_length=1 << 18,
+        description="as users write them, in YAML or JSON: a list, one machine, or a mapping with "
+        "machineList; relative paths in it refer to the home directory of the server's user",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.machines is None) == (self.text is None):
+            raise ValueError("either machines or text has to be given")
+        return self
 
 
 class DrainMachine(Request):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, Live, Parts, refusals
+from nnimgr.config.machines import load_machines_text
 from nnimgr.core import machines
 from nnimgr.core.runner import ExperimentRunner
 from training_services.base import Machine
@@ -28,8 +31,10 @@ async def add_machines(
     parts: Parts, experiment_id: ExperimentId, runner: Live, wanted: models.AddMachines
 ) -> models.AddedMachines:
     """Use more machines: items of ``machineList``. One that is being drained is used again."""
-    directory = parts.manager.directory(experiment_id)
-    return models.AddedMachines(ids=await machines.add(runner, directory, wanted.machines))
+    directory, found = parts.manager.directory(experiment_id), wanted.machines
+    if wanted.text is not None:
+        found = await asyncio.to_thread(load_machines_text, wanted.text, base=FilePath.home())
+    return models.AddedMachines(ids=await machines.add(runner, directory, found))
 
 
 @router.post("/{machine}/drain", responses=refusals(404, 409))
