@@ -51,7 +51,7 @@ export const trial = {
     final: "Final",
     latest: "Latest",
     best: "Best of all",
-    reports: "Intermediate results",
+    reports: "Intermediates",
     raw: "As reported",
     none: "none yet",
   },
