@@ -4,7 +4,6 @@ import { useFeed, type FeedEntry } from "@/data/feed";
 import { strings } from "@/strings";
 import { Button } from "./Button";
 import { Failure } from "./Failure";
-import { formatInstant } from "./format";
 import { complain } from "./toasts";
 import { useUrlState } from "./useUrlState";
 import "./feed.css";
@@ -47,7 +46,7 @@ export function Feed({ id, trialId }: { id: string; trialId?: string }) {
         {shown.map((entry) => (
           <li key={entry.number} className={`feed-entry ${entry.severity}`}>
             <time className="soft number" dateTime={entry.at} title={new Date(entry.at).toLocaleString()}>
-              {formatInstant(entry.at)}
+              {shortInstant(entry.at)}
             </time>
             <span className="feed-mark" role="img" aria-label={strings.feed.severities[entry.severity]}>
               {MARKS[entry.severity]}
@@ -67,6 +66,20 @@ export function Feed({ id, trialId }: { id: string; trialId?: string }) {
       )}
     </div>
   );
+}
+
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const DAY = new Intl.DateTimeFormat(undefined, {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+});
+
+/** On one line, in a column; all of it is in the title. */
+function shortInstant(at: string): string {
+  const date = new Date(at);
+  return (date.toDateString() === new Date().toDateString() ? CLOCK : DAY).format(date);
 }
 
 const TRIAL = /([Tt]rial #\d+ \(\w+\))/;

@@ -23,10 +23,12 @@ export function DurationCard({ id, profile }: { id: string; profile: Profile }) 
         <strong className="number">{formatDuration(Math.floor(ran))}</strong>{" "}
         <span className="soft">{limit === null ? text.noLimit : text.of(formatDuration(limit))}</span>
       </p>
-      <Progress
-        label={text.progress}
-        parts={[{ look: "accent", share: limit === null ? 0 : ran / limit, title: formatDuration(ran) }]}
-      />
+      {limit === null ? null : (
+        <Progress
+          label={text.progress}
+          parts={[{ look: "accent", share: ran / limit, title: formatDuration(Math.floor(ran)) }]}
+        />
+      )}
       <dl className="facts">
         <div>
           <dt>{text.started}</dt>

@@ -82,7 +82,7 @@ function Line({ curve }: { curve: Curve }) {
       title={curve.attempt > 1 ? `${text.title} · ${text.attempt(curve.attempt)}` : text.title}
       summary={summary}
       option={option}
-      height={320}
+      height={200}
       table={() => ({ columns: [text.step, key], rows: points })}
       tools={
         keys.length < 2 ? null : (

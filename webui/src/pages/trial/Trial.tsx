@@ -55,11 +55,11 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
         </div>
       )}
       <div className="trial-halves">
+        <ParametersCard trial={data} best={profile?.bestTrial ?? null} />
         <div className="stack">
-          <ParametersCard trial={data} best={profile?.bestTrial ?? null} />
+          <CurveCard id={id} trial={data} />
           <ResultCard trial={data} best={profile?.bestTrial ?? null} />
         </div>
-        <CurveCard id={id} trial={data} />
       </div>
       <AttemptsCard trial={data} />
       <TrialTabs id={id} trial={data} />

@@ -7,6 +7,7 @@ import {
   useSyncExternalStore,
   type KeyboardEvent,
 } from "react";
+import { useConnection } from "@/live/useConnection";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { formatNumber } from "@/ui/format";
@@ -121,13 +122,14 @@ function Log({ address, name, writing, changed }: LogViewProps) {
 
 function useReading(address: string, writing: boolean, changed: number | string | undefined): LogReading {
   const [reading] = useState(() => new LogReading(address, writing));
+  const { state: connection } = useConnection();
   useEffect(() => reading.setWriting(writing), [reading, writing]);
   useEffect(() => {
     reading.start();
     return () => reading.stop();
   }, [reading]);
   useEffect(() => {
-    if (reading.state.state === "refused" && reading.state.missing) reading.again();
-  }, [reading, changed]);
+    if (reading.state.state === "refused") reading.again();
+  }, [reading, changed, connection]);
   return reading;
 }

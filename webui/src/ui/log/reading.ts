@@ -5,8 +5,8 @@ import { LogLines, MOST_LINES } from "./lines";
 
 export type ReadingState =
   | { state: "opening" | "reading" | "following" | "ended" | "lost" }
-  /** The server says why there is nothing to read; `missing`: it may come. */
-  | { state: "refused"; sentence: string; missing: boolean };
+  /** The server says why there is nothing to read (now). */
+  | { state: "refused"; sentence: string };
 
 const TELL_MS = 200;
 const FIRST_PAUSE_MS = 1000;
@@ -60,7 +60,7 @@ export class LogReading {
     this.#timer = undefined;
   }
 
-  /** For a log that was missing. */
+  /** For a log that was refused: it may be there now. */
   again(): void {
     this.stop();
     this.start();
@@ -118,10 +118,10 @@ export class LogReading {
   }
 }
 
-/** A server that leaves (503) or is not there comes back; anything else is its answer. */
+/** A server that is not there comes back; anything else is its answer. */
 function refusalIn(error: unknown): ReadingState | null {
-  if (!(error instanceof ApiError) || error.status === 0 || error.status === 503) return null;
-  return { state: "refused", sentence: sentenceOf(error), missing: error.status === 404 };
+  if (!(error instanceof ApiError) || error.status === 0) return null;
+  return { state: "refused", sentence: sentenceOf(error) };
 }
 
 /** A pause, which ends early when the server is heard again. */
