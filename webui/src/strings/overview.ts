@@ -114,6 +114,7 @@ export const overview = {
   },
   top: {
     title: "Top trials",
+    table: "Table of the top trials",
     order: "Order",
     maximize: "Maximize",
     minimize: "Minimize",

@@ -68,6 +68,7 @@ export const trial = {
   },
   attempts: {
     title: "Attempts",
+    table: "Table of the attempts",
     none: "No attempt has been made yet.",
     attempt: "Attempt",
     place: "Place",

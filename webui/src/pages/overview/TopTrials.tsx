@@ -76,7 +76,7 @@ export function TopTrials({ id, profile }: { id: string; profile: Profile }) {
         <p className="soft">{text.none}</p>
       ) : (
         // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls has to be reached by keyboard
-        <div className="scrolls-y tall" role="region" aria-labelledby="top-title" tabIndex={0}>
+        <div className="scrolls-y tall" role="region" aria-label={text.table} tabIndex={0}>
           <table className="plain">
             <thead>
               <tr>

@@ -23,7 +23,7 @@ export function AttemptsCard({ trial }: { trial: TrialDetail }) {
         <p className="soft">{text.none}</p>
       ) : (
         // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls has to be reached by keyboard
-        <div className="scrolls-x" role="region" aria-labelledby={title} tabIndex={0}>
+        <div className="scrolls-x" role="region" aria-label={text.table} tabIndex={0}>
           <table className="plain attempts">
             <thead>
               <tr>
