@@ -55,7 +55,10 @@ export function TrialDialogs({ id, view, total, all, named, leftOut, onResetWidt
       return (
         <FilterBuilder
           columns={named}
-          onAdd={(term) => write({ filter: withTerm(question.filter, term), dialog: null }, true)}
+          onAdd={(term) => {
+            close(); // so that "back" does not lead into the dialog
+            write({ filter: withTerm(question.filter, term) }, true);
+          }}
           onClose={close}
         />
       );

@@ -1,6 +1,5 @@
 import { defaultRangeExtractor, useVirtualizer, type Range } from "@tanstack/react-virtual";
-import { useCallback, useEffect, useRef, useState, type CSSProperties, type KeyboardEvent } from "react";
-import { useLocation } from "wouter";
+import { useCallback, useEffect, useRef, useState, type CSSProperties } from "react";
 import type { Trial, TrialsQuestion } from "@/data/trials";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
@@ -8,7 +7,8 @@ import type { TableColumn } from "./columns";
 import { Header } from "./Header";
 import { DETAIL_HEIGHT, MissingRow, Row, ROW_HEIGHT, type RowActs } from "./Row";
 import type { useColumns } from "./useColumns";
-import { useTrialRows, type TrialRows } from "./useTrialRows";
+import { useTableKeys } from "./useTableKeys";
+import { useTrialRows, type ShownRows } from "./useTrialRows";
 import { isSelected, type Selection } from "./view";
 
 const text = strings.trials;
@@ -23,7 +23,7 @@ interface TrialTableProps extends Omit<RowActs, "onReach" | "onSelect"> {
   model: ReturnType<typeof useColumns>;
   selection: Selection;
   open: ReadonlySet<string>;
-  onSelect: (index: number, trial: Trial, range: boolean, rows: TrialRows) => void;
+  onSelect: (index: number, trial: Trial, range: boolean, rows: ShownRows) => void;
   onSelectAll: (all: boolean) => void;
   onSort: (column: string) => void;
   onShowAll: () => void;
@@ -38,7 +38,7 @@ export function TrialTable(props: TrialTableProps) {
   const [reached, setReached] = useState(0);
   const [span, setSpan] = useState<readonly [number, number]>([0, 30]);
   const rows = useTrialRows(id, question, span[0], span[1]);
-  const { total = 0, rowAt, error, retry } = rows;
+  const { total = 0, question: shownQuestion, rowAt, error, retry } = rows;
   useEffect(() => onAnswer(rows.total, error, retry), [rows.total, error]); // eslint-disable-line react-hooks/exhaustive-deps -- `retry` is made anew each time
 
   const sizeOf = (index: number) => {
@@ -70,22 +70,25 @@ export function TrialTable(props: TrialTableProps) {
   useEffect(() => {
     virtual.scrollToOffset(0);
     setReached(0);
-  }, [virtual, rows.question]);
+  }, [virtual, shownQuestion]);
 
   const select = useCallback(
-    (index: number, trial: Trial, range: boolean) => onSelect(index, trial, range, rows),
-    [onSelect, rows],
+    (index: number, trial: Trial, range: boolean) =>
+      onSelect(index, trial, range, { question: shownQuestion, rowAt }),
+    [onSelect, shownQuestion, rowAt],
   );
-  const keys = useKeys({
-    id,
-    total,
-    rowAt,
-    reached,
+  const keys = useTableKeys({
     box,
+    total,
+    trial: rowAt(reached),
+    reached,
+    open,
+    onReach: (index) => {
+      setReached(index);
+      virtual.scrollToIndex(index);
+    },
     onSelect: select,
     onExpand,
-    open,
-    scrollTo: (index) => virtual.scrollToIndex(index),
   });
 
   const style: CSSProperties & Record<"--columns" | "--width", string> = {
@@ -101,7 +104,7 @@ export function TrialTable(props: TrialTableProps) {
       aria-describedby="trial-keys"
       aria-multiselectable
       aria-rowcount={total + 1}
-      aria-busy={rows.question !== question}
+      aria-busy={rows.pending}
       style={style}
       onKeyDown={keys}
       tabIndex={-1}
@@ -158,51 +161,4 @@ function Empty({ question, onShowAll }: { question: TrialsQuestion; onShowAll: (
       ) : null}
     </div>
   );
-}
-
-interface KeysProps {
-  id: string;
-  total: number;
-  rowAt: (index: number) => Trial | undefined;
-  reached: number;
-  box: { readonly current: HTMLDivElement | null };
-  open: ReadonlySet<string>;
-  onSelect: (index: number, trial: Trial, range: boolean) => void;
-  onExpand: (trial: Trial) => void;
-  scrollTo: (index: number) => void;
-}
-
-/** Arrows, Page Up and Down, Home and End move; Space selects, Enter opens, right and left show and hide details. */
-function useKeys({ total, rowAt, reached, box, open, onSelect, onExpand, scrollTo }: KeysProps) {
-  const [, navigate] = useLocation();
-  const go = (index: number) => {
-    const to = Math.min(Math.max(index, 0), total - 1);
-    scrollTo(to);
-    requestAnimationFrame(() =>
-      requestAnimationFrame(() => box.current?.querySelector<HTMLElement>(`[data-index="${to}"]`)?.focus()),
-    );
-  };
-  return (event: KeyboardEvent<HTMLDivElement>) => {
-    const row = event.target instanceof HTMLElement && event.target.dataset.index !== undefined;
-    const page = Math.max(1, Math.floor((box.current?.clientHeight ?? 0) / ROW_HEIGHT) - 2);
-    const inRow = event.target instanceof HTMLElement && event.target.closest("[data-index]") !== null;
-    const steps: Readonly<Record<string, number>> = {
-      ArrowDown: 1,
-      ArrowUp: -1,
-      PageDown: page,
-      PageUp: -page,
-      Home: -total,
-      End: total,
-    };
-    const step = steps[event.key];
-    const trial = rowAt(reached);
-    if (step !== undefined && inRow && !event.defaultPrevented) go(reached + step);
-    else if (!row || trial === undefined) return;
-    else if (event.key === " ") onSelect(reached, trial, event.shiftKey);
-    else if (event.key === "Enter") navigate(`/trials/${trial.id}`);
-    else if (event.key === "ArrowRight" && !open.has(trial.id)) onExpand(trial);
-    else if (event.key === "ArrowLeft" && open.has(trial.id)) onExpand(trial);
-    else return;
-    event.preventDefault();
-  };
 }

@@ -19,7 +19,7 @@ import { Toolbar } from "./Toolbar";
 import { TrialDialogs } from "./TrialDialogs";
 import { TrialTable } from "./TrialTable";
 import { useColumns } from "./useColumns";
-import type { TrialRows } from "./useTrialRows";
+import type { ShownRows } from "./useTrialRows";
 import { MOST_SELECTED, useView, writtenSelection, type Selection } from "./view";
 import "./trials.css";
 
@@ -136,7 +136,7 @@ export default function Trials({ id }: { id: string }) {
 function useSelect(id: string, selection: Selection, write: ReturnType<typeof useView>["write"]) {
   const [anchor, setAnchor] = useState(0);
   return useCallback(
-    (index: number, trial: Trial, range: boolean, rows: TrialRows) => {
+    (index: number, trial: Trial, range: boolean, rows: ShownRows) => {
       setAnchor(index);
       const ids = new Set(selection.ids);
       if (!range) {
@@ -166,7 +166,7 @@ function useSelect(id: string, selection: Selection, write: ReturnType<typeof us
 }
 
 /** The trials of these rows, of which some may not have been in view yet. */
-async function readRange(id: string, rows: TrialRows, from: number, to: number): Promise<readonly Trial[]> {
+async function readRange(id: string, rows: ShownRows, from: number, to: number): Promise<readonly Trial[]> {
   const known: Trial[] = [];
   for (let index = from; index <= to; index += 1) {
     const trial = rows.rowAt(index);

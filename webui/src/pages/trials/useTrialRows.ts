@@ -1,13 +1,18 @@
 import { useQueries, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { windowQuery, WINDOW, type Trial, type TrialsQuestion } from "@/data/trials";
 
-export interface TrialRows {
-  /** How many rows there are; undefined before the first answer. */
-  total: number | undefined;
+export interface ShownRows {
   /** What the rows answer: the question asked, or the one before while this one has no answer yet. */
   question: TrialsQuestion;
   rowAt: (index: number) => Trial | undefined;
+}
+
+export interface TrialRows extends ShownRows {
+  /** How many rows there are; undefined before the first answer. */
+  total: number | undefined;
+  /** The question asked has no answer yet. */
+  pending: boolean;
   error: unknown;
   retry: () => void;
 }
@@ -44,13 +49,19 @@ export function useTrialRows(id: string, question: TrialsQuestion, first: number
         client.query(windowQuery(id, question, index)).catch(() => undefined);
   }, [client, id, question, settled, from, to, total]);
 
-  return {
-    total: shown.total,
-    question: shown.question,
-    rowAt: (index) =>
-      client.getQueryData(windowQuery(id, shown.question, Math.floor(index / WINDOW)).queryKey)?.trials[
+  const { question: answered } = shown;
+  const rowAt = useCallback(
+    (index: number) =>
+      client.getQueryData(windowQuery(id, answered, Math.floor(index / WINDOW)).queryKey)?.trials[
         index % WINDOW
       ],
+    [client, id, answered],
+  );
+  return {
+    total: shown.total,
+    question: answered,
+    pending: fresh,
+    rowAt,
     error: results.find((result) => result.error !== null)?.error ?? null,
     retry: () => results.forEach((result) => void result.refetch()),
   };
