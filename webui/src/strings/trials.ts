@@ -21,6 +21,7 @@ export const trials = {
     logPath: "Log path",
   },
   latestMark: "latest",
+  position: (row: number) => `${row.toLocaleString("en")}.`,
   select: (sequence: number) => `Select trial No. ${sequence}`,
   selectLoaded: "Select all that match",
   expand: (sequence: number) => `Details of trial No. ${sequence}`,

@@ -124,17 +124,27 @@ export const Row = memo(function Row({
   );
 });
 
-/** Stands for a trial that is still on its way. */
-export function MissingRow({ top, columns }: { top: number; columns: readonly TableColumn[] }) {
+interface MissingRowProps {
+  index: number;
+  top: number;
+  columns: readonly TableColumn[];
+}
+
+/** Stands for a trial that is still on its way: it says at least where in the table one is. */
+export const MissingRow = memo(function MissingRow({ index, top, columns }: MissingRowProps) {
   return (
     <div role="presentation" className="trial-row missing" style={{ transform: `translateY(${top}px)` }}>
       <div className="trial-control" />
       {columns.map((column, at) => (
         <div key={column.name} className={at === 0 ? "trial-cell pinned" : "trial-cell"}>
-          <span className="bone" />
+          {at === 0 ? (
+            <span className="soft number">{text.position(index + 1)}</span>
+          ) : (
+            <span className="bone" />
+          )}
         </div>
       ))}
       <div />
     </div>
   );
-}
+});

@@ -124,7 +124,8 @@ export function TrialTable(props: TrialTableProps) {
       <div role="rowgroup" className="trial-body" style={{ height: `${virtual.getTotalSize()}px` }}>
         {virtual.getVirtualItems().map(({ index, start }) => {
           const trial = rowAt(index);
-          if (trial === undefined) return <MissingRow key={index} top={start} columns={columns} />;
+          if (trial === undefined)
+            return <MissingRow key={index} index={index} top={start} columns={columns} />;
           return (
             <Row
               key={trial.id}
