@@ -34,7 +34,7 @@ export class Columns {
   }
 
   get(name: string): PackedColumn | undefined {
-    return this.all.get(name);
+    return name === "sequence" ? { name, values: this.sequence } : this.all.get(name);
   }
 
   /** The row of a trial, or -1. */

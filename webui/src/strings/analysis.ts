@@ -37,6 +37,28 @@ const scatter = {
   y: "Up",
 } as const;
 
+const parallel = {
+  title: "Parallel coordinates",
+  summary: (selected: number, shown: number, axes: number, ribbons: boolean) =>
+    `${count(selected)} of ${count(shown)} trials on ${axes} axes${ribbons ? ", as ribbons: the denser, the more trials" : ""}.`,
+  top: "Best",
+  percent: (share: number) => (share === 100 ? "all" : `${share} %`),
+  custom: "as brushed",
+  addAxis: "Add an axis ▾",
+  allShown: "All are shown",
+  reset: "Reset the axes",
+  axisMenu: (axis: string) => `Axis ${axis}`,
+  lowest: (axis: string) => `${axis}: from`,
+  highest: (axis: string) => `${axis}: to`,
+  invert: "Turn round",
+  log: "Logarithmic",
+  left: "Move left",
+  right: "Move right",
+  clear: "Remove the selection",
+  hide: "Hide the axis",
+  hint: "Drag along an axis to select, click it to end that; drag a name to move its axis. Below the axes: trials without a value.",
+} as const;
+
 export const analysis = {
   tabs: {
     history: "History",
@@ -95,6 +117,7 @@ export const analysis = {
   better: "better",
   noValue: "none",
   history,
+  parallel,
   duration,
   slices,
   scatter,

@@ -13,13 +13,14 @@ import "./analysis.css";
 
 const CHARTS = {
   history: lazy(() => import("./History")),
+  parallel: lazy(() => import("./parallel/Parallel")),
   duration: lazy(() => import("./Duration")),
   slices: lazy(() => import("./Slices")),
   scatter: lazy(() => import("./Scatter")),
 } as const;
 type Tab = keyof typeof CHARTS;
 const TABS = Object.keys(CHARTS) as Tab[];
-const OF_PARAMETERS: readonly Tab[] = ["slices", "scatter"];
+const OF_PARAMETERS: readonly Tab[] = ["parallel", "slices", "scatter"];
 
 /** All charts of an experiment, over one shared filter and selection. */
 export default function Analysis({ id }: { id: string }) {

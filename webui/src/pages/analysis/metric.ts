@@ -16,11 +16,15 @@ export function metricOf(
   const at = (share: number) => there[Math.round(share * (there.length - 1))] ?? NaN;
   const [worst, best] = minimise ? [at(1 - CLIPPED), at(0)] : [at(CLIPPED), at(1)];
   const levels = new Uint8Array(values.length);
-  const slope = (LEVELS - 1) / (best - worst || 1);
-  for (let row = 0; row < values.length; row += 1)
-    levels[row] = Math.max(0, Math.min(LEVELS - 1, Math.round(((values[row] ?? worst) - worst) * slope)));
+  for (let row = 0; row < values.length; row += 1) levels[row] = levelOf(values[row] ?? NaN, worst, best);
   const label = name === "value" ? strings.analysis.defaultMetric : labelOf(name);
   return { name, label, minimise, values, worst, best, count: there.length, levels };
+}
+
+/** How good a value is, from 0 to LEVELS - 1. */
+export function levelOf(value: number, worst: number, best: number): number {
+  const level = Math.round(((value - worst) / (best - worst || 1)) * (LEVELS - 1));
+  return level > 0 ? Math.min(LEVELS - 1, level) : 0;
 }
 
 /** The row with the best value, or -1. */

@@ -68,14 +68,14 @@ function parsed(text: string): unknown {
 export function rowsIn(columns: Columns, among: Uint32Array, brushes: Brushes): Uint32Array {
   let rows = among;
   for (const [name, brush] of brushes) {
-    const column = name === "sequence" ? undefined : columns.get(name);
-    if (name !== "sequence" && column === undefined) continue; // not read yet
+    const column = columns.get(name);
+    if (column === undefined) continue; // not read yet
     if ("values" in brush) {
-      const codes = new Set(brush.values.map((value) => column?.categories?.indexOf(value) ?? -1));
-      rows = rows.filter((row) => codes.has(column?.values[row] ?? -1));
+      const codes = new Set(brush.values.map((value) => column.categories?.indexOf(value) ?? -1));
+      rows = rows.filter((row) => codes.has(column.values[row] ?? -1));
       continue;
     }
-    const values = column === undefined ? columns.sequence : numbersOf(column);
+    const values = numbersOf(column);
     // The server's numbers are doubles: a limit has to be as coarse as what is compared with it.
     const rounded = values instanceof Float32Array ? Math.fround : (value: number) => value;
     const [low, high] = [rounded(brush.range[0]), rounded(brush.range[1])];

@@ -10,7 +10,6 @@ import { cellAt, labelOf, statusOf, textAt, type Shared } from "./shared";
 
 /** Where the trials are by this column; those of one category are spread a little, always in the same way. */
 export function placesBy(shared: Shared, name: string): ArrayLike<number> {
-  if (name === "sequence") return shared.columns.sequence;
   const column = shared.columns.get(name);
   if (column === undefined) return new Float64Array(shared.columns.rows).fill(NaN);
   const values = numbersOf(column);

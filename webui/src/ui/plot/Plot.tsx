@@ -2,6 +2,7 @@ import { useEffect, useImperativeHandle, useLayoutEffect, useRef, useState, type
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { useColours } from "@/ui/chart/colours";
+import { contextOf, copyOf } from "./canvas";
 import { leftOf, paintAxes, type Paint, type Scales } from "./paint";
 import { scaleOf, zoomed, type Axis } from "./scale";
 import "./plot.css";
@@ -171,7 +172,7 @@ export function Plot({ label, x, y, paint, find, highlight, onBrush, compact = f
     canvas.addEventListener("wheel", turn, { passive: false });
     return () => canvas.removeEventListener("wheel", turn);
   });
-  useImperativeHandle(ref, () => ({ picture: () => copyOf(below.current, above.current, colours.card) }), [
+  useImperativeHandle(ref, () => ({ picture: () => copyOf([below.current, above.current], colours.card) }), [
     colours,
   ]);
 
@@ -257,37 +258,3 @@ export function Plot({ label, x, y, paint, find, highlight, onBrush, compact = f
 }
 
 const sorted = (a: number, b: number): [number, number] => (a < b ? [a, b] : [b, a]);
-
-/** The canvas' context, empty, in CSS pixels; null as long as it has no size. */
-function contextOf(canvas: HTMLCanvasElement | null, { width, height }: { width: number; height: number }) {
-  if (canvas === null || width === 0 || height === 0) return null;
-  const density = window.devicePixelRatio;
-  const [wide, high] = [Math.round(width * density), Math.round(height * density)];
-  if (canvas.width !== wide || canvas.height !== high) {
-    canvas.width = wide;
-    canvas.height = high;
-  }
-  const context = canvas.getContext("2d");
-  context?.setTransform(density, 0, 0, density, 0, 0);
-  context?.clearRect(0, 0, width, height);
-  return context;
-}
-
-/** One picture of both canvases, on the card's colour. */
-export function copyOf(
-  below: HTMLCanvasElement | null,
-  above: HTMLCanvasElement | null,
-  background: string,
-): HTMLCanvasElement | null {
-  if (below === null) return null;
-  const copy = document.createElement("canvas");
-  copy.width = below.width;
-  copy.height = below.height;
-  const context = copy.getContext("2d");
-  if (context === null) return null;
-  context.fillStyle = background;
-  context.fillRect(0, 0, copy.width, copy.height);
-  context.drawImage(below, 0, 0);
-  if (above !== null) context.drawImage(above, 0, 0);
-  return copy;
-}

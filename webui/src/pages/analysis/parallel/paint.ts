@@ -1,0 +1,161 @@
+/** Draws parallel coordinates: lines of some trials, or ribbons of as many as there are. */
+import { numbersOf } from "@/data/packed";
+import { LEVELS, levelColours, type Colours } from "@/ui/chart/colours";
+import { marksOf, type Scale } from "@/ui/plot/scale";
+import { levelOf } from "../metric";
+import type { Metric, Shared } from "../shared";
+import type { PlacedAxis, Space } from "./axes";
+import type { Bins } from "./bins";
+
+export const MOST_LINES = 5000;
+/** Below the axes is the place of trials without a value. */
+export const NO_VALUE = 20;
+
+type Context = CanvasRenderingContext2D;
+
+export function paintAxes(
+  context: Context,
+  axes: readonly PlacedAxis[],
+  space: Space,
+  colours: Colours,
+): void {
+  context.font = `11px ${colours.sans}`;
+  context.textBaseline = "middle";
+  context.textAlign = "left";
+  for (const { x, scale } of axes) {
+    context.strokeStyle = colours.strongLine;
+    context.lineWidth = 1;
+    context.beginPath();
+    context.moveTo(x, space.top);
+    context.lineTo(x, space.bottom);
+    const marks = marksOf(scale, 6);
+    for (const { value } of marks) {
+      const y = scale.at(value);
+      context.moveTo(x - 3, y);
+      context.lineTo(x + 3, y);
+    }
+    context.stroke();
+    for (const { value, label } of marks) {
+      const text = label.length > 14 ? `${label.slice(0, 13)}…` : label;
+      const y = scale.at(value);
+      context.lineWidth = 3; // so that it can be read above the lines
+      context.strokeStyle = colours.card;
+      context.strokeText(text, x + 6, y);
+      context.fillStyle = colours.ink;
+      context.fillText(text, x + 6, y);
+    }
+  }
+}
+
+/** Where a trial's line meets each axis. */
+export function heightsOf(shared: Shared, axes: readonly PlacedAxis[], space: Space): Float32Array[] {
+  return axes.map(({ name, scale }) => {
+    const column = shared.columns.get(name);
+    if (column === undefined) return new Float32Array(shared.columns.rows).fill(space.bottom + NO_VALUE);
+    return Float32Array.from(numbersOf(column), (value) => heightOf(value, scale, space));
+  });
+}
+
+function heightOf(value: number, scale: Scale, space: Space): number {
+  const height = scale.at(value);
+  return Number.isFinite(height) ? height : space.bottom + NO_VALUE;
+}
+
+/** Those of the best trials on top. */
+export function paintLines(
+  context: Context,
+  axes: readonly PlacedAxis[],
+  heights: readonly Float32Array[],
+  rows: Uint32Array,
+  metric: Metric,
+  colours: Colours,
+): void {
+  const parts: number[][] = Array.from({ length: LEVELS }, () => []);
+  for (const row of rows) parts[metric.levels[row] ?? 0]?.push(row);
+  context.lineWidth = rows.length > 1000 ? 1 : 1.5;
+  context.globalAlpha = Math.max(0.25, Math.min(0.9, 60 / Math.sqrt(rows.length + 1)));
+  levelColours(colours.dark).forEach((colour, level) => {
+    context.strokeStyle = colour;
+    for (const row of parts[level] ?? []) {
+      context.beginPath();
+      axes.forEach(({ x }, index) => context.lineTo(x, heights[index]?.[row] ?? 0));
+      context.stroke();
+    }
+  });
+  context.globalAlpha = 1;
+}
+
+const DEPTHS = 5; // steps of how dense a ribbon is
+
+/** A ribbon per cell: the more trials, the denser; in the colour of their mean, or in grey. */
+export function paintBins(
+  context: Context,
+  axes: readonly PlacedAxis[],
+  bins: Bins,
+  space: Space,
+  metric: Metric | null,
+  colours: Colours,
+): void {
+  const palette = metric === null ? [colours.quiet] : levelColours(colours.dark);
+  const heights = bins.header.axes.map((axis, index) =>
+    Array.from({ length: axis.bins + 1 }, (_, part) => {
+      const scale = axes[index]?.scale;
+      if (scale === undefined || part === axis.bins) return space.bottom + NO_VALUE;
+      return heightOf(valueIn(axis, part), scale, space);
+    }),
+  );
+  context.lineWidth = Math.max(1.5, ((space.bottom - space.top) / 48) * 0.7);
+  bins.pairs.forEach(({ cells, counts, means }, pair) => {
+    const width = (bins.header.axes[pair + 1]?.bins ?? 0) + 1;
+    let most = 1;
+    for (const count of counts) most = Math.max(most, Math.sqrt(count));
+    const batches: number[][] = Array.from({ length: palette.length * DEPTHS }, () => []);
+    cells.forEach((cell: number, index: number) => {
+      const level = metric === null ? 0 : levelOf(means[index] ?? NaN, metric.worst, metric.best);
+      const depth = Math.ceil((Math.sqrt(counts[index] ?? 0) / most) * DEPTHS) - 1;
+      batches[Math.max(0, depth) * palette.length + level]?.push(cell);
+    });
+    const [from, to] = [axes[pair]?.x ?? 0, axes[pair + 1]?.x ?? 0];
+    batches.forEach((batch, number) => {
+      if (batch.length === 0) return;
+      context.globalAlpha =
+        ((Math.floor(number / palette.length) + 0.6) / DEPTHS) * (metric === null ? 0.14 : 0.6);
+      context.strokeStyle = palette[number % palette.length] ?? "";
+      for (const cell of batch) {
+        context.beginPath();
+        context.moveTo(from, heights[pair]?.[Math.floor(cell / width)] ?? 0);
+        context.lineTo(to, heights[pair + 1]?.[cell % width] ?? 0);
+        context.stroke();
+      }
+    });
+  });
+  context.globalAlpha = 1;
+}
+
+/** The middle of a part of an axis. */
+function valueIn(axis: Bins["header"]["axes"][number], part: number): number {
+  if (axis.categories !== null) return part;
+  const share = (part + 0.5) / axis.bins;
+  if (!axis.log) return axis.low + share * (axis.high - axis.low);
+  return axis.low * (axis.high / axis.low) ** share;
+}
+
+/** The row whose line is nearest to a point, within 6 pixels; -1 if there is none. */
+export function lineAt(
+  axes: readonly PlacedAxis[],
+  heights: readonly Float32Array[],
+  rows: Uint32Array,
+  at: { x: number; y: number },
+): number {
+  const right = axes.findIndex(({ x }) => x >= at.x);
+  const [from, to] = [axes[right - 1], axes[right]];
+  if (from === undefined || to === undefined) return -1;
+  const share = (at.x - from.x) / (to.x - from.x || 1);
+  let [found, distance] = [-1, 6];
+  for (const row of rows) {
+    const left = heights[right - 1]?.[row] ?? 0;
+    const far = Math.abs(left + ((heights[right]?.[row] ?? 0) - left) * share - at.y);
+    if (far < distance) [found, distance] = [row, far];
+  }
+  return found;
+}
