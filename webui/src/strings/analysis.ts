@@ -59,6 +59,30 @@ const parallel = {
   hint: "Drag along an axis to select, click it to end that; drag a name to move its axis. Below the axes: trials without a value.",
 } as const;
 
+const importance = {
+  title: "Importance",
+  share: "share of the importance",
+  error: "error",
+  summary: (name: string, share: string, trials: number, best: number, source: string) =>
+    `${name} matters most, with ${share} %: by how the best ${count(best)} of ${count(trials)} trials differ from all. ${source}.`,
+} as const;
+
+const weights: Record<string, string> = { "0": "none", "0.5": "some", "0.8": "more", "0.95": "most" };
+const curves = {
+  title: "Intermediate results",
+  step: "step",
+  key: "Key",
+  lines: "Lines, up to",
+  smooth: "Smoothing",
+  weights,
+  index: "At step",
+  summary: (drawn: number, total: number) =>
+    `${count(drawn)} of ${count(total)} curves. Grey: where 8 of 10 of all these are; dashed: their median.`,
+  none: "No selected trial has reported an intermediate result yet.",
+  noneMatch: "No curve has a value in this range at this step.",
+  hint: "Point at a curve to see its trial, click to open it · Ctrl + wheel to zoom · Shift + drag to move",
+} as const;
+
 export const analysis = {
   tabs: {
     history: "History",
@@ -117,6 +141,8 @@ export const analysis = {
   better: "better",
   noValue: "none",
   history,
+  importance,
+  curves,
   parallel,
   duration,
   slices,

@@ -14,7 +14,9 @@ import "./analysis.css";
 const CHARTS = {
   history: lazy(() => import("./History")),
   parallel: lazy(() => import("./parallel/Parallel")),
+  curves: lazy(() => import("./Curves")),
   duration: lazy(() => import("./Duration")),
+  importance: lazy(() => import("./Importance")),
   slices: lazy(() => import("./Slices")),
   scatter: lazy(() => import("./Scatter")),
 } as const;

@@ -14,6 +14,8 @@ export interface Hit {
   /** Its description, for a tooltip. */
   tip: HTMLElement;
   onPick?: () => void;
+  /** Drawn instead of a square around the place. */
+  draw?: (context: CanvasRenderingContext2D) => void;
 }
 
 export interface Area {
@@ -113,7 +115,8 @@ export function Plot({ label, x, y, paint, find, highlight, onBrush, compact = f
     if (hit === null) return;
     context.strokeStyle = colours.ink;
     context.lineWidth = 2;
-    context.strokeRect(hit.x - 5, hit.y - 5, 10, 10);
+    if (hit.draw === undefined) context.strokeRect(hit.x - 5, hit.y - 5, 10, 10);
+    else hit.draw(context);
     tip.replaceChildren(hit.tip);
     tip.style.left = `${hit.x + 14 + tip.offsetWidth > size.width ? Math.max(0, hit.x - 14 - tip.offsetWidth) : hit.x + 14}px`;
     tip.style.top = `${Math.max(0, Math.min(hit.y - 10, size.height - tip.offsetHeight))}px`;

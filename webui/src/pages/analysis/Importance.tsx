@@ -1,0 +1,124 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { answerOf, api, type Schemas } from "@/api/client";
+import { strings } from "@/strings";
+import { Chart } from "@/ui/chart/Chart";
+import { useColours } from "@/ui/chart/colours";
+import type { ChartOption } from "@/ui/chart/echarts";
+import { NoChart } from "@/ui/chart/Figure";
+import { tip } from "@/ui/chart/tip";
+import { Failure } from "@/ui/Failure";
+import { formatNumber } from "@/ui/format";
+import type { Shared } from "./shared";
+
+type Parameter = Schemas["ParameterImportance"];
+
+/** How much each parameter matters, as a bar with its error. */
+export default function Importance({ shared }: { shared: Shared }) {
+  const { id, filter, metric } = shared;
+  const mode = metric.minimise ? "minimize" : "maximize";
+  const words = strings.analysis.importance;
+  const colours = useColours();
+  const answer = useQuery({
+    queryKey: ["live", id, "importance", filter, metric.name, mode],
+    queryFn: ({ signal }) => {
+      const params = { path: { id }, query: { filter, metric: metric.name, mode } as const };
+      return answerOf(api.GET("/api/v1/experiments/{id}/analysis/importance", { params, signal }));
+    },
+  });
+  const parameters = useMemo(() => [...(answer.data?.parameters ?? [])].reverse(), [answer.data]);
+  const option = useMemo(
+    () => optionOf(parameters, colours.series[0] ?? "", colours.ink),
+    [parameters, colours],
+  );
+  if (answer.data === undefined)
+    return answer.isError ? (
+      <Failure error={answer.error} onRetry={() => void answer.refetch()} />
+    ) : (
+      <NoChart title={words.title} sentence={strings.common.loading} />
+    );
+  const { sentence, trials, best, source } = answer.data;
+  if (sentence !== null) return <NoChart title={words.title} sentence={sentence} />;
+  const first = parameters.at(-1);
+  return (
+    <Chart
+      title={words.title}
+      summary={words.summary(
+        first?.name ?? "",
+        formatNumber((first?.importance ?? 0) * 100),
+        trials,
+        best,
+        source,
+      )}
+      option={option}
+      height={parameters.length > 12 ? 460 : 320}
+      table={() => ({
+        columns: ["parameter", "importance", "error"],
+        rows: [...parameters].reverse().map(({ name, importance, error }) => [name, importance, error]),
+      })}
+    />
+  );
+}
+
+function optionOf(parameters: readonly Parameter[], bar: string, ink: string): ChartOption {
+  return {
+    grid: { left: 150, right: 30, top: 8, bottom: 44 },
+    xAxis: {
+      type: "value",
+      min: 0,
+      name: strings.analysis.importance.share,
+      nameLocation: "middle",
+      nameGap: 28,
+      axisLabel: { formatter: (share: number) => `${formatNumber(share * 100)} %` },
+    },
+    yAxis: {
+      type: "category",
+      data: parameters.map(({ name }) => name),
+      axisLabel: { width: 136, overflow: "truncate" },
+    },
+    tooltip: {
+      formatter: (point) => {
+        const at = (Array.isArray(point) ? point[0]?.dataIndex : point.dataIndex) ?? 0;
+        const one = parameters[at];
+        const percent = (share: number | undefined) =>
+          `${formatNumber(Number(((share ?? 0) * 100).toPrecision(3)))} %`;
+        return tip(one?.name ?? "", [
+          [strings.analysis.importance.title, percent(one?.importance)],
+          [strings.analysis.importance.error, `± ${percent(one?.error)}`],
+        ]);
+      },
+    },
+    series: [
+      { type: "bar", data: parameters.map(({ importance }) => importance), color: bar, barMaxWidth: 22 },
+      {
+        type: "custom",
+        silent: true,
+        z: 3,
+        data: parameters.map(({ importance, error }, index) => [
+          Math.max(0, importance - error),
+          importance + error,
+          index,
+        ]),
+        encode: { x: [0, 1], y: 2 },
+        renderItem: (_, api) => {
+          const [low, high] = [
+            api.coord([api.value(0), api.value(2)]),
+            api.coord([api.value(1), api.value(2)]),
+          ];
+          const [left, right, y] = [low[0] ?? 0, high[0] ?? 0, low[1] ?? 0];
+          const style = { stroke: ink, lineWidth: 1.5 };
+          const line = (x1: number, y1: number, x2: number, y2: number) =>
+            ({ type: "line", shape: { x1, y1, x2, y2 }, style }) as const;
+          return {
+            type: "group",
+            children: [
+              line(left, y, right, y),
+              line(left, y - 4, left, y + 4),
+              line(right, y - 4, right, y + 4),
+            ],
+          };
+        },
+      },
+    ],
+  };
+}
