@@ -1,0 +1,77 @@
+"""The charts over all trials: one filter and one selection for all of them, their data to take away."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.dashboard.stage import Stage
+from tests.e2e.dashboard.view import View
+
+
+def tabs(page: Page) -> list[str]:
+    found = page.get_by_role("tablist", name="Charts").get_by_role("tab")
+    expect(found.first).to_be_visible()
+    return found.all_inner_texts()
+
+
+def test_every_chart_is_drawn_and_accessible(view: View) -> None:
+    page = view.open("/experiments/curves/analysis")
+    for name in tabs(page):
+        page.get_by_role("tab", name=name, exact=True).click()
+        panel = page.get_by_role("tabpanel", name=name, exact=True)
+        expect(panel.get_by_role("heading").first).to_be_visible()
+        expect(panel.get_by_text("Loading…")).to_have_count(0)
+        expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
+        view.accessible()
+        address = page.url
+        page.reload()
+        assert page.url == address
+        expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
+
+
+def test_a_selection_is_shared_by_the_charts_and_leads_to_the_table(view: View, furnished: Stage) -> None:
+    page = view.open("/experiments/curves/analysis?tab=slices")
+    page.get_by_role("button", name="Select by…").click()
+    dialog = page.get_by_role("dialog", name="Select trials")
+    dialog.get_by_label("Column").select_option("sequence")
+    dialog.get_by_label("From").fill("2")
+    dialog.get_by_label("To").fill("6")
+    view.accessible()
+    dialog.get_by_role("button", name="Select", exact=True).click()
+    said = page.get_by_text("5 of 12 trials selected")
+    expect(said).to_be_visible()
+    page.get_by_role("tab", name="History", exact=True).click()
+    expect(said).to_be_visible()
+    page.reload()
+    expect(said).to_be_visible()
+    page.get_by_role("link", name="Open in the table").click()
+    expect(page.locator("[role=row][aria-level='1']")).to_have_count(5)
+
+
+def test_the_filter_narrows_the_charts(view: View, furnished: Stage) -> None:
+    adams = sum(trial["parameters"]["optimizer"] == "adam" for trial in furnished.trials("curves"))
+    page = view.open(f"/experiments/curves/analysis?filter={quote('optimizer:adam')}")
+    expect(page.get_by_text(f"{adams} of 12 trials match.")).to_be_visible()
+
+
+@pytest.mark.parametrize(("experiment", "trials"), [("curves", 12), ("failures", 2)])
+def test_a_charts_data_are_taken_away(view: View, experiment: str, trials: int) -> None:
+    page = view.open(f"/experiments/{experiment}/analysis")
+    page.get_by_role("button", name="Data of Metric history").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="CSV").click()
+    lines = list(csv.reader(Path(download.value.path()).read_text().splitlines()))
+    assert len(lines) >= 1 + trials
+
+
+def test_charts_follow_what_happens(view: View, furnished: Stage) -> None:
+    before = len(furnished.trials("told"))
+    page = view.open("/experiments/told/analysis")
+    expect(page.get_by_text(f"{before} trials.")).to_be_visible()
+    furnished.ask("POST", "/told/trials", {"parameters": {"lr": 0.001, "layers": 1, "optimizer": "adam"}})
+    expect(page.get_by_text(f"{before + 1} trials.")).to_be_visible()
