@@ -37,6 +37,7 @@ PROGRAMS = {
         *("--trials", "60", "--pairs", "1", "--runs", "1"),
         *("--cut", "5", "--machines", "5", "--seconds", "5"),
     ),
+    "dashboard": ("--trials", "3000", "--few", "300", "--seconds", "3"),
     "growth": ("--trials", "3000", "--runs", "1", "--past", "5000"),
 }  # with the sizes of --quick
 LIBRARIES = ("nnimgr", "sqlalchemy", "fastapi", "uvicorn", "pydantic")

@@ -61,15 +61,15 @@ class Stage:
         assert answer.status < 300, answer.body
         return str(answer.body["url"])
 
-    def create(self, id: str, program: str, **more: Any) -> None:
-        """Start an experiment; ``more``: fields of its configuration."""
+    def create(self, id: str, program: str, *, arguments: str = "", **more: Any) -> None:
+        """Start an experiment; ``arguments``: more of its program; ``more``: of its configuration."""
         code = self.directory / "code" / id
         code.mkdir(parents=True)
         (code / "trial.py").write_text(program)
         config = {
             "experimentType": "hpo",
             "experimentName": id.replace("-", " "),
-            "trialCommand": f"{sys.executable} trial.py {code}",
+            "trialCommand": f"{sys.executable} trial.py {code} {arguments}",
             "trialCodeDirectory": str(code),
             "trialConcurrency": 4,
             "maxTrialNumber": 4,

@@ -183,6 +183,6 @@ def test_the_table_is_used_by_keyboard(view: View) -> None:
     rows(page).first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Space")
-    expect(row(page, 1).get_by_role("checkbox")).to_be_checked()
+    expect(rows(page).nth(1).get_by_role("checkbox")).to_be_checked()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("region", name="Parameters")).to_be_visible()
