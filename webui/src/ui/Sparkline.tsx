@@ -8,7 +8,7 @@ interface SparklineProps {
   label: string;
 }
 
-const [WIDTH, HEIGHT, EDGE] = [72, 22, 2];
+const [WIDTH, HEIGHT, EDGE] = [60, 22, 2];
 
 /** A line without axes. */
 export function Sparkline({ points, until, label }: SparklineProps) {

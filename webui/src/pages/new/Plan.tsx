@@ -99,16 +99,16 @@ export function Problems({ problems, onJump, look = "bad" }: ProblemsProps) {
       {problems.map((problem, at) => (
         <li key={at}>
           <Place problem={problem} look={look} onJump={onJump} />
-          <span>
+          <div>
             {problem.field === null || problem.message.includes(problem.field) ? null : (
               <code>{problem.field} </code>
             )}
             {problem.message}
-            {problem.nearest === null ? null : <> {texts.nearest(problem.nearest)}</>}
+            {problem.nearest === null ? null : <div className="soft">{texts.nearest(problem.nearest)}</div>}
             {problem.valid.length === 0 ? null : (
-              <span className="soft"> {texts.valid(problem.valid.join(", "))}</span>
+              <div className="soft">{texts.valid(problem.valid.join(", "))}</div>
             )}
-          </span>
+          </div>
         </li>
       ))}
     </ul>

@@ -25,7 +25,7 @@ export default function ExperimentResources({ id }: { id: string }) {
   );
   return (
     <div className="stack">
-      <section className="card">
+      <section className="card stack machines">
         <div className="spread">
           <h2>{texts.machines}</h2>
           {machines.isSuccess ? <Button onClick={() => setAdding(true)}>{texts.add}</Button> : null}
@@ -52,6 +52,7 @@ export default function ExperimentResources({ id }: { id: string }) {
 
 /** A platform without machines, and an experiment that is not open, are no failures: one sentence says so. */
 function Unavailable({ error, onRetry }: { error: Error; onRetry: () => void }) {
-  if (error instanceof ApiError && error.status === 409) return <p className="soft">{error.message}</p>;
+  if (error instanceof ApiError && error.status === 409)
+    return <p className="soft">{`${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}.`}</p>;
   return <Failure error={error} onRetry={onRetry} />;
 }
