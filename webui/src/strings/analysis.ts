@@ -83,6 +83,50 @@ const curves = {
   hint: "Point at a curve to see its trial, click to open it · Ctrl + wheel to zoom · Shift + drag to move",
 } as const;
 
+const timeline = {
+  title: "Timeline",
+  gpu: (index: number) => `GPU ${index}`,
+  summary: (lanes: number, span: string) => `${count(lanes)} lanes of hosts and GPUs over ${span}.`,
+  none: "Nothing has run yet.",
+  all: "Show all the time",
+  from: "began after",
+  busy: "busy",
+  attempt: "attempt",
+  several: (trials: number) => `${count(trials)} trials`,
+  hint: "Drag to see a part nearer · click a bar to open its trial · paler: less busy",
+} as const;
+
+const stopped = {
+  title: "Early stopping",
+  list: "Stopped trials",
+  none: (assessor: string | null) =>
+    assessor === null
+      ? "No trial was stopped; the experiment has no assessor."
+      : `No trial was stopped yet, neither by the assessor ${assessor} nor otherwise.`,
+  summary: (
+    all: number,
+    assessor: number,
+    name: string | null,
+    duration: number,
+    user: number,
+    system: number,
+  ) =>
+    `${count(all)} trials were stopped: ${count(assessor)} by the assessor${name === null ? "" : ` ${name}`}, ${count(duration)} by maxTrialDuration, ${count(user)} by a user, ${count(system)} by the system.`,
+  by: "By",
+  anyone: "anyone",
+  names: { assessor: "assessor", duration: "maxTrialDuration", user: "user", system: "system" },
+  trial: "Trial",
+  step: "Step",
+  value: "Value there",
+  reason: "Why",
+  reached: "reached the step",
+  stoppedHere: "stopped there",
+  page: (from: number, to: number, total: number) =>
+    `${count(from)} to ${count(to)} of ${count(total)}, newest first`,
+  newer: "Newer",
+  older: "Older",
+} as const;
+
 export const analysis = {
   tabs: {
     history: "History",
@@ -141,6 +185,8 @@ export const analysis = {
   better: "better",
   noValue: "none",
   history,
+  timeline,
+  stopped,
   importance,
   curves,
   parallel,

@@ -19,6 +19,8 @@ const CHARTS = {
   importance: lazy(() => import("./Importance")),
   slices: lazy(() => import("./Slices")),
   scatter: lazy(() => import("./Scatter")),
+  timeline: lazy(() => import("./Timeline")),
+  stopped: lazy(() => import("./Stopped")),
 } as const;
 type Tab = keyof typeof CHARTS;
 const TABS = Object.keys(CHARTS) as Tab[];
