@@ -1,0 +1,25 @@
+"""The machines that experiments run on."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.e2e.dashboard.stage import Stage
+from tests.e2e.dashboard.view import View
+
+
+def test_the_servers_machine_shows_who_holds_it(view: View, furnished: Stage) -> None:
+    page = view.open("/resources")
+    expect(view.heading("Resources")).to_be_visible()
+    expect(page.get_by_role("link", name="told").first).to_be_visible()
+    view.accessible()
+
+
+def test_an_experiments_machine_shows_its_trials(view: View, furnished: Stage) -> None:
+    running = [trial for trial in furnished.trials("told") if trial["status"] == "RUNNING"]
+    page = view.open("/experiments/told/resources")
+    for trial in running:
+        expect(
+            page.get_by_role("link", name=trial["id"]).or_(page.get_by_text(trial["id"])).first
+        ).to_be_visible()
+    view.accessible()

@@ -1,0 +1,89 @@
+"""One trial: what it was given, reports and writes, what can be done to it; and several side by side."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.e2e.dashboard.stage import Stage
+from tests.e2e.dashboard.trials import TOLD
+from tests.e2e.dashboard.view import View
+
+
+def test_a_trial_stands_beside_the_best(view: View, furnished: Stage) -> None:
+    best = furnished.profile("curves")["bestTrial"]["sequence"]
+    other = next(trial for trial in furnished.trials("curves") if trial["sequence"] != best)
+    page = view.open(f"/experiments/curves/trials/{other['id']}")
+    expect(page.get_by_role("heading", name=f"Trial #{other['sequence']}")).to_be_visible()
+    expect(page.get_by_text(f"Best (#{best})")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^lr"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^5 results between"))).to_be_visible()
+    expect(page.get_by_role("region", name="Attempts").get_by_text("exit code 0")).to_be_visible()
+    view.accessible()
+
+
+def test_its_curve_and_its_log_follow_it(view: View, furnished: Stage) -> None:
+    furnished.create("spoken", TOLD, trialConcurrency=1, maxTrialNumber=1)
+    furnished.tell("spoken", 0, "report 0.5", "say first words")
+    trial = furnished.trials("spoken")[0]["id"]
+    page = view.open(f"/experiments/spoken/trials/{trial}")
+    log = page.get_by_role("tabpanel", name="Logs")
+    expect(log).to_contain_text("first words")
+    furnished.tell("spoken", 0, "report 0.75", "say \x1b[31mred words\x1b[0m")
+    expect(log).to_contain_text("red words")
+    assert "\x1b" not in log.inner_text() and "[31m" not in log.inner_text()
+    expect(page.get_by_text("2 results between 0.5 and 0.75, the last 0.75.")).to_be_visible()
+    log.get_by_role("searchbox", name="Search in this log").fill("red")
+    page.keyboard.press("Enter")
+    expect(log.get_by_text(re.compile("of 1 lines"))).to_be_visible()
+    furnished.tell("spoken", 0, "final 0.875")
+    expect(page.get_by_role("main").get_by_text("SUCCEEDED").first).to_be_visible()
+    expect(page.get_by_role("region", name="Result")).to_contain_text("0.875")
+    view.accessible()
+
+
+def test_a_failure_is_told_with_its_traceback(view: View, furnished: Stage) -> None:
+    failed = next(trial for trial in furnished.trials("failures") if trial["status"] == "FAILED")
+    page = view.open(f"/experiments/failures/trials/{failed['id']}")
+    panel = page.get_by_role("tabpanel", name="Logs")
+    panel.get_by_role("button", name="stderr").click()
+    expect(panel).to_contain_text("ValueError: the learning rate is too high")
+    view.accessible()
+    page.reload()
+    expect(panel).to_contain_text("ValueError: the learning rate is too high")
+    with page.expect_download() as download:
+        panel.get_by_text("Download").first.click()
+    assert "ValueError" in Path(download.value.path()).read_text()
+    page.get_by_role("tab", name="Files").click()
+    expect(page.get_by_role("tabpanel", name="Files").get_by_text("stderr").first).to_be_visible()
+    page.get_by_role("tab", name="What has happened").click()
+    expect(
+        page.get_by_role("tabpanel", name="What has happened").get_by_role("listitem").first
+    ).to_be_visible()
+
+
+def test_a_trial_is_killed_from_its_page(view: View, furnished: Stage) -> None:
+    furnished.create("victim", TOLD, trialConcurrency=1, maxTrialNumber=1)
+    furnished.tell("victim", 0, "report 0.5")
+    page = view.open(f"/experiments/victim/trials/{furnished.trials('victim')[0]['id']}")
+    page.get_by_role("button", name="Kill…").click()
+    page.get_by_role("button", name="Kill the trial").click()
+    expect(page.get_by_role("main").get_by_text("USER_CANCELED").first).to_be_visible()
+
+
+def test_trials_are_compared_side_by_side(view: View, furnished: Stage) -> None:
+    first, second = furnished.trials("curves")[1:3]
+    page = view.open(f"/experiments/curves/compare?trials={first['id']},{second['id']}")
+    table = page.get_by_role("group", name="Parameters and results").get_by_role("table")
+    expect(table).to_contain_text("No. 1")
+    expect(table).to_contain_text("No. 2")
+    expect(table).to_contain_text("optimizer")
+    expect(page.get_by_text("2 trials, 10 values of their latest attempts.")).to_be_visible()
+    view.accessible()
+    page.get_by_role("button", name="Take trial No. 2 out").click()
+    expect(table).not_to_contain_text("No. 2")
+    view.open("/experiments/curves/compare?trials=nobody,noone")
+    expect(page.get_by_text(re.compile("There is no trial"))).to_be_visible()
+    view.forgive("404")
