@@ -57,7 +57,7 @@ export const resources = {
   undone: (machine: string) => `${machine} is used again.`,
   removed: (machine: string) => `${machine} is being removed.`,
   capacity: {
-    cpus: (count: string) => `${count} CPUs`,
+    cpus: (count: string) => (count === "1" ? "1 CPU" : `${count} CPUs`),
     memory: (size: string) => `${size} memory`,
     disk: (size: string) => `${size} disk free`,
   },

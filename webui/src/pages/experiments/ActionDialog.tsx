@@ -104,7 +104,7 @@ function OptionFields({
   const name = action === "stop" || action === "delete" ? names[action] : null;
   if (name === null) return null;
   return (
-    <label className="row">
+    <label className="check">
       <input
         type="checkbox"
         checked={options[name]}

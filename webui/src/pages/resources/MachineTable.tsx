@@ -149,7 +149,7 @@ function Ask({ id, change, machine, onClose }: AskProps) {
         <div className="stack">
           <p>{words.text}</p>
           {change === "remove" ? (
-            <label className="row">
+            <label className="check">
               <input type="checkbox" checked={force} onChange={(event) => setForce(event.target.checked)} />
               {texts.force}
             </label>
