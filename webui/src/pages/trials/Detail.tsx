@@ -19,7 +19,7 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
     <div className="trial-detail">
       <section aria-label={text.parameters}>
         <div className="spread">
-          <h3>{trial.sets === null ? text.parameters : text.sets(trial.sets.length)}</h3>
+          <h2>{trial.sets === null ? text.parameters : text.sets(trial.sets.length)}</h2>
           {trial.parameters == null ? null : (
             <Copy text={() => asJson(trial.parameters)} label={text.copyJson} />
           )}
@@ -31,7 +31,7 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
         )}
       </section>
       <section className="detail-middle" aria-label={text.now}>
-        <h3>{text.now}</h3>
+        <h2>{text.now}</h2>
         {sentences.length === 0 ? <p className="soft">{text.noReason}</p> : null}
         {sentences.map((sentence) => (
           <p key={sentence}>{sentence}</p>
@@ -41,7 +41,7 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
             {text.final}: <code>{trial.finalText}</code>
           </p>
         )}
-        <h3>{text.logs}</h3>
+        <h2>{text.logs}</h2>
         <p>
           <code className="log-path">{trial.logPath}</code> <Copy text={trial.logPath} />
         </p>
@@ -58,7 +58,7 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
         </div>
       </section>
       <section aria-label={text.intermediates}>
-        <h3>{text.intermediates}</h3>
+        <h2>{text.intermediates}</h2>
         <LatestIntermediates id={id} trial={trial} />
       </section>
     </div>
