@@ -64,7 +64,7 @@ const importance = {
   share: "share of the importance",
   error: "error",
   summary: (name: string, share: string, trials: number, best: number, source: string) =>
-    `${name} matters most, with ${share} %: by how the best ${count(best)} of ${count(trials)} trials differ from all. ${source}.`,
+    `${name} matters most, with ${share}: by how the best ${count(best)} of ${count(trials)} trials differ from all. ${source}.`,
 } as const;
 
 const weights: Record<string, string> = { "0": "none", "0.5": "some", "0.8": "more", "0.95": "most" };
@@ -119,7 +119,7 @@ const stopped = {
   step: "Step",
   value: "Value there",
   reason: "Why",
-  reached: "reached the step",
+  reached: "reached it",
   stoppedHere: "stopped there",
   page: (from: number, to: number, total: number) =>
     `${count(from)} to ${count(to)} of ${count(total)}, newest first`,

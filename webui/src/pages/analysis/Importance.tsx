@@ -9,7 +9,7 @@ import { NoChart } from "@/ui/chart/Figure";
 import { tip } from "@/ui/chart/tip";
 import { Failure } from "@/ui/Failure";
 import { formatNumber } from "@/ui/format";
-import type { Shared } from "./shared";
+import { labelOf, type Shared } from "./shared";
 
 type Parameter = Schemas["ParameterImportance"];
 
@@ -43,13 +43,7 @@ export default function Importance({ shared }: { shared: Shared }) {
   return (
     <Chart
       title={words.title}
-      summary={words.summary(
-        first?.name ?? "",
-        formatNumber((first?.importance ?? 0) * 100),
-        trials,
-        best,
-        source,
-      )}
+      summary={words.summary(labelOf(first?.name ?? ""), percentOf(first?.importance), trials, best, source)}
       option={option}
       height={parameters.length > 12 ? 460 : 320}
       table={() => ({
@@ -59,6 +53,9 @@ export default function Importance({ shared }: { shared: Shared }) {
     />
   );
 }
+
+const percentOf = (share: number | undefined) =>
+  `${formatNumber(Number(((share ?? 0) * 100).toPrecision(3)))} %`;
 
 function optionOf(parameters: readonly Parameter[], bar: string, ink: string): ChartOption {
   return {
@@ -73,18 +70,16 @@ function optionOf(parameters: readonly Parameter[], bar: string, ink: string): C
     },
     yAxis: {
       type: "category",
-      data: parameters.map(({ name }) => name),
+      data: parameters.map(({ name }) => labelOf(name)),
       axisLabel: { width: 136, overflow: "truncate" },
     },
     tooltip: {
       formatter: (point) => {
         const at = (Array.isArray(point) ? point[0]?.dataIndex : point.dataIndex) ?? 0;
         const one = parameters[at];
-        const percent = (share: number | undefined) =>
-          `${formatNumber(Number(((share ?? 0) * 100).toPrecision(3)))} %`;
-        return tip(one?.name ?? "", [
-          [strings.analysis.importance.title, percent(one?.importance)],
-          [strings.analysis.importance.error, `± ${percent(one?.error)}`],
+        return tip(labelOf(one?.name ?? ""), [
+          [strings.analysis.importance.title, percentOf(one?.importance)],
+          [strings.analysis.importance.error, `± ${percentOf(one?.error)}`],
         ]);
       },
     },

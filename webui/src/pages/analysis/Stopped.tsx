@@ -126,8 +126,7 @@ function Rows({ trials }: { trials: readonly Schemas["StoppedTrial"][] }) {
 function optionOf(steps: readonly Schemas["StepCounts"][], colours: Colours): ChartOption {
   const words = strings.analysis.stopped;
   return {
-    grid: { left: 70, right: 20, top: 30, bottom: 40 },
-    legend: { top: 0, right: 0 },
+    grid: { left: 70, right: 20, top: 12, bottom: 40 },
     xAxis: {
       type: "category",
       data: steps.map(({ step }) => String(step)),
@@ -146,22 +145,11 @@ function optionOf(steps: readonly Schemas["StepCounts"][], colours: Colours): Ch
         ]);
       },
     },
-    series: [
-      {
-        type: "bar",
-        name: words.reached,
-        data: steps.map(({ reached }) => reached),
-        barGap: "-100%",
-        barMaxWidth: 40,
-        color: colours.strongLine,
-      },
-      {
-        type: "bar",
-        name: words.stoppedHere,
-        data: steps.map(({ stopped }) => stopped),
-        color: colours.series[1] ?? colours.ink,
-        barMaxWidth: 40,
-      },
-    ],
+    series: {
+      type: "bar",
+      data: steps.map(({ stopped }) => stopped),
+      color: colours.series[1] ?? colours.ink,
+      barMaxWidth: 40,
+    },
   };
 }

@@ -20,7 +20,7 @@ export type Paint = (context: CanvasRenderingContext2D, scales: Scales) => void;
 
 /** As much room for the labels of the y axis as they take. */
 export function leftOf(context: CanvasRenderingContext2D, scale: Scale, compact: boolean): number {
-  const widths = marksOf(scale, 6).map(({ label }) => context.measureText(shortened(label)).width);
+  const widths = marksOf(scale, 6).map(({ label }) => context.measureText(shortened(label, MOST_LEFT)).width);
   return Math.ceil(Math.max(16, ...widths)) + (compact ? 12 : 32);
 }
 
@@ -37,7 +37,7 @@ export function paintAxes(context: CanvasRenderingContext2D, { x, y, room }: Sca
   )) {
     const at = Math.round(y.at(value)) + 0.5;
     line(context, room.left, at, room.right, at);
-    context.fillText(shortened(label), room.left - 6, at);
+    context.fillText(shortened(label, MOST_LEFT), room.left - 6, at);
   }
   context.textBaseline = "top";
   context.textAlign = "center";
@@ -71,7 +71,8 @@ function line(context: CanvasRenderingContext2D, x1: number, y1: number, x2: num
   context.stroke();
 }
 
-const shortened = (label: string, most = 16) =>
+const MOST_LEFT = 26; // letters of a label beside the y axis
+const shortened = (label: string, most: number) =>
   label.length > most ? `${label.slice(0, most - 1)}…` : label;
 
 /** More points than this are drawn small and thin, so that their number shows as density. */
