@@ -8,7 +8,6 @@ import { strings } from "@/strings";
 import { Failure } from "@/ui/Failure";
 import type { MenuItem } from "@/ui/Menu";
 import { complain, say } from "@/ui/toasts";
-import { whyNoTrial } from "@/ui/trial/CustomTrial";
 import { asCommandLine, asJson, asPython, asYaml } from "@/ui/trial/spelled";
 import { useTitle } from "@/ui/useTitle";
 import { catalogue } from "./columns";
@@ -53,7 +52,7 @@ export default function Trials({ id }: { id: string }) {
   );
   const model = useColumns(id, columns);
   const select = useSelect(id, view.selection, write);
-  const items = useItems(profile.data?.status ?? "", write);
+  const items = useItems(write);
   const { open } = view;
   const expand = useCallback(
     (trial: Trial) => {
@@ -178,7 +177,7 @@ async function readRange(id: string, rows: ShownRows, from: number, to: number):
 }
 
 /** What can be done with one trial. */
-function useItems(status: string, write: ReturnType<typeof useView>["write"]) {
+function useItems(write: ReturnType<typeof useView>["write"]) {
   const [, navigate] = useLocation();
   return useCallback(
     (trial: Trial): readonly MenuItem[] => {
@@ -194,7 +193,7 @@ function useItems(status: string, write: ReturnType<typeof useView>["write"]) {
         {
           label: text.row.retry,
           onSelect: dialog("retry"),
-          disabled: trial.status !== "FAILED" || whyNoTrial(status) !== null,
+          disabled: trial.status !== "FAILED",
         },
         {
           label: text.row.kill,
@@ -209,6 +208,6 @@ function useItems(status: string, write: ReturnType<typeof useView>["write"]) {
         { label: text.row.filterTo, onSelect: () => write({ status: trial.status }, true) },
       ];
     },
-    [status, write, navigate],
+    [write, navigate],
   );
 }
