@@ -43,6 +43,7 @@ FIRST_KB, ALL_KB = 150.0, 600.0
 VISIBLE_S, BUSY_SHARE = 1.0, 0.3
 IDLE_CPU_SHARE, IDLE_MB = 0.01, 1.0
 RUNS = 5
+PAUSE_MS = 500
 LIVE_TRIALS, REPORTS_PER_S = 8, 50
 
 ASSETS = Path(str(resources.files("nnimgr"))) / "webui" / "assets"
@@ -96,6 +97,34 @@ SCROLLED = """async (seconds) => {
     since = null;
   }
   return {steady, longest, frames};
+}"""
+# Notes when the pointer last moved, and when something was drawn after that.
+DRAWINGS = """() => {
+  window.drawings = [];
+  let moved = null;
+  addEventListener("pointermove", (event) => {
+    moved = event.timeStamp;
+    window.drawings.push(0);
+  }, {capture: true});
+  for (const name of ["stroke", "fill", "fillRect", "putImageData", "drawImage"]) {
+    const draw = CanvasRenderingContext2D.prototype[name];
+    CanvasRenderingContext2D.prototype[name] = function (...rest) {
+      if (moved !== null) window.drawings[window.drawings.length - 1] = performance.now() - moved;
+      return draw.apply(this, rest);
+    };
+  }
+}"""
+# The picture covers more than its axes do. Read from a copy, since reading a canvas makes it slow.
+PAINTED = """() => {
+  const found = [...document.querySelectorAll("[role=tabpanel] canvas")].filter(({width}) => width > 0);
+  if (found.length === 0) return false;
+  const copy = new OffscreenCanvas(found[0].width, found[0].height);
+  const context = copy.getContext("2d", {willReadFrequently: true});
+  for (const canvas of found) context.drawImage(canvas, 0, 0);
+  const {data} = context.getImageData(0, 0, copy.width, copy.height);
+  let covered = 0;
+  for (let at = 3; at < data.length; at += 4) covered += data[at] > 0 ? 1 : 0;
+  return covered > data.length / 4 / 20 && performance.now();
 }"""
 # How old the newest shown report of the first trial is, at its oldest, frame by frame.
 STALENESS = """async ({seconds, origin, column}) => {
@@ -200,6 +229,7 @@ def _large(browser: Browser, few: Path, many: Path, options: argparse.Namespace)
             )
         with opened(browser, made.url, storage_state=state) as view:
             yield from _table(view.page, made, options)
+            yield from _parallel(view.page, made, options.trials)
 
 
 def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row]:
@@ -234,6 +264,7 @@ def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row
     for tab in ("history", "slices", "parallel"):
         page.goto(f"{made.url}/experiments/past/analysis?tab={tab}")
         page.locator("[role=tabpanel] canvas").first.wait_for(timeout=120_000)
+        page.wait_for_timeout(4 * PAUSE_MS)  # for what it loads and draws after that
         heaps[tab] = _heap_mb(page)
     yield Row(
         name=f"the page's heap, at {options.trials:,} trials",
@@ -245,6 +276,38 @@ def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row
     )
 
 
+def _parallel(page: Page, made: Stage, trials: int) -> Iterator[Row]:
+    """Parallel coordinates: from the navigation to the picture, and from the pointer to the next one."""
+    drawn = _until(page, f"{made.url}/experiments/past/analysis?tab=parallel", PAINTED)
+    yield Row(
+        name=f"parallel coordinates of {trials:,} trials drawn",
+        value=drawn,
+        unit="s",
+        better=Better.LESS,
+        limit=DRAWN_S,
+    )
+    page.wait_for_timeout(PAUSE_MS)
+    page.evaluate(DRAWINGS)
+    box = page.locator(".axis-track").nth(1).bounding_box()
+    if box is None:
+        raise RuntimeError("there is no axis to brush")
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5)
+    page.mouse.down()
+    for step in range(1, 16):
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5 + step * (box["height"] - 10) / 16)
+        page.wait_for_timeout(PAUSE_MS)  # for what the server is asked
+    page.mouse.up()
+    times = [float(each) for each in page.evaluate("drawings")[2:-1]]
+    yield Row(
+        name=f"brush of {trials:,} trials: from the pointer to the last picture of it",
+        value=max(times),
+        unit="ms",
+        better=Better.LESS,
+        limit=BRUSH_MS,
+        details={"median_ms": statistics.median(times), "moves": len(times)},
+    )
+
+
 def _answered(page: Page, act: dict[str, str]) -> float:
     if "filter" in act:
         page.get_by_role("combobox", name="Filter").fill(act["filter"])
@@ -253,12 +316,14 @@ def _answered(page: Page, act: dict[str, str]) -> float:
 
 
 def _heap_mb(page: Page) -> float:
-    """What is used before anything is collected: the most that the page asks of the machine."""
+    """What the page's script holds before anything is collected: objects, and the buffers of arrays."""
     session = page.context.new_cdp_session(page)
     try:
-        return _metrics(session)["JSHeapUsedSize"] / 1e6
+        used = session.send("Runtime.getHeapUsage")
     finally:
         session.detach()
+    parts = ("usedSize", "embedderHeapUsedSize", "backingStorageSize")
+    return float(sum(used.get(part, 0.0) for part in parts)) / 1e6
 
 
 def _metrics(session: CDPSession) -> dict[str, float]:
