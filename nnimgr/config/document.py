@@ -6,8 +6,12 @@ aliases are refused. JSON is read as JSON, tabs and ``1e-5`` included.
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import re
+import stat
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ __all__ = ["Document", "KeyPath", "number_hint", "number_hint_at", "read_documen
 
 KeyPath = tuple[str | int, ...]
 
+_MOST_BYTES = 16 << 20
 _MOST_NODES = 200_000
 _DEEPEST = 100
 _EXPONENT = re.compile(r"[-+]?\d+[eE][-+]?\d+|[-+]?\d+\.\d*[eE]\d+")
@@ -214,7 +219,7 @@ class _Reader:
 def read_document(file: Path) -> Document:
     """Read and parse a file. Raises ConfigError."""
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = io.TextIOWrapper(io.BytesIO(_content(file)), encoding="utf-8-sig").read()
     except FileNotFoundError:
         raise ConfigError([Problem(message="this file does not exist", file=file)]) from None
     except UnicodeDecodeError as error:
@@ -223,6 +228,19 @@ def read_document(file: Path) -> Document:
     except OSError as error:
         raise ConfigError([Problem(message=f"cannot be read: {error.strerror}", file=file)]) from error
     return Document(file, text)
+
+
+def _content(file: Path) -> bytes:
+    """Raises OSError, also for a file that has no end or keeps its reader waiting, as some in /proc do."""
+    with open(file, "rb", buffering=0) as stream:
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            os.set_blocking(stream.fileno(), False)
+        content = bytearray()
+        while part := os.read(stream.fileno(), _MOST_BYTES):
+            content += part
+            if len(content) > _MOST_BYTES:
+                raise OSError(errno.EFBIG, f"it has more than {_MOST_BYTES:,} bytes")
+    return bytes(content)
 
 
 def number_hint(value: Any) -> str:

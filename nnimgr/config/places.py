@@ -45,4 +45,6 @@ def _kind_fault(path: Path, is_kind: Callable[[int], bool], kind: str) -> str | 
         return "does not exist"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
+    except ValueError:
+        return "cannot be a path: it holds the character NUL"
     return None if is_kind(mode) else f"is not {kind}"

@@ -59,9 +59,9 @@ def parameter_sets(plain: Any) -> int | None:
     """How many different parameter sets there are; None if the space is not finite (or not NNI's)."""
     try:
         count = _sets_of_space(parse(plain))
-    except SearchSpaceError:
+        return None if math.isinf(count) else int(count)
+    except (SearchSpaceError, OverflowError):  # more than any float
         return None
-    return None if math.isinf(count) else int(count)
 
 
 def _sets_of_space(space: Space) -> float:

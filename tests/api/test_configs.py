@@ -135,6 +135,8 @@ async def test_where_relative_paths_begin(lab: Lab, folder: Path, monkeypatch: p
     assert (problem["field"], problem["message"]) == ("cwd", f"the directory {folder}/none does not exist")
     (problem,) = (await validated(lab, TEXT, "code"))["problems"]
     assert problem["field"] == "cwd"
+    (problem,) = (await validated(lab, TEXT, "/a\0b"))["problems"]
+    assert problem["field"] == "cwd" and "NUL" in problem["message"]
     monkeypatch.setenv("HOME", str(folder))
     assert (await validated(lab, TEXT, None))["problems"] == []
 
@@ -160,3 +162,11 @@ async def test_nothing_is_created_of_a_bad_text(lab: Lab, folder: Path) -> None:
 async def test_a_text_that_is_too_long(lab: Lab) -> None:
     answer = await lab.client.post(VALIDATE, json={"text": "#" * ((1 << 18) + 1)})
     assert answer.status_code == 422
+
+
+async def test_more_parameter_sets_than_any_float(lab: Lab, folder: Path) -> None:
+    spec = '{"_type": "choice", "_value": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}'
+    space = ", ".join(f'"p{number}": {spec}' for number in range(400))
+    (folder / "space.json").write_text(f"{{{space}}}")
+    found = await validated(lab, TEXT, folder)
+    assert (found["problems"], found["plan"]["parameterSets"]) == ([], None)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from nnimgr.config import document as module
 from nnimgr.config.document import Document, read_document
 from nnimgr.config.problems import ConfigError
 
@@ -96,3 +99,31 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     file = tmp_path / "bom.json"
     file.write_bytes(b'\xef\xbb\xbf{"a": 1}')
     assert read_document(file).value == {"a": 1}
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_BYTES", 10)
+    file = tmp_path / "large.yml"
+    file.write_text("a: 1\n#2345")
+    assert read_document(file).value == {"a": 1}
+    file.write_text("a: 1\n#23456")
+    with pytest.raises(ConfigError, match="cannot be read: it has more than 10 bytes"):
+        read_document(file)
+
+
+def test_a_file_that_keeps_its_reader_waiting_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some below /proc are plain ones that wait for the next message, unless they are read like this."""
+    looked_at: list[bool] = []
+
+    def read(descriptor: int, size: int) -> bytes:
+        looked_at.append(os.get_blocking(descriptor))
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "read", read)
+    file = tmp_path / "waits.yml"
+    file.touch()
+    with pytest.raises(ConfigError, match="cannot be read: Resource temporarily unavailable"):
+        read_document(file)
+    assert looked_at == [False]
