@@ -86,7 +86,10 @@ async def nnis_list() -> Response:
 def _file(path: str, request: Request) -> FileResponse | None:
     """The file below the folder of the built ones, compressed if the browser takes that."""
     found = _FOLDER / path
-    if not found.is_file() or not found.resolve().is_relative_to(_FOLDER.resolve()):
+    try:
+        if not found.is_file() or not found.resolve().is_relative_to(_FOLDER.resolve()):
+            return None
+    except OSError:  # no file can have this name
         return None
     media_type = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
     packed = found.with_name(f"{found.name}.gz")

@@ -48,7 +48,7 @@ async def test_an_asset_is_sent_compressed_and_kept_by_the_browser(lab: Lab, bui
     assert "content-encoding" not in plain.headers and plain.text == SCRIPT
 
 
-@pytest.mark.parametrize("name", ["gone.js", "..%2Findex.html", "..%2F..%2Fsecret", "link.js"])
+@pytest.mark.parametrize("name", ["gone.js", "..%2Findex.html", "..%2F..%2Fsecret", "link.js", "x" * 300])
 async def test_nothing_else_is_sent(lab: Lab, built: Path, name: str) -> None:
     assert (await lab.client.get(f"/assets/{name}")).status_code == 404
 
