@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MISSING", "MOST_CATEGORIES", "Array", "Coded", "Numbers", "missing_code"]
+__all__ = ["MISSING", "MOST_CATEGORIES", "Array", "Coded", "Numbers", "as_float", "missing_code"]
 
 Array = NDArray[Any]
 
@@ -84,12 +84,13 @@ def _numbers(values: Sequence[Any]) -> Array:
     try:
         found = np.array(values, np.float64)
     except OverflowError:  # an int beyond the range of floats
-        found = np.array([_number(value) for value in values], np.float64)
+        found = np.array([as_float(value) for value in values], np.float64)
     found[~np.isfinite(found)] = np.nan
     return found
 
 
-def _number(value: Any) -> float:
+def as_float(value: float | None) -> float:
+    """NaN for None, and for an int beyond the range of floats."""
     try:
         return np.nan if value is None else float(value)
     except OverflowError:

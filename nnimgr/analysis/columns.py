@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from pydantic_core import from_json
 
-from nnimgr.analysis.column import MISSING, MOST_CATEGORIES, Array, Coded, Numbers
+from nnimgr.analysis.column import MISSING, MOST_CATEGORIES, Array, Coded, Numbers, as_float
 from nnimgr.analysis.flat import is_branch
 from nnimgr.core.facts import SuggestionSource, TrialStatus
 from nnimgr.search_space import Choice, Nested, Numeric, SearchSpaceError, Space, parse
@@ -85,7 +85,7 @@ class Columns:
         values = np.full(int(np.iinfo(array.dtype).max) + 1, np.nan)
         for code, value in enumerate(self.categories[name]):
             if type(value) in (int, float):
-                values[code] = value
+                values[code] = as_float(value)
         return values[array]
 
     def present(self, name: str) -> Array:
@@ -313,7 +313,7 @@ def _objects(texts: Sequence[str]) -> list[dict[str, Any]]:
 def _object(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
 
 

@@ -12,7 +12,7 @@ from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.metric import metric_values
-from nnimgr.analysis.packed import PackedColumn, pack
+from nnimgr.analysis.packed import PackedColumn, compact, pack
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["density"]
@@ -73,6 +73,6 @@ def _summaries(values: Array, cells: Array, there: Array) -> list[PackedColumn]:
     np.maximum.at(most, cells, values)
     least[np.isinf(least)] = most[np.isinf(most)] = np.nan
     return [
-        PackedColumn(name, array[there].astype(np.float32))
+        PackedColumn(name, compact(array[there]))
         for name, array in (("mean", mean), ("min", least), ("max", most))
     ]

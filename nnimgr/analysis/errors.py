@@ -16,5 +16,6 @@ class BadQuestion(Exception):
     """
 
     def __init__(self, field: str, message: str, *, position: int | None = None) -> None:
+        message = message.encode("utf-8", "backslashreplace").decode()  # a trial can name anything
         super().__init__(message)
         self.field, self.message, self.position = field, message, position

@@ -70,7 +70,8 @@ def export_page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, An
     if arguments["format"] == "csv":
         return _lines([[_cell(value) for value in values] for values in found or [names]])
     objects = (dict(zip(names, values, strict=True)) for values in found)
-    return ",".join(json.dumps(value, allow_nan=False, ensure_ascii=False) for value in objects).encode()
+    text = ",".join(json.dumps(value, allow_nan=False, ensure_ascii=False) for value in objects)
+    return text.encode("utf-8", "backslashreplace")  # half of a surrogate pair: as JSON writes it
 
 
 def _values(row: ExportRow, names: Sequence[str]) -> list[Any]:
@@ -90,7 +91,7 @@ def _plain(text: str | None) -> Any:
         return None
     try:
         return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

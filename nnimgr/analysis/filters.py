@@ -60,7 +60,7 @@ class Value:
         if not self.quoted:
             try:
                 return json.loads(self.text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
         return self.text
 
@@ -159,9 +159,12 @@ class _Parser:
         begin = self._at
         if self._text[begin] == '"':
             try:
-                text, self._at = json.JSONDecoder().raw_decode(self._text, begin)
+                text, end_at = json.JSONDecoder().raw_decode(self._text, begin)
             except ValueError:
                 raise self._unexpected(f"{what} whose quotes are closed") from None
+            if not _is_unicode(text):
+                raise self._unexpected(f"{what} of valid Unicode")
+            self._at = end_at
             return Value(text=text, quoted=True, position=begin)
         found = end.search(self._text, begin)
         self._at = len(self._text) if found is None else found.start()
@@ -187,6 +190,11 @@ class _Parser:
         rest = self._text[self._at : self._at + 20]
         found = f'"{rest}"' if rest else "its end"
         return BadQuestion(self._field, f"expected {expected}, found {found}", position=self._at)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it has no half of a surrogate pair, which JSON can name."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 # ---- matching ---------------------------------------------------------------------------------------------

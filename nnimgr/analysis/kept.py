@@ -14,6 +14,7 @@ __all__ = ["Following", "follow", "once"]
 
 T = TypeVar("T")
 
+_MOST_TABLES = 8  # such as the metrics of one key: of a million metrics 24 megabytes
 _MOST = 128  # results of one revision: of 100,000 trials half a megabyte each, at most
 
 
@@ -64,4 +65,6 @@ def follow(columns: Columns, snapshot: Snapshot, kind: type[F]) -> F:
     if held is None or after != mark.last_number:
         kept.refresh(columns, snapshot, after=after)
     shelf.tables[kind] = (mark, kept)
+    if len(shelf.tables) > _MOST_TABLES:
+        del shelf.tables[next(iter(shelf.tables))]  # it was asked for least lately
     return kept

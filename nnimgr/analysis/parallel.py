@@ -20,7 +20,7 @@ from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.kept import once
 from nnimgr.analysis.metric import best_share, losses, metric_values
-from nnimgr.analysis.packed import PackedColumn, pack
+from nnimgr.analysis.packed import PackedColumn, compact, pack
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["parallel"]
@@ -107,7 +107,7 @@ def _sparse(
         sums = np.bincount(cells, weights=values, minlength=len(counts))[found]
         known = np.bincount(cells, minlength=len(counts))[found]
         with np.errstate(invalid="ignore"):
-            yield PackedColumn(f"{name}.mean", (sums / known).astype(np.float32))
+            yield PackedColumn(f"{name}.mean", compact(sums / known))
 
 
 def _span(values: Array) -> dict[str, float | None]:

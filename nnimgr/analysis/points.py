@@ -144,7 +144,7 @@ def _no_collection() -> Iterator[None]:
 def _object(text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if type(value) is dict else {}
 

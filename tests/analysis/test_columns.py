@@ -334,3 +334,11 @@ async def test_positions_of_sequences(past: Past) -> None:
     await past.write()
     assert past.refresh().positions([2, 7, 0]).tolist() == [2, 0]
     assert Columns().arrays == {}
+
+
+async def test_integers_beyond_the_range_of_floats(past: Past) -> None:
+    past.suggest({"size": 10**400}, {"size": "small"}, {"size": 1})
+    await past.write()
+    columns = past.refresh()
+    assert shown(columns, "parameters.size") == [10**400, "small", 1]
+    assert np.isnan(columns.numbers("parameters.size")).tolist() == [True, True, False]

@@ -137,7 +137,10 @@ async def test_a_bad_filter_says_where(filled: Lab) -> None:
     ]
 
 
-@pytest.mark.parametrize("path", ["trials?sort=parameters.", "trials?sort=bogus", "columns?since=-1"])
+@pytest.mark.parametrize(
+    "path",
+    ["trials?sort=parameters.", "trials?sort=bogus", "columns?since=-1", f"analysis/curves?sequence={2**70}"],
+)
 async def test_bad_queries(filled: Lab, path: str) -> None:
     assert (await filled.client.get(f"{EXPERIMENT}/{path}")).status_code == 422
 
@@ -155,6 +158,11 @@ async def test_what_fails_is_told(filled: Lab, failure: Exception, status: int) 
     answer = await get(filled, "columns/schema")
     assert answer.status_code == status
     assert answer.json()["error"]["message"] == str(failure)
+
+
+async def test_a_parameter_with_a_line_break_in_its_name(filled: Lab) -> None:
+    await filled.runner.add_trial({"two\nlines": 1})
+    assert await sequences(filled, sort="parameters.two\nlines", filter='"two\\nlines":1') == (1, [6])
 
 
 async def test_an_unknown_experiment(lab: Lab) -> None:
@@ -262,7 +270,13 @@ async def test_json_objects_have_the_same_columns(filled: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [("NaN", "NaN"), ('"-x"', "'-x"), ('{"default": "x", "k": Infinity}', "")]
+    ("text", "shown"),
+    [
+        ("NaN", "NaN"),
+        ('"-x"', "'-x"),
+        ('{"default": "x", "k": Infinity}', ""),
+        ('{"default": "x", "\\ud800": "\\udfff"}', ""),
+    ],
 )
 async def test_results_that_are_no_numbers(lab: Lab, text: str, shown: str) -> None:
     lab.life.start(0)
@@ -291,3 +305,9 @@ async def test_an_export_says_what_it_does_not_know(filled: Lab) -> None:
     assert answer.json()["error"]["problems"][0]["field"] == "columns"
     answer = await filled.client.get(f"{EXPERIMENT}/trials/export?filter={quote('x>>')}")
     assert answer.status_code == 422
+
+
+async def test_a_column_of_half_a_character(filled: Lab) -> None:
+    answer = await get(filled, "trials/export", columns='"\\ud800"')
+    assert answer.status_code == 422
+    assert "valid Unicode" in answer.json()["error"]["message"]

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
+from pydantic import Field
 
 from nnimgr.api import models
 from nnimgr.api.analysis import COLUMNS, Analysis, Filter
@@ -60,7 +61,7 @@ async def curves(
     ] = 1000,
     points: Annotated[int, Query(ge=4, le=10_000, description="of a line and of the band, at most")] = 200,
     sequence: Annotated[
-        list[int] | None,
+        list[Annotated[int, Field(ge=0, lt=2**32)]] | None,
         Query(max_length=1000, description="of a trial whose line is wanted in any case; may be repeated"),
     ] = None,
     index: Annotated[

@@ -43,7 +43,7 @@ class MetricType(StrEnum):
     FINAL = "FINAL"
 
 
-_OTHER_SORTS = r"latest|attempt|source|(parameters|metrics)\..+"
+_OTHER_SORTS = r"latest|attempt|source|(parameters|metrics)\.[\s\S]+"
 
 Sort = Annotated[
     str,
