@@ -3,5 +3,5 @@ import build from "./vite.config";
 
 export default mergeConfig(
   build,
-  defineConfig({ test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] } }),
+  defineConfig({ test: { environment: "jsdom", isolate: false, include: ["src/**/*.test.{ts,tsx}"] } }),
 );
