@@ -100,15 +100,14 @@ def test_it_is_stopped_resumed_archived_and_deleted(view: View, furnished: Stage
     view.forgive("404")
 
 
-def test_failures_are_told_and_run_again(view: View, furnished: Stage) -> None:
+def test_failures_are_told(view: View, furnished: Stage) -> None:
     page = view.open("/experiments/failures")
     feed = page.get_by_role("region", name="What has happened")
     feed.get_by_role("combobox", name="Show").select_option("errors")
     expect(feed.get_by_role("listitem")).to_have_count(2)
     feed.get_by_role("link").first.click()
-    expect(page).to_have_url(
-        f"{view.url}/experiments/failures/trials/{furnished.trials('failures')[2]['id']}"
-    )
+    failed = [trial["id"] for trial in furnished.trials("failures") if trial["status"] == "FAILED"]
+    expect(page).to_have_url(re.compile(f"/experiments/failures/trials/({'|'.join(failed)})$"))
 
 
 def test_results_configuration_and_logs_are_read_and_taken_away(view: View) -> None:
