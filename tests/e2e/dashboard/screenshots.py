@@ -29,10 +29,8 @@ PAGES = {
     "trial": ("/experiments/past/trials/{best}", "light"),
     "compare": ("/experiments/past/compare?trials={best},{other}", "light"),
     "history": ("/experiments/past/analysis?filter=sequence<300", "dark"),
-    "slices": ("/experiments/past/analysis?tab=slices", "light"),
-    "timeline": ("/experiments/past/analysis?tab=timeline", "light"),
+    "importance": ("/experiments/past/analysis?tab=importance", "light"),
     "resources": ("/resources", "light"),
-    "new": ("/new?clone=past", "light"),
 }
 
 
