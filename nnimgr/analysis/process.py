@@ -30,6 +30,7 @@ _KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LAN
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _TAIL_BYTES = 4096
 _READ_BYTES = 1 << 20
+_LEAVES = "The server leaves."
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class Analyst:
     async def _exchange(self, asked: bytes) -> bytes | None:
         """None: the process had left before, since it had nothing to do."""
         if self._closed:
-            raise AnalysisFailed("The server leaves.")
+            raise AnalysisFailed(_LEAVES)
         if self._child is None or self._child.gone:
             self._child = await _start(self._idle_s)
         child = self._child
@@ -107,6 +108,8 @@ class Analyst:
             raise AnalysisFailed(f"The analysis took longer than {self._answer_s:g} s.") from None
         except _Broken:
             sentence = await child.ended()
+            if self._closed:
+                raise AnalysisFailed(_LEAVES) from None
             if child.process.returncode == 0:
                 return None
             logger.error("%s", sentence)

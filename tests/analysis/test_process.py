@@ -140,7 +140,7 @@ async def test_closing_ends_it_and_answers_nobody(analyst: Analyst, stored: Path
     await asyncio.sleep(0)
     await analyst.close()
     for task in asked:
-        with pytest.raises(AnalysisFailed):
+        with pytest.raises(AnalysisFailed, match=r"The server leaves\."):
             await task
     assert analyst.pid is None
 
