@@ -48,6 +48,8 @@ class StoredSummaries:
 
 def _read(path: Path) -> dict[str, Any]:
     """Fields of an ExperimentSummary; none if there is no database that can be read."""
+    if not path.is_file():  # to open a pipe would never end
+        return {}
     try:
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
             row = db.execute(_QUERY).fetchone()

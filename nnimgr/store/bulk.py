@@ -135,7 +135,7 @@ class Snapshot(RunQueries):
 @contextmanager
 def snapshot(database: str, experiment_id: str) -> Iterator[Snapshot]:
     """The experiment's database, read-only. Raises FileNotFoundError, StoreError."""
-    if not os.path.exists(database):
+    if not os.path.isfile(database):  # to open a pipe would never end
         raise FileNotFoundError(f"there is no database {database}")
     try:
         address = f"file:{quote(database)}?mode=ro"

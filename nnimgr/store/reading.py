@@ -55,13 +55,14 @@ class DatabaseReader:
 
     @contextmanager
     def _connect(self) -> Iterator[Connection]:
-        if not self.path.exists():
+        if not self.path.is_file():  # to open a pipe would never end
             raise FileNotFoundError(f"there is no database {self.path}")
         pool = self._engine.pool
         try:
             with self._engine.connect() as connection:
                 yield connection
         except exc.DatabaseError as error:
+            self._engine.dispose()  # once it is repaired, its old connections would still find it broken
             raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
         finally:
             if pool is not self._engine.pool or self._closed.is_set():  # it was released meanwhile

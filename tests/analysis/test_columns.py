@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -306,6 +307,10 @@ async def test_what_is_no_database_says_so(tmp_path: Path) -> None:
     file = tmp_path / "nothing.sqlite"
     with pytest.raises(FileNotFoundError, match="there is no database"), snapshot(str(file), "exp"):
         pass
+    os.mkfifo(file)
+    with pytest.raises(FileNotFoundError, match="there is no database"), snapshot(str(file), "exp"):
+        pass
+    file.unlink()
     file.write_text("this is no database, whatever it is called, and has a few bytes" * 40)
     with pytest.raises(StoreError, match="cannot be read"), snapshot(str(file), "exp") as taken:
         Columns().refresh(taken)

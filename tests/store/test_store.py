@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -237,4 +238,18 @@ async def test_a_damaged_database_is_a_sentence_to_readers(tmp_path: Path, write
     reader = ExperimentReader(tmp_path)
     with pytest.raises(StoreError, match=f"the database {path} cannot be read: file is not a database"):
         reader.experiment()
+    reader.close()
+
+
+async def test_a_database_that_was_repaired_is_read_again(tmp_path: Path, writer: ExperimentWriter) -> None:
+    await busy_life().store(writer)
+    await writer.close()
+    path, reader = database_path(tmp_path), ExperimentReader(tmp_path)
+    known, whole = reader.experiment(), shutil.copy(path, tmp_path / "whole")
+    path.write_bytes(b"this is no database" * 1000)
+    with pytest.raises(StoreError, match="cannot be read"):
+        reader.trials()
+    os.replace(whole, path)
+    assert reader.experiment() == known
+    assert reader.trials()[0] > 0
     reader.close()

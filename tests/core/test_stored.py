@@ -1,0 +1,36 @@
+"""What lists say of experiments that no runner has, by their databases."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nnimgr.core.experiments import ExperimentSummary
+from nnimgr.core.stored import StoredSummaries
+from nnimgr.store.writer import database_path
+
+
+def test_a_pipe_in_place_of_a_database_keeps_no_list_waiting(tmp_path: Path) -> None:
+    path = database_path(tmp_path)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    summary = ExperimentSummary(
+        id="exp",
+        name="",
+        status="DONE",
+        drain=None,
+        reason="done",
+        platform="local",
+        port=None,
+        served=False,
+        created_at=None,
+        ended_at=None,
+        counts={},
+        best_trial_id=None,
+        best_value=None,
+        active_s=0.0,
+        directory=tmp_path,
+        stored=True,
+    )
+    filled = StoredSummaries().fill(summary)
+    assert (filled.counts, filled.reason, filled.owner is not None) == ({}, "done", True)
