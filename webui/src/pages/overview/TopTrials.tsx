@@ -43,7 +43,7 @@ export function TopTrials({ id, profile }: { id: string; profile: Profile }) {
     <section className="card stack-small" aria-labelledby="top-title">
       <div className="spread">
         <h2 id="top-title">{text.title}</h2>
-        <Link href={`/trials?sort=value&order=${mode === "minimize" ? "asc" : "desc"}`}>{text.all}</Link>
+        <Link href={`/trials?sort=${mode === "minimize" ? "" : "-"}value`}>{text.all}</Link>
       </div>
       <div className="row">
         <div className="row" role="group" aria-label={text.order}>
