@@ -26,6 +26,7 @@ _PIPE_BYTES = 1 << 20  # an answer of megabytes then takes fewer turns of the se
 def main(idle_s: float) -> int:
     """Answer until told to leave by silence or the end of input: 0."""
     die_with_parent()
+    _be_the_first_to_go()
     read_fd, write_fd = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # a stray print must not break the frames
     try:
@@ -39,6 +40,15 @@ def main(idle_s: float) -> int:
             break
         _write(write_fd, _answer(answers, question))
     return 0
+
+
+def _be_the_first_to_go() -> None:
+    """Where memory runs out, the kernel is to end this process, not the server and not a trial."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+    except OSError:
+        pass  # not on this system
 
 
 def _answer(answers: Answers, question: dict[str, Any]) -> bytes:

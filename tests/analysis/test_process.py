@@ -145,6 +145,15 @@ async def test_closing_ends_it_and_answers_nobody(analyst: Analyst, stored: Path
     assert analyst.pid is None
 
 
+def oom_score_adjustment(pid: int | None) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+async def test_it_is_the_first_to_go_where_memory_runs_out(analyst: Analyst, stored: Path) -> None:
+    await sequences(analyst, stored)
+    assert oom_score_adjustment(analyst.pid) == 1000
+
+
 async def test_it_knows_no_secret(analyst: Analyst, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNIMGR_SECRET_OF_TEST", "hush")
     await sequences(analyst, stored)
