@@ -19,7 +19,7 @@ from nnimgr.store.errors import StoreError
 
 __all__ = ["TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 2.0  # readers hardly ever wait, and questions about other experiments wait behind this one
 
 TRIAL_COLUMNS = (
     "trial_id",
