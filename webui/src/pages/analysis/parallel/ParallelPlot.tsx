@@ -10,7 +10,8 @@ import { tipOf } from "../trialMarks";
 import { AxisColumn } from "./AxisColumn";
 import { canBeLog, placed, type AxisLook, type Space } from "./axes";
 import type { Bins } from "./bins";
-import { heightsOf, lineAt, MOST_LINES, paintAxes, paintBins, paintLines } from "./paint";
+import { heightsOf, lineAt, MOST_LINES, paintAxes, paintLines } from "./paint";
+import { paintRibbons } from "./ribbons";
 
 interface ParallelPlotProps {
   shared: Shared;
@@ -64,13 +65,13 @@ export function ParallelPlot(props: ParallelPlotProps) {
   useLayoutEffect(() => {
     const context = contextOf(behind.current, size);
     if (context !== null && background !== undefined)
-      paintBins(context, axes, background, space, null, colours);
+      paintRibbons(context, axes, background, space, null, colours);
   }, [background, axes, space, size, colours]);
   useLayoutEffect(() => {
     const context = contextOf(front.current, size);
     if (context === null) return;
     if (few) paintLines(context, axes, heights, selected, metric, colours);
-    else if (ribbons !== undefined) paintBins(context, axes, ribbons, space, metric, colours);
+    else if (ribbons !== undefined) paintRibbons(context, axes, ribbons, space, metric, colours);
     paintAxes(context, axes, space, colours);
   }, [few, axes, heights, selected, ribbons, metric, space, size, colours]);
   useImperativeHandle(

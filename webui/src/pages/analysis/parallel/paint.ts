@@ -2,10 +2,8 @@
 import { numbersOf } from "@/data/packed";
 import { LEVELS, levelColours, type Colours } from "@/ui/chart/colours";
 import { marksOf, type Scale } from "@/ui/plot/scale";
-import { levelOf } from "../metric";
 import type { Metric, Shared } from "../shared";
 import type { PlacedAxis, Space } from "./axes";
-import type { Bins } from "./bins";
 
 export const MOST_LINES = 5000;
 /** Below the axes is the place of trials without a value. */
@@ -56,7 +54,7 @@ export function heightsOf(shared: Shared, axes: readonly PlacedAxis[], space: Sp
   });
 }
 
-function heightOf(value: number, scale: Scale, space: Space): number {
+export function heightOf(value: number, scale: Scale, space: Space): number {
   const height = scale.at(value);
   return Number.isFinite(height) ? height : space.bottom + NO_VALUE;
 }
@@ -83,61 +81,6 @@ export function paintLines(
     }
   });
   context.globalAlpha = 1;
-}
-
-const DEPTHS = 5; // steps of how dense a ribbon is
-
-/** A ribbon per cell: the more trials, the denser; in the colour of their mean, or in grey. */
-export function paintBins(
-  context: Context,
-  axes: readonly PlacedAxis[],
-  bins: Bins,
-  space: Space,
-  metric: Metric | null,
-  colours: Colours,
-): void {
-  const palette = metric === null ? [colours.quiet] : levelColours(colours.dark);
-  const heights = bins.header.axes.map((axis, index) =>
-    Array.from({ length: axis.bins + 1 }, (_, part) => {
-      const scale = axes[index]?.scale;
-      if (scale === undefined || part === axis.bins) return space.bottom + NO_VALUE;
-      return heightOf(valueIn(axis, part), scale, space);
-    }),
-  );
-  context.lineWidth = Math.max(1.5, ((space.bottom - space.top) / 48) * 0.7);
-  bins.pairs.forEach(({ cells, counts, means }, pair) => {
-    const width = (bins.header.axes[pair + 1]?.bins ?? 0) + 1;
-    let most = 1;
-    for (const count of counts) most = Math.max(most, Math.sqrt(count));
-    const batches: number[][] = Array.from({ length: palette.length * DEPTHS }, () => []);
-    cells.forEach((cell: number, index: number) => {
-      const level = metric === null ? 0 : levelOf(means[index] ?? NaN, metric.worst, metric.best);
-      const depth = Math.ceil((Math.sqrt(counts[index] ?? 0) / most) * DEPTHS) - 1;
-      batches[Math.max(0, depth) * palette.length + level]?.push(cell);
-    });
-    const [from, to] = [axes[pair]?.x ?? 0, axes[pair + 1]?.x ?? 0];
-    batches.forEach((batch, number) => {
-      if (batch.length === 0) return;
-      context.globalAlpha =
-        ((Math.floor(number / palette.length) + 0.6) / DEPTHS) * (metric === null ? 0.14 : 0.6);
-      context.strokeStyle = palette[number % palette.length] ?? "";
-      for (const cell of batch) {
-        context.beginPath();
-        context.moveTo(from, heights[pair]?.[Math.floor(cell / width)] ?? 0);
-        context.lineTo(to, heights[pair + 1]?.[cell % width] ?? 0);
-        context.stroke();
-      }
-    });
-  });
-  context.globalAlpha = 1;
-}
-
-/** The middle of a part of an axis. */
-function valueIn(axis: Bins["header"]["axes"][number], part: number): number {
-  if (axis.categories !== null) return part;
-  const share = (part + 0.5) / axis.bins;
-  if (!axis.log) return axis.low + share * (axis.high - axis.low);
-  return axis.low * (axis.high / axis.low) ** share;
 }
 
 /** The row whose line is nearest to a point, within 6 pixels; -1 if there is none. */
