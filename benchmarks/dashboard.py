@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import shutil
 import statistics
 import time
@@ -44,6 +45,7 @@ VISIBLE_S, BUSY_SHARE = 1.0, 0.3
 IDLE_CPU_SHARE, IDLE_MB = 0.01, 1.0
 RUNS = 5
 PAUSE_MS = 500
+NOWHERE_ELSE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 LIVE_TRIALS, REPORTS_PER_S = 8, 50
 
 ASSETS = Path(str(resources.files("nnimgr"))) / "webui" / "assets"
@@ -155,17 +157,24 @@ nni.report_final_result(time.time() - origin)
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
     """Many trials, then live ones, then none."""
-    chromium = shutil.which("chromium")
-    if chromium is None or not ASSETS.is_dir():
-        raise RuntimeError("Debian's chromium and a built dashboard are needed")
     few, many = (_home(ground, trials) for trials in (options.few, options.trials))
+    with chromium() as browser:
+        yield from _scripts(browser, few)
+        yield from _large(browser, few, many, options)
+        yield from _live(browser, ground, options.seconds)
+        yield from _idle(browser, few, options.seconds)
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's, which reaches this machine alone. Raises RuntimeError if it or the dashboard is missing."""
+    path = shutil.which("chromium")
+    if path is None or not ASSETS.is_dir():
+        raise RuntimeError("Debian's chromium and a built dashboard are needed")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", NOWHERE_ELSE])
         try:
-            yield from _scripts(browser, few)
-            yield from _large(browser, few, many, options)
-            yield from _live(browser, ground, options.seconds)
-            yield from _idle(browser, few, options.seconds)
+            yield browser
         finally:
             browser.close()
 
@@ -177,14 +186,15 @@ def _home(ground: Ground, trials: int) -> Path:
     return place
 
 
-def _sign_in(browser: Browser, made: Stage) -> StorageState:
+def sign_in(browser: Browser, made: Stage) -> StorageState:
+    """What a browser keeps of having signed in."""
     with opened(browser, made.url) as view:
         view.page.goto(made.sign_in())
         view.page.wait_for_url(f"{made.url}/")
         return view.page.context.storage_state()
 
 
-def _until(page: Page, url: str, there: str) -> float:
+def until(page: Page, url: str, there: str) -> float:
     """Seconds from the navigation to the frame in which this holds."""
     page.goto(url, wait_until="commit")
     return float(page.wait_for_function(there, polling="raf", timeout=120_000).json_value()) / 1e3
@@ -195,7 +205,7 @@ def _usable(browser: Browser, made: Stage, state: StorageState, path: str, there
     found = []
     for _ in range(RUNS):
         with opened(browser, made.url, storage_state=state) as view:
-            found.append(_until(view.page, made.url + path, there))
+            found.append(until(view.page, made.url + path, there))
     return found
 
 
@@ -205,10 +215,10 @@ def _large(browser: Browser, few: Path, many: Path, options: argparse.Namespace)
         "table of trials": ("/experiments/past/trials", TABLE),
     }
     with stage(few) as made:
-        state = _sign_in(browser, made)
+        state = sign_in(browser, made)
         base = {name: _usable(browser, made, state, *page) for name, page in pages.items()}
     with stage(many) as made:
-        state = _sign_in(browser, made)
+        state = sign_in(browser, made)
         for name, page in pages.items():
             times = _usable(browser, made, state, *page)
             median, least = statistics.median(times), statistics.median(base[name])
@@ -235,13 +245,13 @@ def _large(browser: Browser, few: Path, many: Path, options: argparse.Namespace)
 def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row]:
     """Sorting, filtering and scrolling the table, and the memory that the page takes in the end."""
     columns = "sequence,id,status,value,duration,parameters.lr"
-    _until(page, f"{made.url}/experiments/past/trials?columns={columns}", TABLE)
+    until(page, f"{made.url}/experiments/past/trials?columns={columns}", TABLE)
     page.get_by_role("columnheader", name="lr").wait_for()  # it is known once the schema is
     for what, acts in {
         "sort": [{"sort": name} for name in ("Default metric", "Duration", "lr", "Status", "Default metric")],
         "filter": [{"filter": text} for text in ("lr<0.01", "optimizer/_name:adam;layers>8", "value>0.5")],
     }.items():
-        times = [_answered(page, act) for act in acts]
+        times = [answered(page, act) for act in acts]
         yield Row(
             name=f"{what} of {options.trials:,} trials answered",
             value=max(times),
@@ -250,7 +260,7 @@ def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row
             limit=ANSWER_MS,
             details={"median_ms": statistics.median(times), "times": len(times)},
         )
-    _until(page, f"{made.url}/experiments/past/trials", TABLE)
+    until(page, f"{made.url}/experiments/past/trials", TABLE)
     scrolled = page.evaluate(SCROLLED, options.seconds)
     yield Row(
         name="longest blank while the table is scrolled",
@@ -260,12 +270,12 @@ def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row
         limit=BLANK_MS,
         details={"without_jumps_ms": float(scrolled["steady"]), "frames": scrolled["frames"]},
     )
-    heaps = {"table": _heap_mb(page)}
+    heaps = {"table": heap_mb(page)}
     for tab in ("history", "slices", "parallel"):
         page.goto(f"{made.url}/experiments/past/analysis?tab={tab}")
         page.locator("[role=tabpanel] canvas").first.wait_for(timeout=120_000)
         page.wait_for_timeout(4 * PAUSE_MS)  # for what it loads and draws after that
-        heaps[tab] = _heap_mb(page)
+        heaps[tab] = heap_mb(page)
     yield Row(
         name=f"the page's heap, at {options.trials:,} trials",
         value=max(heaps.values()),
@@ -278,7 +288,7 @@ def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row
 
 def _parallel(page: Page, made: Stage, trials: int) -> Iterator[Row]:
     """Parallel coordinates: from the navigation to the picture, and from the pointer to the next one."""
-    drawn = _until(page, f"{made.url}/experiments/past/analysis?tab=parallel", PAINTED)
+    drawn = until(page, f"{made.url}/experiments/past/analysis?tab=parallel", PAINTED)
     yield Row(
         name=f"parallel coordinates of {trials:,} trials drawn",
         value=drawn,
@@ -308,14 +318,15 @@ def _parallel(page: Page, made: Stage, trials: int) -> Iterator[Row]:
     )
 
 
-def _answered(page: Page, act: dict[str, str]) -> float:
+def answered(page: Page, act: dict[str, str]) -> float:
+    """Milliseconds until the table shows what was asked of it."""
     if "filter" in act:
         page.get_by_role("combobox", name="Filter").fill(act["filter"])
         page.keyboard.press("Escape")
     return float(page.evaluate(ANSWERED, act))
 
 
-def _heap_mb(page: Page) -> float:
+def heap_mb(page: Page) -> float:
     """What the page's script holds before anything is collected: objects, and the buffers of arrays."""
     session = page.context.new_cdp_session(page)
     try:
@@ -326,7 +337,8 @@ def _heap_mb(page: Page) -> float:
     return float(sum(used.get(part, 0.0) for part in parts)) / 1e6
 
 
-def _metrics(session: CDPSession) -> dict[str, float]:
+def metrics(session: CDPSession) -> dict[str, float]:
+    """What Chromium counts of the page; ``TaskDuration`` is the main thread's, in s."""
     session.send("Performance.enable", {"timeDomain": "timeTicks"})
     return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
 
@@ -334,7 +346,7 @@ def _metrics(session: CDPSession) -> dict[str, float]:
 def _scripts(browser: Browser, place: Path) -> Iterator[Row]:
     """Compressed bytes of script until the list of experiments is there, and of all that there is."""
     with stage(place) as made:
-        state = _sign_in(browser, made)
+        state = sign_in(browser, made)
         with opened(browser, made.url, storage_state=state) as view:
             view.page.goto(f"{made.url}/")
             view.page.get_by_role("link", name="image classifier").wait_for()
@@ -361,20 +373,20 @@ def _live(browser: Browser, ground: Ground, seconds: float) -> Iterator[Row]:
             maxTrialNumber=LIVE_TRIALS,
             arguments=f"{origin} {seconds + 30}",
         )
-        state = _sign_in(browser, made)
+        state = sign_in(browser, made)
         eventually(
             lambda: all(t["intermediates"] for t in made.trials("live")) and len(made.trials("live")) == 8,
             "all trials to report",
         )
         with opened(browser, made.url, storage_state=state) as view:
             path = f"/experiments/live/trials?columns={quote('sequence,latest')}"
-            _until(view.page, made.url + path, "() => document.querySelector('.trial-row') && 1")
+            until(view.page, made.url + path, "() => document.querySelector('.trial-row') && 1")
             session = view.page.context.new_cdp_session(view.page)
-            before, begun = _metrics(session), time.monotonic()
+            before, begun = metrics(session), time.monotonic()
             ages: dict[str, Any] = view.page.evaluate(
                 STALENESS, {"seconds": seconds, "origin": origin, "column": 2}
             )
-            after, passed = _metrics(session), time.monotonic() - begun
+            after, passed = metrics(session), time.monotonic() - begun
         made.ask("POST", "/live/stop")
     rate = f"{LIVE_TRIALS} trials that report {REPORTS_PER_S} times a second each"
     yield Row(
@@ -397,16 +409,16 @@ def _live(browser: Browser, ground: Ground, seconds: float) -> Iterator[Row]:
 def _idle(browser: Browser, place: Path, seconds: float) -> Iterator[Row]:
     """What an open page costs the server while nothing happens."""
     with stage(place) as made:
-        state = _sign_in(browser, made)
+        state = sign_in(browser, made)
         pid = made.server.process.pid
         with opened(browser, made.url, storage_state=state) as view:  # all modules are loaded then
-            _until(view.page, f"{made.url}/experiments/past", OVERVIEW)
+            until(view.page, f"{made.url}/experiments/past", OVERVIEW)
         time.sleep(2)
-        alone, alone_kib = _share(pid, seconds), proc.pss_kib(pid)
+        alone, alone_kib = share(pid, seconds), proc.pss_kib(pid)
         with opened(browser, made.url, storage_state=state) as view:
-            _until(view.page, f"{made.url}/experiments/past", OVERVIEW)
+            until(view.page, f"{made.url}/experiments/past", OVERVIEW)
             time.sleep(2)
-            watched, watched_kib = _share(pid, seconds), proc.pss_kib(pid)
+            watched, watched_kib = share(pid, seconds), proc.pss_kib(pid)
     yield Row(
         name="the server's CPU for a page that is open",
         value=watched - alone,
@@ -425,7 +437,8 @@ def _idle(browser: Browser, place: Path, seconds: float) -> Iterator[Row]:
     )
 
 
-def _share(pid: int, seconds: float) -> float:
+def share(pid: int, seconds: float) -> float:
+    """The CPU of a process in the next so many seconds, of a core."""
     before, begun = proc.run_ns(pid), time.monotonic()
     time.sleep(seconds)
     return (proc.run_ns(pid) - before) / 1e9 / (time.monotonic() - begun)

@@ -27,7 +27,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -90,26 +90,25 @@ nni.report_final_result({"default": 0.89, "loss": 0.4})
 """
 
 
-def config_of(directory: Path) -> dict[str, Any]:
+def config_of(directory: Path, machines: Sequence[str] = MACHINES) -> dict[str, Any]:
     """Its configuration, as a user would write it; without its search space."""
+    local: dict[str, Any] = {"platform": "local"}
+    remote: dict[str, Any] = {
+        "platform": "remote",
+        "trialGpuNumber": 1,
+        "machineList": [{"host": host, "user": "train"} for host in machines],
+    }
     return {
         "experimentName": "image classifier",
         "trialCommand": f"{sys.executable} trial.py",
         "trialCodeDirectory": str(directory / "code"),
         "experimentWorkingDirectory": str(directory.parent),
-        "trialConcurrency": HERE + GPUS * len(MACHINES),
+        "trialConcurrency": HERE + GPUS * len(machines),
         "maxTrialNumber": 1_000_000,
         "maxTrialDuration": f"{int(LONGEST.total_seconds())}s",
         "tuner": {"name": "TPE", "classArgs": {"optimize_mode": "maximize"}},
         "assessor": {"name": "Medianstop", "classArgs": {"optimize_mode": "maximize", "start_step": 3}},
-        "trainingService": [
-            {"platform": "local"},
-            {
-                "platform": "remote",
-                "trialGpuNumber": 1,
-                "machineList": [{"host": host, "user": "train"} for host in MACHINES],
-            },
-        ],
+        "trainingService": [local, remote] if machines else local,
     }
 
 
@@ -174,14 +173,16 @@ def _quality(p: dict[str, Any]) -> float:
 class Life:
     """The experiment on a clock of its own: events in their order, and what the plan makes of them."""
 
-    def __init__(self, created: f.ExperimentCreated, *, trials: int, nature: Nature) -> None:
+    def __init__(
+        self, created: f.ExperimentCreated, *, trials: int, nature: Nature, hosts: Sequence[str]
+    ) -> None:
         self.state = ExperimentState()
         self.turn: list[f.Recorded] = []
         self._trials, self._nature = trials, nature
         self._now, self._orders, self._cmd_seq = BEGUN_AT, 0, 0
         self._events: list[tuple[datetime, int, Callable[[], None]]] = []
         self._fates: dict[str, Fate] = {}  # by job id
-        machines = [MachineConfig(host=host, user="train").keeper_id for host in MACHINES]
+        machines = [MachineConfig(host=host, user="train").keeper_id for host in hosts]
         self._free: list[tuple[str, tuple[int, ...]]] = [("local", ())] * HERE
         self._free += [(name, (gpu,)) for gpu in range(GPUS) for name in machines]
         self._places: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -321,10 +322,21 @@ class Life:
         self._free.append(self._places.pop(job_id))
 
 
-async def write(home: Home, experiment_id: str, *, trials: int, metrics: int, seed: int) -> ExperimentState:
-    """Make the experiment; its last state. Raises ValueError if the home has one of this id."""
+async def write(
+    home: Home,
+    experiment_id: str,
+    *,
+    trials: int,
+    metrics: int,
+    seed: int,
+    machines: Sequence[str] = MACHINES,
+) -> ExperimentState:
+    """Make the experiment; its last state. Raises ValueError if the home has one of this id.
+
+    ``machines``: the hosts beside this one; none, and all trials ran here.
+    """
     directory = home.path / experiment_id
-    config = read_canonical({**config_of(directory), "searchSpace": SPACE})
+    config = read_canonical({**config_of(directory, machines), "searchSpace": SPACE})
     canonical = config.canonical()
     space = canonical.pop("searchSpace")
     index = Index(home)
@@ -336,7 +348,7 @@ async def write(home: Home, experiment_id: str, *, trials: int, metrics: int, se
     created = f.ExperimentCreated(
         experiment_id=experiment_id, config=canonical, search_space=space, limits=config.limits()
     )
-    life = Life(created, trials=trials, nature=Nature(random.Random(seed), metrics))
+    life = Life(created, trials=trials, nature=Nature(random.Random(seed), metrics), hosts=machines)
     writer = ExperimentWriter(directory)
     await writer.open()
     more = True

@@ -41,11 +41,11 @@ class Peers:
 
     def __init__(self, ground: Ground, *, wanted: bool) -> None:
         self._ground = ground
-        self._wanted = wanted
+        self.wanted = wanted
 
     def ask(self, kind: str, **given: Any) -> Sequence[Answer]:
         """What every peer gave for ``kind``: noop, stream, latency or startup."""
-        if not self._wanted:
+        if not self.wanted:
             return ()
         answers = []
         for name in PEERS:
@@ -103,7 +103,7 @@ def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Pa
         )
         try:
             code = process.wait(LIMIT_S)
-            failed = f"ended with {code}{_tail(log)}" if code else ""
+            failed = f"ended with {code}{tail(log)}" if code else ""
         except subprocess.TimeoutExpired:
             failed = f"not done after {LIMIT_S:.0f} s"
         finally:
@@ -121,7 +121,8 @@ def environ(python: Path, place: Path) -> dict[str, str]:
     }
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """What a peer said last, after a colon; nothing if it said nothing."""
     text = log.read_text(encoding="utf-8", errors="replace").strip()
     return f": {' '.join(text[-TAIL:].split())}" if text else ""
 

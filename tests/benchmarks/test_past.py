@@ -55,3 +55,14 @@ async def test_an_id_is_taken_once(tmp_path: Path) -> None:
     (await make(tmp_path)).close()
     with pytest.raises(ValueError, match="has an experiment past already"):
         await make(tmp_path)
+
+
+async def test_without_machines_all_trials_ran_here(tmp_path: Path) -> None:
+    state = await past.write(Home(tmp_path), "past", trials=TRIALS, metrics=10, seed=1, machines=())
+    validate(state)
+    reader = ExperimentReader(tmp_path / "past")
+    rows = reader.trials_from(limit=1000)
+    assert {job.keeper_id for row in rows for job in reader.jobs(row.trial_id)} == {"local"}
+    reader.close()
+    entry = Index(Home(tmp_path)).get("past")
+    assert entry is not None and entry.platform == "local"

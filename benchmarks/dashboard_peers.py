@@ -1,0 +1,231 @@
+"""Our dashboard beside NNI 3.0's own web page, of the same trials, in the same browser, in turn.
+
+    python -m benchmarks.dashboard_peers --peers [--trials 1000] [--seconds 30]
+
+The trials are those of ``benchmarks.past``, all of this machine; ``benchmarks.nni_past`` puts them into NNI's
+database. On both sides the experiment runs on, with two trials that sleep: an NNI page of one that is over
+asks for nothing any more. Every load is one of a browser that knows nothing yet. A page is usable in the
+frame in which its tables have rows; NNI's shows the 10 best trials on its overview, and the first 20 in its
+table.
+Without ``--peers`` there is nothing to measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, StorageState
+
+from benchmarks import past, program
+from benchmarks.dashboard import OVERVIEW, TABLE, answered, chromium, metrics, share, sign_in, until
+from benchmarks.ground import Ground, looks
+from benchmarks.nni_past import SLEEPING, on_nni
+from benchmarks.peers.ask import Peers
+from benchmarks.peers.setup import PEERS, interpreter
+from benchmarks.report import Better, Figure, Row
+from nnimgr.home import Home
+from tests.e2e.dashboard.stage import Stage, stage
+
+PEER = PEERS["nni"].title
+RUNS = 5
+START_LIMIT_S = 60.0
+SETTLE_S = 3.0
+FILTERS = ("lr<0.01", "value>0.9", "lr>0.1")
+NNI_FILTERS = ("lr<0.01", "Default metric>0.9", "lr>0.1")
+NNI_ROWS = "() => document.querySelectorAll('.ms-DetailsRow').length >= 10 && performance.now()"
+# Bytes of script as they came, and whether that was compressed is the server's affair.
+SCRIPT = """() => performance.getEntriesByType("resource").filter(({name}) => name.endsWith(".js"))
+  .reduce((sum, {encodedBodySize}) => sum + encodedBodySize, 0)"""
+# From the key to the frame in which other rows stand in NNI's table.
+NNI_WATCH = """() => {
+  const rows = () => [...document.querySelectorAll(".ms-DetailsRow")].map((row) => row.innerText).join();
+  const before = rows();
+  window.answered = new Promise((answer, fail) => addEventListener("keydown", async () => {
+    const begun = performance.now();
+    do {
+      await new Promise(requestAnimationFrame);
+      if (performance.now() - begun > 30000) return fail(new Error("the table did not answer"));
+    } while (rows() === before || rows() === "");
+    answer(performance.now() - begun);
+  }, {capture: true, once: true}));
+}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two dashboards; ``pages``: a path, and what holds in the page once it is usable."""
+
+    name: str
+    url: str
+    pid: int
+    pages: Mapping[str, tuple[str, str]]
+    filters: Sequence[str]
+    filtered: Callable[[Page, str], float]
+    state: StorageState | None = None
+
+    @contextlib.contextmanager
+    def opened(self, browser: Browser, page: str) -> Iterator[tuple[Page, float]]:
+        """The page, usable, in a browser that knows nothing but who one is, and after how many seconds."""
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 800}, locale="en-GB", storage_state=self.state
+        )
+        try:
+            tab = context.new_page()
+            path, there = self.pages[page]
+            yield tab, until(tab, self.url + path, there)
+        finally:
+            context.close()
+
+
+def nni_filtered(page: Page, text: str) -> float:
+    """Milliseconds until NNI's table shows what this leaves."""
+    box = page.locator(".ms-SearchBox-field")
+    box.fill(text)
+    page.evaluate(NNI_WATCH)
+    box.press("Enter")
+    return float(page.evaluate("window.answered"))
+
+
+@contextlib.contextmanager
+def _ours(browser: Browser, place: Path) -> Iterator[Side]:
+    with stage(place) as made:
+        made.ask("POST", "/past/resume")
+        _wait_for_two(made)
+        yield Side(
+            name="ours",
+            url=made.url,
+            pid=made.server.process.pid,
+            pages={
+                "overview": ("/experiments/past", OVERVIEW),
+                "table of trials": ("/experiments/past/trials", TABLE),
+            },
+            filters=FILTERS,
+            filtered=lambda page, text: answered(page, {"filter": text}),
+            state=sign_in(browser, made),
+        )
+
+
+def _wait_for_two(made: Stage) -> None:
+    for _ in looks(START_LIMIT_S, pause_s=0.2):
+        if made.profile("past")["counts"].get("RUNNING") == 2:
+            return
+
+
+@contextlib.contextmanager
+def _theirs(ground: Ground, database: Path) -> Iterator[Side]:
+    """Raises RuntimeError, TimeoutError."""
+    manager = interpreter("nni")
+    if manager is None:
+        raise RuntimeError("peer not installed")
+    with on_nni(ground, manager, database) as running:
+        yield Side(
+            name=PEER,
+            url=running.url,
+            pid=running.pid,
+            pages={"overview": ("/oview", NNI_ROWS), "table of trials": ("/detail", NNI_ROWS)},
+            filters=NNI_FILTERS,
+            filtered=nni_filtered,
+        )
+
+
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
+    """Loading, filtering, and doing nothing, on both sides."""
+    if not peers.wanted:
+        return
+    place = ground.folder("past")
+    made = past.write(Home(place / "home"), "past", trials=options.trials, metrics=10, seed=1, machines=())
+    asyncio.run(made)
+    directory = place / "home" / "past"
+    (directory / "code" / "trial.py").write_text(SLEEPING, encoding="utf-8")
+    with chromium() as browser, contextlib.ExitStack() as servers:
+        theirs, note = None, ""
+        try:
+            theirs = servers.enter_context(_theirs(ground, directory / "db" / "nnimgr.sqlite"))
+        except (RuntimeError, TimeoutError) as missing:
+            note = str(missing)
+        ours = servers.enter_context(_ours(browser, place))
+        sides = [side for side in (ours, theirs) if side is not None]
+        for row in chain(_loads(browser, sides, options.trials), _idle(browser, sides, options)):
+            yield row if theirs is not None else replace(row, peers=(Figure(PEER, None, note),))
+
+
+Found = dict[str, dict[str, list[float]]]  # what was found, by what and by side
+
+
+def _row(found: Found, what: str, name: str, unit: str, scale: float = 1.0) -> Row:
+    """Our median beside NNI's."""
+    middle = {side: scale * statistics.median(values) for side, values in found[what].items()}
+    return Row(
+        name=name,
+        value=middle["ours"],
+        unit=unit,
+        better=Better.LESS,
+        details={"times": len(found[what]["ours"]), "worst": scale * max(found[what]["ours"])},
+        peers=(Figure(PEER, middle.get(PEER)),),
+    )
+
+
+def _loads(browser: Browser, sides: Sequence[Side], trials: int) -> Iterator[Row]:
+    found: Found = defaultdict(lambda: defaultdict(list))
+    for _ in range(RUNS):
+        for side in sides:
+            with side.opened(browser, "overview") as (page, seconds):
+                found["overview"][side.name].append(seconds)
+                found["script"][side.name].append(float(page.evaluate(SCRIPT)))
+                found["heap of the overview"][side.name].append(_held_bytes(page))
+            with side.opened(browser, "table of trials") as (page, seconds):
+                found["table of trials"][side.name].append(seconds)
+                found["heap of the table of trials"][side.name].append(_held_bytes(page))
+                found["filter"][side.name] += [side.filtered(page, text) for text in side.filters]
+    for name in ("overview", "table of trials"):
+        yield _row(found, name, f"{name} usable beside NNI's, at {trials:,} trials", "s")
+    yield _row(found, "filter", f"filter answered beside NNI's, at {trials:,} trials", "ms")
+    for name in ("heap of the overview", "heap of the table of trials"):
+        yield _row(found, name, f"{name} beside NNI's, at {trials:,} trials", "MB", 1e-6)
+    yield _row(found, "script", "script of the overview beside NNI's, as it is sent", "kB", 1e-3)
+
+
+def _held_bytes(page: Page) -> float:
+    """What the page's heap keeps once it was collected."""
+    session = page.context.new_cdp_session(page)
+    try:
+        session.send("HeapProfiler.collectGarbage")
+        return metrics(session)["JSHeapUsedSize"]
+    finally:
+        session.detach()
+
+
+def _idle(browser: Browser, sides: Sequence[Side], options: argparse.Namespace) -> Iterator[Row]:
+    """What an open overview costs while no trial says anything."""
+    found: Found = defaultdict(lambda: defaultdict(list))
+    for side in sides:
+        alone = share(side.pid, options.seconds)
+        with side.opened(browser, "overview") as (page, _):
+            page.wait_for_timeout(1000 * SETTLE_S)
+            session = page.context.new_cdp_session(page)
+            before, begun = metrics(session), time.monotonic()
+            watched = share(side.pid, options.seconds)
+            after, passed = metrics(session), time.monotonic() - begun
+        found["page"][side.name].append((after["TaskDuration"] - before["TaskDuration"]) / passed)
+        found["server"][side.name].append(max(0.0, watched - alone))
+    idle = f"while {options.trials:,} trials are over and two say nothing"
+    yield _row(found, "page", f"the page's main thread busy beside NNI's, {idle}", "of the time")
+    yield _row(found, "server", f"the server's CPU for that page beside NNI's, {idle}", "of a core")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of doing nothing")
+
+
+if __name__ == "__main__":
+    program.main(__doc__, arguments, measure)
