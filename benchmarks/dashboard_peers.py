@@ -35,16 +35,17 @@ from benchmarks.report import Better, Figure, Row
 from nnimgr.home import Home
 from tests.e2e.dashboard.stage import Stage, stage
 
-PEER = PEERS["nni"].title
+PEER, OURS = PEERS["nni"].title, "ours"
 RUNS = 5
 START_LIMIT_S = 60.0
 SETTLE_S = 3.0
 FILTERS = ("lr<0.01", "value>0.9", "lr>0.1")
 NNI_FILTERS = ("lr<0.01", "Default metric>0.9", "lr>0.1")
 NNI_ROWS = "() => document.querySelectorAll('.ms-DetailsRow').length >= 10 && performance.now()"
-# Bytes of script as they came, and whether that was compressed is the server's affair.
-SCRIPT = """() => performance.getEntriesByType("resource").filter(({name}) => name.endsWith(".js"))
-  .reduce((sum, {encodedBodySize}) => sum + encodedBodySize, 0)"""
+# Bytes of script: as they were sent (NNI does not compress them), and as they are read.
+SCRIPT = """() => ["encodedBodySize", "decodedBodySize"].map((size) =>
+  performance.getEntriesByType("resource").filter(({name}) => name.endsWith(".js"))
+    .reduce((sum, script) => sum + script[size], 0))"""
 # From the key to the frame in which other rows stand in NNI's table.
 NNI_WATCH = """() => {
   const rows = () => [...document.querySelectorAll(".ms-DetailsRow")].map((row) => row.innerText).join();
@@ -101,7 +102,7 @@ def _ours(browser: Browser, place: Path) -> Iterator[Side]:
         made.ask("POST", "/past/resume")
         _wait_for_two(made)
         yield Side(
-            name="ours",
+            name=OURS,
             url=made.url,
             pid=made.server.process.pid,
             pages={
@@ -166,10 +167,10 @@ def _row(found: Found, what: str, name: str, unit: str, scale: float = 1.0) -> R
     middle = {side: scale * statistics.median(values) for side, values in found[what].items()}
     return Row(
         name=name,
-        value=middle["ours"],
+        value=middle[OURS],
         unit=unit,
         better=Better.LESS,
-        details={"times": len(found[what]["ours"]), "worst": scale * max(found[what]["ours"])},
+        details={"times": len(found[what][OURS]), "worst": scale * max(found[what][OURS])},
         peers=(Figure(PEER, middle.get(PEER)),),
     )
 
@@ -180,7 +181,9 @@ def _loads(browser: Browser, sides: Sequence[Side], trials: int) -> Iterator[Row
         for side in sides:
             with side.opened(browser, "overview") as (page, seconds):
                 found["overview"][side.name].append(seconds)
-                found["script"][side.name].append(float(page.evaluate(SCRIPT)))
+                sent, read = page.evaluate(SCRIPT)
+                found["script as it is sent"][side.name].append(float(sent))
+                found["script as it is read"][side.name].append(float(read))
                 found["heap of the overview"][side.name].append(_held_bytes(page))
             with side.opened(browser, "table of trials") as (page, seconds):
                 found["table of trials"][side.name].append(seconds)
@@ -191,7 +194,8 @@ def _loads(browser: Browser, sides: Sequence[Side], trials: int) -> Iterator[Row
     yield _row(found, "filter", f"filter answered beside NNI's, at {trials:,} trials", "ms")
     for name in ("heap of the overview", "heap of the table of trials"):
         yield _row(found, name, f"{name} beside NNI's, at {trials:,} trials", "MB", 1e-6)
-    yield _row(found, "script", "script of the overview beside NNI's, as it is sent", "kB", 1e-3)
+    for name in ("script as it is sent", "script as it is read"):
+        yield _row(found, name, f"{name} for the overview, beside NNI's", "kB", 1e-3)
 
 
 def _held_bytes(page: Page) -> float:
@@ -208,7 +212,7 @@ def _idle(browser: Browser, sides: Sequence[Side], options: argparse.Namespace) 
     """What an open overview costs while no trial says anything."""
     found: Found = defaultdict(lambda: defaultdict(list))
     for side in sides:
-        alone = share(side.pid, options.seconds)
+        found["alone"][side.name].append(share(side.pid, options.seconds))
         with side.opened(browser, "overview") as (page, _):
             page.wait_for_timeout(1000 * SETTLE_S)
             session = page.context.new_cdp_session(page)
@@ -216,10 +220,12 @@ def _idle(browser: Browser, sides: Sequence[Side], options: argparse.Namespace) 
             watched = share(side.pid, options.seconds)
             after, passed = metrics(session), time.monotonic() - begun
         found["page"][side.name].append((after["TaskDuration"] - before["TaskDuration"]) / passed)
-        found["server"][side.name].append(max(0.0, watched - alone))
+        found["server"][side.name].append(watched)
     idle = f"while {options.trials:,} trials are over and two say nothing"
     yield _row(found, "page", f"the page's main thread busy beside NNI's, {idle}", "of the time")
-    yield _row(found, "server", f"the server's CPU for that page beside NNI's, {idle}", "of a core")
+    alone = {f"{name}_without_a_page": values[0] for name, values in found["alone"].items()}
+    server = _row(found, "server", f"the server's CPU with that page open beside NNI's, {idle}", "of a core")
+    yield replace(server, details=alone)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
