@@ -223,7 +223,8 @@ def _idle(browser: Browser, sides: Sequence[Side], options: argparse.Namespace) 
         found["server"][side.name].append(watched)
     idle = f"while {options.trials:,} trials are over and two say nothing"
     yield _row(found, "page", f"the page's main thread busy beside NNI's, {idle}", "of the time")
-    alone = {f"{name}_without_a_page": values[0] for name, values in found["alone"].items()}
+    names = {OURS: "without_a_page", PEER: "nni_without_a_page"}
+    alone = {names[side]: values[0] for side, values in found["alone"].items()}
     server = _row(found, "server", f"the server's CPU with that page open beside NNI's, {idle}", "of a core")
     yield replace(server, details=alone)
 
