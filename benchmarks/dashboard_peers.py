@@ -26,7 +26,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, StorageState
 
 from benchmarks import past, program
-from benchmarks.dashboard import OVERVIEW, TABLE, answered, chromium, metrics, share, sign_in, until
+from benchmarks.dashboard import OVERVIEW, TABLE, answered, chromium, heap_mb, metrics, share, sign_in, until
 from benchmarks.ground import Ground, looks
 from benchmarks.nni_past import SLEEPING, on_nni
 from benchmarks.peers.ask import Peers
@@ -184,28 +184,28 @@ def _loads(browser: Browser, sides: Sequence[Side], trials: int) -> Iterator[Row
                 sent, read = page.evaluate(SCRIPT)
                 found["script as it is sent"][side.name].append(float(sent))
                 found["script as it is read"][side.name].append(float(read))
-                found["heap of the overview"][side.name].append(_held_bytes(page))
+                found["heap of the overview"][side.name].append(_held_mb(page))
             with side.opened(browser, "table of trials") as (page, seconds):
                 found["table of trials"][side.name].append(seconds)
-                found["heap of the table of trials"][side.name].append(_held_bytes(page))
+                found["heap of the table of trials"][side.name].append(_held_mb(page))
                 found["filter"][side.name] += [side.filtered(page, text) for text in side.filters]
     for name in ("overview", "table of trials"):
         yield _row(found, name, f"{name} usable beside NNI's, at {trials:,} trials", "s")
     yield _row(found, "filter", f"filter answered beside NNI's, at {trials:,} trials", "ms")
     for name in ("heap of the overview", "heap of the table of trials"):
-        yield _row(found, name, f"{name} beside NNI's, at {trials:,} trials", "MB", 1e-6)
+        yield _row(found, name, f"{name} beside NNI's, at {trials:,} trials", "MB")
     for name in ("script as it is sent", "script as it is read"):
         yield _row(found, name, f"{name} for the overview, beside NNI's", "kB", 1e-3)
 
 
-def _held_bytes(page: Page) -> float:
-    """What the page's heap keeps once it was collected."""
+def _held_mb(page: Page) -> float:
+    """What the page's script holds once what it does not need is collected."""
     session = page.context.new_cdp_session(page)
     try:
         session.send("HeapProfiler.collectGarbage")
-        return metrics(session)["JSHeapUsedSize"]
     finally:
         session.detach()
+    return heap_mb(page)
 
 
 def _idle(browser: Browser, sides: Sequence[Side], options: argparse.Namespace) -> Iterator[Row]:
