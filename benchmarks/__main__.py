@@ -38,7 +38,7 @@ PROGRAMS = {
         *("--cut", "5", "--machines", "5", "--seconds", "5"),
     ),
     "dashboard": ("--trials", "3000", "--few", "300", "--seconds", "3"),
-    "dashboard_peers": ("--trials", "300", "--seconds", "5"),
+    "dashboard_peers": ("--trials", "300", "--seconds", "10"),
     "growth": ("--trials", "3000", "--runs", "1", "--past", "5000"),
 }  # with the sizes of --quick
 LIBRARIES = ("nnimgr", "sqlalchemy", "fastapi", "uvicorn", "pydantic")

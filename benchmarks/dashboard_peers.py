@@ -231,7 +231,7 @@ def _idle(browser: Browser, sides: Sequence[Side], options: argparse.Namespace) 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of doing nothing")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of doing nothing; NNI asks every 10")
 
 
 if __name__ == "__main__":
