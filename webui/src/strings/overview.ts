@@ -101,6 +101,7 @@ export const overview = {
     json: "JSON",
     parameter: "Parameter",
     value: "Value",
+    parameters: "Parameters of the best trial",
   },
   history: {
     title: "Best so far",

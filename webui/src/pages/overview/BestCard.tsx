@@ -28,7 +28,8 @@ export function BestCard({ profile }: { profile: Profile }) {
             <Link href={`/trials/${best.trialId}`}>{text.trial(best.sequence)}</Link>{" "}
             <code>{best.trialId}</code>
           </p>
-          <div className="scrolls-y">
+          {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- the keyboard scrolls it */}
+          <div className="scrolls-y" role="region" aria-label={text.parameters} tabIndex={0}>
             <table className="plain">
               <thead>
                 <tr>
