@@ -56,6 +56,11 @@ export async function request(path: string, init: Omit<RequestInit, "headers"> =
 
 /** One sentence on whatever was thrown. */
 export function sentenceOf(error: unknown): string {
+  if (error instanceof ApiError && error.problems.length > 0)
+    return strings.common.because(
+      error.message,
+      error.problems.map(({ field, message }) => `${field} ${message}`),
+    );
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -12,7 +12,7 @@ export function Banner() {
       ) : null}
       {connection.state === "signed-out" ? (
         <p className="banner bad">
-          {strings.common.signedOut} <a href="/login">{strings.common.signIn}</a>
+          {strings.common.signedOut} <a href={location.pathname + location.search}>{strings.common.signIn}</a>
         </p>
       ) : null}
     </div>

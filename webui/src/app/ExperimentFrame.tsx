@@ -21,10 +21,18 @@ export function ExperimentFrame({ id, children }: { id: string; children: ReactN
   const [location] = useLocation();
   useTitle(profile.data?.name || id);
   if (profile.isError && profile.data === undefined)
-    return <Failure error={profile.error} onRetry={() => void profile.refetch()} />;
+    return (
+      <div className="stack">
+        <h1>{id}</h1>
+        <Failure error={profile.error} onRetry={() => void profile.refetch()} />
+        <p>
+          <Link href="~/">{strings.navigation.allExperiments}</Link>
+        </p>
+      </div>
+    );
   return (
     <div className="stack">
-      <div className="spread">
+      <div className="experiment-title">
         <div className="row">
           <h1>{profile.data?.name || id}</h1>
           <code>{id}</code>

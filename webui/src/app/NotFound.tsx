@@ -1,3 +1,4 @@
+import { Link } from "wouter";
 import { strings } from "@/strings";
 import { useTitle } from "@/ui/useTitle";
 
@@ -7,6 +8,9 @@ export function NotFound() {
     <div className="stack">
       <h1>{strings.common.notFoundTitle}</h1>
       <p>{strings.common.notFoundText}</p>
+      <p>
+        <Link href="~/">{strings.navigation.allExperiments}</Link>
+      </p>
     </div>
   );
 }

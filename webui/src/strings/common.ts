@@ -2,6 +2,8 @@ export const common = {
   product: "nnimgr",
   noAnswer: "The server does not answer.",
   refused: (status: number) => `The server refused with status ${status}.`,
+  because: (sentence: string, problems: readonly string[]) =>
+    `${sentence.replace(/\.$/, "")}: ${problems.join("; ")}.`,
   close: "Close",
   cancel: "Cancel",
   copy: "Copy",
@@ -34,6 +36,7 @@ export const common = {
 
 export const navigation = {
   experiments: "Experiments",
+  allExperiments: "All experiments",
   resources: "Resources",
   newExperiment: "New experiment",
   overview: "Overview",

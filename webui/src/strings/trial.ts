@@ -54,6 +54,7 @@ export const trial = {
     reports: "Intermediates",
     raw: "As reported",
     none: "none yet",
+    never: "none",
   },
   curve: {
     title: "Intermediate results",

@@ -28,18 +28,27 @@ const text = strings.overview.edit;
 /** A limit, changed where it stands. */
 export function EditLimit(props: EditLimitProps) {
   const [editing, setEditing] = useState(false);
+  const [edited, setEdited] = useState(false);
   return (
     <div className="limit">
       <dt>{props.label}</dt>
       <dd>
         {editing ? (
-          <LimitForm {...props} onClose={() => setEditing(false)} />
+          <LimitForm
+            {...props}
+            onClose={() => {
+              setEditing(false);
+              setEdited(true);
+            }}
+          />
         ) : (
           <>
             <span className="number">{props.shown}</span>
             <Button
               small
               look="plain"
+              // eslint-disable-next-line jsx-a11y/no-autofocus -- the field that had the focus is gone
+              autoFocus={edited}
               disabled={props.refused !== null}
               title={props.refused ?? text.edit(props.label)}
               aria-label={text.edit(props.label)}

@@ -14,6 +14,7 @@ interface ResultCardProps {
 /** What the trial has reported. */
 export function ResultCard({ trial, best }: ResultCardProps) {
   const title = useId();
+  const none = trial.endedAt === null ? text.none : text.never;
   const raw = trial.finalText ?? trial.latestText;
   return (
     <section className="card stack-small" aria-labelledby={title}>
@@ -22,7 +23,7 @@ export function ResultCard({ trial, best }: ResultCardProps) {
         <div>
           <dt>{text.final}</dt>
           <dd className="number">
-            {trial.finalText === null ? <span className="soft">{text.none}</span> : null}
+            {trial.finalText === null ? <span className="soft">{none}</span> : null}
             <strong>{trial.finalText === null ? null : formatNumber(trial.finalValue)}</strong>
           </dd>
         </div>
@@ -30,7 +31,7 @@ export function ResultCard({ trial, best }: ResultCardProps) {
           <dt>{text.latest}</dt>
           <dd className="number">
             {trial.latestText === null ? (
-              <span className="soft">{text.none}</span>
+              <span className="soft">{none}</span>
             ) : (
               formatNumber(trial.latestValue)
             )}

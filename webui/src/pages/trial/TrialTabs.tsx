@@ -69,8 +69,10 @@ export function TrialTabs({ id, trial }: OfTrial) {
 }
 
 function Logs({ id, trial, job }: OfTrial & { job: Schemas["Job"] }) {
-  const [wanted, setWanted] = useUrlState("log", "stdout", { replace: true });
-  const name = LOGS.find((log) => log === wanted) ?? "stdout";
+  // Why an attempt failed stands in its stderr.
+  const usual = trial.status === "FAILED" ? "stderr" : "stdout";
+  const [wanted, setWanted] = useUrlState("log", "", { replace: true });
+  const name = LOGS.find((log) => log === wanted) ?? usual;
   return (
     <>
       <div className="row" role="group" aria-label={text.logs.which}>
