@@ -40,6 +40,11 @@ class Names:
         row = self._rows.get(trial_id)
         return "" if row is None or row.final_value is None else f" with {row.final_value:.6g}"
 
+    def note(self, trial_id: str) -> str:
+        """What its last attempt said at its end, behind the reason."""
+        row = self._rows.get(trial_id)
+        return "" if row is None or row.note is None else f"; {row.note}"
+
     def attempt(self, job_id: str) -> str:
         trial_id, attempt = trial_of_job(job_id)
         name = self.trial(trial_id)
@@ -199,7 +204,9 @@ _ENDS: Mapping[f.TrialStatus, tuple[Severity, str]] = {
 def _ended(fact: f.TrialEnded, names: Names) -> tuple[Severity, str]:
     severity, how = _ENDS[fact.status]
     result = names.result(fact.trial_id) if fact.status is f.TrialStatus.SUCCEEDED else ""
-    return severity, f"{names.trial(fact.trial_id)} {how}{result}: {fact.reason.removeprefix('stopped: ')}"
+    note = names.note(fact.trial_id) if fact.status is f.TrialStatus.FAILED else ""
+    why = fact.reason.removeprefix("stopped: ")
+    return severity, f"{names.trial(fact.trial_id)} {how}{result}: {why}{note}"
 
 
 # ---- attempts and machines --------------------------------------------------------------------------------

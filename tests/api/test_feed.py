@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,13 @@ def test_every_kind_of_fact_is_told_or_left_out_on_purpose() -> None:
     kinds = set(f.Fact.__args__)
     assert TOLD.keys() | LEFT_OUT == kinds
     assert not TOLD.keys() & LEFT_OUT
+
+
+def test_a_failure_is_told_with_what_the_attempt_said_last() -> None:
+    names = Names({"abcde": replace(row("abcde", 3, None), note="the last line of its stderr: boom")})
+    failed = f.TrialEnded(trial_id="abcde", status=f.TrialStatus.FAILED, reason="exited with code 1")
+    sentence = "Trial #3 (abcde) failed: exited with code 1; the last line of its stderr: boom."
+    assert tell(failed, names) == ("error", sentence)
 
 
 LIMITS = f.Limits(trial_concurrency=2)

@@ -1,6 +1,7 @@
 import { useEffect, useId, useRef, type ReactNode } from "react";
 import { strings } from "@/strings";
 import { Button } from "./Button";
+import { Toasts } from "./toasts";
 
 interface DialogProps {
   title: string;
@@ -41,6 +42,8 @@ export function Dialog({ title, onClose, children, footer, narrow = false }: Dia
       </header>
       <div className="dialog-body">{children}</div>
       {footer === undefined ? null : <footer>{footer}</footer>}
+      {/* Those of the page lie behind the dialog, where they are neither seen well nor read out. */}
+      <Toasts />
     </dialog>
   );
 }
