@@ -67,6 +67,16 @@ async def test_who_holds_what_and_who_waits(lab: Lab) -> None:
     assert found["waiting"] == [{"experimentId": "exp", "reason": "waits for a GPU of gpu1", "count": 1}]
 
 
+async def test_a_queued_trial_waits_for_its_turn(lab: Lab) -> None:
+    limit = lab.runner.state.limits.trial_concurrency
+    for _ in range(limit + 1):
+        lab.life.take(lab.life.suggestion())
+    waiting = (await lab.client.get(HOSTS)).json()["waiting"]
+    reason = f"waits for its turn: at most {limit} trials run at a time"
+    assert {"experimentId": "exp", "reason": reason, "count": len(lab.runner.state.queued)} in waiting
+    assert lab.runner.state.queued
+
+
 async def test_gpus_that_cannot_be_read(lab: Lab) -> None:
     lab.service.known_machines = [GPU1]
     lab.manager.ledger.read(GPU1.address, "keeper", GpuReading((), "there is no nvidia-smi"))

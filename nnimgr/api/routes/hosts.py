@@ -95,3 +95,9 @@ def _waiting(experiment_id: str, runner: ExperimentRunner) -> Iterator[models.Wa
     )
     for reason, count in reasons.most_common():
         yield models.WaitingTrials(experiment_id=experiment_id, reason=reason, count=count)
+    if queued := len(runner.state.queued):
+        limit = runner.state.limits.trial_concurrency
+        reason = (
+            f"waits for its turn: at most {limit} {'trial runs' if limit == 1 else 'trials run'} at a time"
+        )
+        yield models.WaitingTrials(experiment_id=experiment_id, reason=reason, count=queued)
