@@ -11,6 +11,7 @@ const texts = strings.experiments;
 export function Tags({ item }: { item: Summary }) {
   const client = useQueryClient();
   const [draft, setDraft] = useState<string | null>(null);
+  const [focused, setFocused] = useState(false); // whether the button takes over the focus of the field
 
   const save = async () => {
     if (draft === null) return;
@@ -40,8 +41,12 @@ export function Tags({ item }: { item: Summary }) {
         autoFocus
         value={draft}
         onChange={(event) => setDraft(event.target.value)}
-        onBlur={() => void save()}
+        onBlur={() => {
+          setFocused(false);
+          void save();
+        }}
         onKeyDown={(event) => {
+          setFocused(true);
           if (event.key === "Enter") void save();
           else if (event.key === "Escape") setDraft(null);
           else return;
@@ -53,6 +58,8 @@ export function Tags({ item }: { item: Summary }) {
     <button
       type="button"
       className="tags"
+      // eslint-disable-next-line jsx-a11y/no-autofocus -- the field that had the focus is gone
+      autoFocus={focused}
       aria-label={`${texts.editTags(nameOf(item))}: ${item.tags.join(", ") || strings.common.notAvailable}`}
       title={item.tags.join(", ")}
       onClick={() => setDraft(item.tags.join(", "))}
