@@ -101,7 +101,7 @@ export const overview = {
     json: "JSON",
     parameter: "Parameter",
     value: "Value",
-    parameters: "Parameters of the best trial",
+    parameters: "Best parameters",
   },
   history: {
     title: "Best so far",
