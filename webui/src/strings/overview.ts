@@ -127,6 +127,15 @@ export const overview = {
     metric: "Default metric",
     none: "No trial has a result yet.",
     all: "All trials",
+    highest: "highest",
+    lowest: "lowest",
+    summary: (count: number, which: string, [first, last]: readonly [string, string]) =>
+      count === 1
+        ? `The ${which} result is ${first}.`
+        : `The ${count} ${which} results, from ${first} to ${last}.`,
+    unfold: (sequence: number) => `Parameters of trial ${sequence}`,
+    parameters: (sequence: number) => `Parameters of trial ${sequence}`,
+    copyJson: "Copy as JSON",
   },
   feed: "What has happened",
   problems: {

@@ -5,12 +5,10 @@ import type { Profile } from "@/data/experiment";
 import { strings } from "@/strings";
 import { Failure } from "@/ui/Failure";
 import { formatNumber } from "@/ui/format";
-import { ticks } from "./ticks";
+import { placesOf, ResultPicture } from "./ResultPicture";
 
 const text = strings.overview.history;
 const POINTS = 200;
-const [WIDTH, HEIGHT] = [520, 210];
-const EDGE = { left: 62, right: 12, top: 10, bottom: 34 };
 
 type History = Schemas["History"];
 
@@ -60,12 +58,11 @@ function Chart({ history, last }: { history: History; last: number }) {
   const [first, best] = [points[0], points.at(-1)];
   if (first === undefined || best === undefined) return <p className="soft">{text.none}</p>;
   const end = Math.max(last, best.sequence, 1);
-  const values = points.map(({ value }) => value);
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const room = high === low ? Math.abs(high) / 20 || 1 : (high - low) * 0.06;
-  const x = (sequence: number) => EDGE.left + (sequence / end) * (WIDTH - EDGE.left - EDGE.right);
-  const y = (value: number) =>
-    EDGE.top + ((high + room - value) / (high - low + 2 * room)) * (HEIGHT - EDGE.top - EDGE.bottom);
+  const places = placesOf(
+    end,
+    points.map(({ value }) => value),
+  );
+  const { x, y } = places;
   const path = points
     .map(({ sequence, value }, at) =>
       at === 0
@@ -80,34 +77,13 @@ function Chart({ history, last }: { history: History; last: number }) {
     best.sequence,
   );
   return (
-    <figure className="history">
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={summary}>
-        {ticks(low - room, high + room, 4).map((value) => (
-          <g key={value}>
-            <line className="grid" x1={EDGE.left} x2={WIDTH - EDGE.right} y1={y(value)} y2={y(value)} />
-            <text x={EDGE.left - 6} y={y(value) + 4} textAnchor="end">
-              {formatNumber(value)}
-            </text>
-          </g>
-        ))}
-        {ticks(0, end, 6)
-          .filter((value) => Number.isInteger(value))
-          .map((value) => (
-            <text key={value} x={x(value)} y={HEIGHT - EDGE.bottom + 16} textAnchor="middle">
-              {formatNumber(value)}
-            </text>
-          ))}
-        <text className="axis" x={WIDTH - EDGE.right} y={HEIGHT - 3} textAnchor="end">
-          {text.axis}
-        </text>
-        <path className="line" d={`${path}H${x(end).toFixed(1)}`} />
-        {points.map(({ trialId, sequence, value }) => (
-          <circle key={trialId} cx={x(sequence)} cy={y(value)} r="3">
-            <title>{`#${sequence}: ${formatNumber(value)}`}</title>
-          </circle>
-        ))}
-      </svg>
-      <figcaption className="soft">{summary}</figcaption>
-    </figure>
+    <ResultPicture places={places} end={end} axis={text.axis} summary={summary}>
+      <path className="line" d={`${path}H${x(end).toFixed(1)}`} />
+      {points.map(({ trialId, sequence, value }) => (
+        <circle key={trialId} cx={x(sequence)} cy={y(value)} r="3">
+          <title>{`#${sequence}: ${formatNumber(value)}`}</title>
+        </circle>
+      ))}
+    </ResultPicture>
   );
 }
