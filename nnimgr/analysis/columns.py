@@ -9,10 +9,8 @@ metrics that are objects). A nested choice ``outer`` gives ``parameters.outer/_n
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +19,7 @@ from pydantic_core import from_json
 
 from nnimgr.analysis.column import MISSING, MOST_CATEGORIES, Array, Coded, Numbers, as_float
 from nnimgr.analysis.flat import is_branch
+from nnimgr.analysis.garbage import uncollected
 from nnimgr.core.facts import SuggestionSource, TrialStatus
 from nnimgr.search_space import Choice, Nested, Numeric, SearchSpaceError, Space, parse
 from nnimgr.store.bulk import TRIAL_COLUMNS, Mark, Snapshot
@@ -118,7 +117,7 @@ class Columns:
             self._declare(mark.search_space)
         if mark.last_number != self.revision or not self.arrays:
             before = self._rows
-            with _uncollected():
+            with uncollected():
                 for page in self._pages(snapshot):
                     self._take(page, mark, before)
             self._sort()
@@ -269,18 +268,6 @@ class Columns:
         self.categories = {
             name: column.categories for name in names if isinstance(column := self._columns[name], Coded)
         }
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Nothing in here makes cycles: to look for them all the time takes a quarter of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _fit(column: Numbers | Coded, rows: int) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
+from nnimgr.analysis.garbage import uncollected
 from nnimgr.analysis.kept import follow, once
 from nnimgr.analysis.packed import compact
 from nnimgr.store.bulk import Snapshot
@@ -91,7 +90,7 @@ class _Points:
         )
         own = self.key == DEFAULT_KEY
         pages = snapshot.metric_points(after=after) if own else snapshot.metric_objects(after=after)
-        with _no_collection():
+        with uncollected():
             for page in pages:
                 trial_ids, attempts, steps, values = zip(*page, strict=True)
                 if not own:
@@ -127,18 +126,6 @@ class _Points:
 
 
 _KINDS: dict[str, type[_Points]] = {DEFAULT_KEY: _Points}
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Millions of tuples are made, none in a circle: looking for circles would take as long again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _object(text: str) -> Mapping[str, Any]:
