@@ -1,9 +1,11 @@
+import { counted } from "./count";
+
 const count = (number: number) => number.toLocaleString("en");
 
 const history = {
   title: "Metric history",
   summary: (results: number, best: string, sequence: number, failed: number) =>
-    `${count(results)} results; the best is ${best}, of trial ${sequence}. ${count(failed)} trials ended without one (crosses at the bottom).`,
+    `${counted(results, "result")}; the best is ${best}, of trial ${sequence}. ${counted(failed, "trial")} ended without one (crosses at the bottom).`,
   none: (failed: number) => `No trial has a result yet; ${count(failed)} ended without one.`,
   overTrials: "Trials",
   overTime: "Time",

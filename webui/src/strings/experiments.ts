@@ -1,3 +1,5 @@
+import { counted } from "./count";
+
 const some = (count: number) => (count === 1 ? "1 experiment" : `${count} experiments`);
 
 export const experiments = {
@@ -51,7 +53,7 @@ export const experiments = {
     ]
       .filter(Boolean)
       .join(", "),
-  bestSoFar: (name: string, results: number) => `Best value of ${name} over its ${results} results`,
+  bestSoFar: (name: string, results: number) => `Best value of ${name} over its ${counted(results, "result")}`,
   noBestSoFar: (sentence: string) => `There is no curve: ${sentence}`,
   otherServer: (port: number) => `On the server at port ${port}`,
   editTags: (name: string) => `Edit the tags of ${name}`,

@@ -1,3 +1,5 @@
+import { counted } from "./count";
+
 export const overview = {
   title: "Overview",
   about: "About",
@@ -108,8 +110,8 @@ export const overview = {
     none: "It begins with the first result.",
     summary: (results: string, improvements: number, best: string, sequence: number) =>
       improvements === 0
-        ? `${results} results so far; the first, ${best} of trial #${sequence}, is the best.`
-        : `${results} results so far; the best was improved ${improvements === 1 ? "once" : `${improvements} times`}, last to ${best} by trial #${sequence}.`,
+        ? `${counted(results, "result")} so far; the first, ${best} of trial #${sequence}, is the best.`
+        : `${counted(results, "result")} so far; the best was improved ${improvements === 1 ? "once" : `${improvements} times`}, last to ${best} by trial #${sequence}.`,
     axis: "trial number",
     all: "All charts",
   },

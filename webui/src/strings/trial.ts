@@ -1,3 +1,5 @@
+import { counted } from "./count";
+
 export const trial = {
   title: (sequence: number) => `Trial #${sequence}`,
   sources: {
@@ -62,7 +64,7 @@ export const trial = {
     none: "It has reported no intermediate results.",
     noneYet: "It has reported no intermediate results yet.",
     summary: (count: string, last: string, low: string, high: string) =>
-      `${count} results between ${low} and ${high}, the last ${last}.`,
+      `${counted(count, "result")} between ${low} and ${high}, the last ${last}.`,
     noNumbers: "No result of this metric is a number.",
     step: "Step",
     attempt: (attempt: number) => `Attempt ${attempt}`,
