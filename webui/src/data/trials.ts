@@ -31,7 +31,7 @@ export const LIVE_STATUSES: readonly TrialStatus[] = ["WAITING", "RUNNING", "PAU
 
 const ANY = { search: "", statuses: [], sort: "sequence", descending: false } as const;
 
-export const WINDOW = 100; // rows that are read at once
+export const WINDOW = 50; // rows that are read at once
 const KEPT_MS = 20_000; // of windows that were scrolled away, since a window is large
 const PAGE = 1000;
 

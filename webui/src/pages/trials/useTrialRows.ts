@@ -1,5 +1,5 @@
 import { useQueries, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { windowQuery, WINDOW, type Trial, type TrialsQuestion } from "@/data/trials";
 
 export interface ShownRows {
@@ -73,12 +73,18 @@ const NONE = { dataUpdatedAt: 0, data: undefined };
 function usePaced(value: string): string {
   const [told, setTold] = useState(value);
   const last = useRef(0);
-  useEffect(() => {
-    const left = Math.max(0, last.current + PACE_MS - performance.now());
-    const timer = setTimeout(() => {
+  // Before the paint: after a rest the request for what has come into view does not wait for its empty rows.
+  useLayoutEffect(() => {
+    const tell = () => {
       last.current = performance.now();
       setTold(value);
-    }, left);
+    };
+    const left = last.current + PACE_MS - performance.now();
+    if (left <= 0) {
+      tell();
+      return undefined;
+    }
+    const timer = setTimeout(tell, left);
     return () => clearTimeout(timer);
   }, [value]);
   return told;

@@ -118,7 +118,11 @@ function colour(
       const level = metric === null ? 0 : levelOf((metrics[pixel] ?? 0) / here, metric.worst, metric.best);
       const [red = 0, green = 0, blue = 0] = palette[Math.min(level, LEVELS - 1)] ?? [];
       const density = FAINTEST + (1 - FAINTEST) * Math.sqrt(here / most);
-      image.data.set([red, green, blue, Math.round(255 * strength * density)], 4 * pixel);
+      const at = 4 * pixel;
+      image.data[at] = red;
+      image.data[at + 1] = green;
+      image.data[at + 2] = blue;
+      image.data[at + 3] = 255 * strength * density;
     }
   }
 }
