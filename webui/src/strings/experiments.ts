@@ -53,7 +53,8 @@ export const experiments = {
     ]
       .filter(Boolean)
       .join(", "),
-  bestSoFar: (name: string, results: number) => `Best value of ${name} over its ${counted(results, "result")}`,
+  bestSoFar: (name: string, results: number) =>
+    `Best value of ${name} over its ${counted(results, "result")}`,
   noBestSoFar: (sentence: string) => `There is no curve: ${sentence}`,
   otherServer: (port: number) => `On the server at port ${port}`,
   editTags: (name: string) => `Edit the tags of ${name}`,
