@@ -1,23 +1,23 @@
 """What all platforms share whose jobs are run by keepers.
 
 A platform brings its ``KeeperHost``s (how to start a keeper there, how to tell it where the server is, what a
-start command holds). Everything else is here: enrolment, placement, orders, silence.
+start command holds) and the queue that says which of them takes a job. Everything else is here: enrolment,
+orders, silence. ``machine_service.py`` is for machines that stay, ``kubernetes`` for pods that come and go.
 """
 
 from __future__ import annotations
 
+import abc
 import asyncio
-import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from training_services.base import (
-    Capabilities,
     ExperimentContext,
     FileListing,
     FrameSkipped,
@@ -34,15 +34,9 @@ from training_services.base import (
     KnownKeeper,
     KnownKeepers,
     Machine,
-    MachineAdded,
-    MachineDrained,
     MachineEvent,
-    MachineGone,
-    MachineRemoved,
     MetricReported,
     ParametersWanted,
-    ServiceError,
-    ServiceUnavailable,
     StopOrdered,
     TrainingService,
     TrialJobDetail,
@@ -54,16 +48,14 @@ from training_services.doors import KeeperDoors, NoDoors
 from training_services.keeper_host import JobFiles, KeeperHost, Wants, attempt_folder
 from training_services.keeper_hub import MAX_BACKLOG, KeeperDesk, KeeperHub, split_turn, token_digest
 from training_services.keeper_link import Backlog, KeeperLink, Received
-from training_services.keeper_queue import JobQueue
 from training_services.keeper_seat import KeeperSeat
+from training_services.needs import Need
 from training_services.outbox import Outbox
 from training_services.placement import HostLedger
 from training_services.ssh.connection import SshPool
 from trial_keeper.wire import WAIT_S
 
-__all__ = ["KeeperService", "ServiceTools"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["JobPlacing", "KeeperService", "ServiceTools"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,73 +73,91 @@ class ServiceTools:
     machines: SshPool = field(default_factory=SshPool)
 
 
+class JobPlacing(Protocol):
+    """The jobs of one experiment that have no place yet, and the seats that may give them one.
+
+    Iterating over it gives the ids of the jobs.
+    """
+
+    def __contains__(self, job_id: object) -> bool: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def listen(self) -> None:
+        """Place jobs from now on."""
+
+    def close(self) -> None:
+        """Place no more."""
+
+    def add(self, seat: KeeperSeat) -> None:
+        """The seat takes jobs from now on."""
+
+    def remove(self, seat: KeeperSeat) -> None:
+        """It takes no more."""
+
+    def ready(self, seat: KeeperSeat) -> None:
+        """The seat's keeper has spoken for the first time, or again."""
+
+    def left(self, seat: KeeperSeat) -> None:
+        """A job has left the seat."""
+
+    def reasons_changed(self) -> None:
+        """Why jobs wait may have changed anywhere."""
+
+    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        """Give the job a place, or let it wait. Raises JobRejected if there will never be one."""
+
+    def withdraw(self, job_id: str) -> bool:
+        """Take the job back; False if it does not wait here."""
+
+    def need(self, job_id: str, seat: KeeperSeat) -> Need:
+        """What a job of the experiment needs on this seat."""
+
+
 class KeeperService(TrainingService):
     """Runs the jobs of one experiment on hosts with keepers.
 
-    ``make_host`` makes one of a machine that is added while the experiment runs (see MachineAdded); it may
-    raise ServiceUnavailable.
+    A platform says which hosts there are when it is opened (``_known_hosts``), who places jobs on them
+    (``_make_queue``), and what is done about a seat that a job has left (``_vacated``).
     """
 
-    capabilities = Capabilities(updates=True, machines=True)
-
-    def __init__(
-        self,
-        context: ExperimentContext,
-        tools: ServiceTools,
-        hosts: Sequence[KeeperHost],
-        *,
-        make_host: Callable[[Mapping[str, Any]], KeeperHost] | None = None,
-    ) -> None:
+    def __init__(self, context: ExperimentContext, tools: ServiceTools) -> None:
         self.context = context
         self._tools = tools
-        self._hosts = {host.keeper_id: host for host in hosts}
-        self._make_host = make_host
         self._known = KnownKeepers(db_id="", m_epoch=0)
         self._adopted = False
-        self._tasks: dict[str, asyncio.Task[None]] = {}  # machines that come or go
-        self._returning: dict[str, MachineAdded] = {}  # added again while they were going
-        self._drained: set[str] = set()  # before they had come
-        self._absent: dict[str, str] = {}  # machines that could not be added: why
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # hosts that come or go
         self._backlog = Backlog()
         self._outbox = Outbox()
         self._seats: dict[str, KeeperSeat] = {}
         self._placed: dict[str, KeeperSeat] = {}  # job -> where
-        self._queue = JobQueue(
-            context.experiment_id,
-            tools.ledger,
-            start=self._start,
-            put=self._outbox.put,
-            placed=lambda: len(self._placed),
-        )
+        self._queue = self._make_queue()
         self._ends: dict[str, list[asyncio.Future[None]]] = {}  # who waits for the end of a job
 
-    def hosts(self, added: Iterable[Mapping[str, Any]] = ()) -> list[KeeperHost]:
-        """Those of the configuration, and of machines that were added to it. Raises ServiceUnavailable."""
-        if self._make_host is None:
-            return list(self._hosts.values())
-        more = (self._make_host(machine) for machine in added)
-        return list({host.keeper_id: host for host in (*self._hosts.values(), *more)}.values())
+    @abc.abstractmethod
+    def _make_queue(self) -> JobPlacing:
+        """Called once, by the constructor."""
+
+    @abc.abstractmethod
+    def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
+        """The hosts that the experiment has when it is opened. Raises ServiceUnavailable."""
+
+    def _vacated(self, seat: KeeperSeat) -> None:
+        """A job has left the seat, or the seat was looked at first: now may be the time to let go of it."""
+        return None
 
     # ---- life ---------------------------------------------------------------------------------------------
 
     async def open(self, known: KnownKeepers) -> None:
         self._known = known
-        hosts = dict(self._hosts)
-        for machine in known.machines:
-            if machine.gone:
-                hosts.pop(machine.keeper_id, None)
-            elif machine.added is not None:
-                hosts[machine.keeper_id] = self._host(machine.keeper_id, machine.added)
+        hosts = {host.keeper_id: host for host in self._known_hosts(known)}
         await asyncio.gather(*(host.open() for host in hosts.values()))
         records = {keeper.keeper_id: keeper for keeper in known.keepers}
         seats = [await self._seat(host, records.get(name)) for name, host in hosts.items()]
         for name, record in records.items():
             if name not in hosts:
                 self._tools.hub.bar(self.context.experiment_id, name, token_sha256=record.token_sha256)
-        leaving = {machine.keeper_id: machine for machine in known.machines if machine.draining}
         for seat in seats:
-            if (left := leaving.get(seat.id)) is not None:
-                seat.draining, seat.removing = True, left.removing
             self._admit(seat)
         self._queue.listen()
 
@@ -198,7 +208,7 @@ class KeeperService(TrainingService):
         self._adopted = True
         for seat in self._seats.values():
             seat.open()
-            self._see_off(seat)
+            self._vacated(seat)
 
     async def close(self, *, detach: bool) -> Sequence[str]:
         left: Sequence[str | None] = ()
@@ -291,7 +301,6 @@ class KeeperService(TrainingService):
     def _take_fact(self, fact: JobEvent) -> KeeperSeat | None:
         """Apply one fact; the seat whose calls it may answer."""
         if isinstance(fact, MachineEvent):
-            self._take_machine_fact(fact)
             return None
         if isinstance(fact, KeeperEnrolled | KeeperBound | KeeperAcknowledged):
             keeper_seat = self._seats.get(fact.keeper_id)
@@ -336,7 +345,7 @@ class KeeperService(TrainingService):
             self._release(job_id, seat)
         seat.closing[job_id] = None
         self._forget(job_id, seat)
-        self._see_off(seat)
+        self._vacated(seat)
 
     def _release(self, job_id: str, seat: KeeperSeat) -> None:
         if self._tools.ledger.release(seat.keeper.host.id, job_id):
@@ -349,7 +358,7 @@ class KeeperService(TrainingService):
             seat.jobs.discard(job_id)
             seat.closing.pop(job_id, None)
 
-    # ---- machines -----------------------------------------------------------------------------------------
+    # ---- hosts --------------------------------------------------------------------------------------------
 
     def machines(self) -> Sequence[Machine]:
         found = []
@@ -359,32 +368,8 @@ class KeeperService(TrainingService):
             found.append(seat.machine(gpus=gpus))
         return found
 
-    def _take_machine_fact(self, fact: MachineEvent) -> None:
-        name = fact.keeper_id
-        seat = self._seats.get(name)
-        if isinstance(fact, MachineAdded):
-            if seat is None:
-                self._spawn(name, self._join(fact))
-            elif name in self._tasks:
-                self._returning[name] = fact
-            else:
-                seat.draining = seat.removing = False
-                self._queue.add(seat)
-        elif isinstance(fact, MachineDrained | MachineRemoved) and seat is not None:
-            self._returning.pop(name, None)
-            seat.draining = True
-            seat.removing = seat.removing or isinstance(fact, MachineRemoved)
-            self._queue.remove(seat)
-            self._see_off(seat)
-        elif isinstance(fact, MachineRemoved):  # it could not be added
-            self._absent.pop(name, None)
-            if (joining := self._tasks.pop(name, None)) is not None:
-                joining.cancel()
-            self._outbox.put([MachineGone(keeper_id=name)])
-        elif isinstance(fact, MachineDrained):  # it is being added
-            self._drained.add(name)
-
     def _spawn(self, keeper_id: str, work: Coroutine[Any, Any, None]) -> None:
+        """Have a host come or go."""
         task = asyncio.create_task(work, name=f"{self.context.experiment_id}:{keeper_id}")
         self._tasks[keeper_id] = task
 
@@ -394,39 +379,19 @@ class KeeperService(TrainingService):
 
         task.add_done_callback(over)
 
-    def _host(self, keeper_id: str, machine: Mapping[str, Any] | None) -> KeeperHost:
-        """Raises ServiceUnavailable."""
-        if machine is None:
-            return self._hosts[keeper_id]
-        if self._make_host is None:
-            raise ServiceUnavailable("this platform has no machines that could be added")
-        return self._make_host(machine)
+    async def _join(self, host: KeeperHost) -> KeeperSeat:
+        """Use a host from now on that nothing was committed of. Raises OSError, ServiceError."""
+        await host.open()
+        return await self._seat(host, None)
 
-    async def _join(self, fact: MachineAdded) -> None:
-        """Use a machine from now on."""
-        name = fact.keeper_id
-        try:
-            host = self._host(name, fact.machine)
-            await host.open()
-            seat = await self._seat(host, None)
-        except (ServiceError, OSError) as error:
-            self._absent[name] = f"the machine {name} cannot be used: {error}"
-            logger.warning("experiment %s: %s", self.context.experiment_id, self._absent[name])
-            return
-        self._absent.pop(name, None)
-        seat.draining = name in self._drained
-        self._drained.discard(name)
+    def _begin(self, seat: KeeperSeat) -> None:
+        """Let it take part."""
         self._admit(seat)
         if self._adopted:
             seat.open()
 
-    def _see_off(self, seat: KeeperSeat) -> None:
-        """Let go of a machine that was removed, once no job needs it."""
-        ended = len(seat.jobs) == len(seat.closing)  # what it still has to hear of them, it need not hear
-        if seat.removing and self._adopted and ended and seat.id not in self._tasks:
-            self._spawn(seat.id, self._let_go(seat))
-
-    async def _let_go(self, seat: KeeperSeat) -> None:
+    async def _let_go(self, seat: KeeperSeat) -> str | None:
+        """Use it no more: its keeper is told to leave; what could not be done there, as one sentence."""
         await seat.stop()
         note = await seat.dismiss()
         hub, experiment_id = self._tools.hub, self.context.experiment_id
@@ -437,11 +402,8 @@ class KeeperService(TrainingService):
         for job_id in seat.jobs:
             self._tools.ledger.release(seat.keeper.host.id, job_id)
             self._placed.pop(job_id, None)
-        del self._seats[seat.id], self._tasks[seat.id]
-        if (fact := self._returning.pop(seat.id, None)) is not None:
-            self._spawn(seat.id, self._join(fact))
-        else:
-            self._outbox.put([MachineGone(keeper_id=seat.id, note=note)])
+        del self._seats[seat.id]
+        return note
 
     # ---- keepers ------------------------------------------------------------------------------------------
 
@@ -460,7 +422,7 @@ class KeeperService(TrainingService):
             self._queue.ready(seat)
 
     def notices(self) -> Mapping[str, str]:
-        found = {f"machine {name}": why for name, why in self._absent.items()}
+        found: dict[str, str] = {}
         for keeper_id, seat in self._seats.items():
             if (notice := seat.notice()) is not None:
                 found[f"keeper {keeper_id}"] = notice

@@ -27,8 +27,9 @@ from training_services.keeper_host import (
     write_manager_file,
 )
 from training_services.keeper_link import StartOrder
-from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.keeper_service import ServiceTools
 from training_services.logs import FolderFiles, LogFile, folder_file, folder_listing
+from training_services.machine_service import MachineService
 from training_services.placement import Host
 from training_services.process import WatchedProcess, launch, lock_holder
 
@@ -211,7 +212,7 @@ class LocalKeeper(KeeperHost):
         return None
 
 
-class LocalService(KeeperService):
+class LocalService(MachineService):
     """Runs trials on this machine, in the trial code's own directory."""
 
     def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:

@@ -19,7 +19,8 @@ from training_services.keeper_host import (
     write_manager_file,
 )
 from training_services.keeper_link import StartOrder
-from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.keeper_service import ServiceTools
+from training_services.machine_service import MachineService
 from training_services.placement import Host
 from training_services.ssh.attendant import AttendantClient
 from training_services.ssh.config import MachineConfig, RemoteConfig, experiment_folder
@@ -189,7 +190,7 @@ class RemoteKeeper(KeeperHost):
         return (await self._link()).attendant
 
 
-class RemoteService(KeeperService):
+class RemoteService(MachineService):
     """Runs trials on the machines of ``machineList``."""
 
     def __init__(self, context: ExperimentContext, config: RemoteConfig, tools: ServiceTools) -> None:

@@ -23,7 +23,8 @@ from nnimgr.store.writer import database_path
 from training_services import registry
 from training_services.base import ExperimentContext, ServiceUnavailable, TrainingService
 from training_services.keeper_host import KeeperHost
-from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.keeper_service import ServiceTools
+from training_services.machine_service import MachineService
 from training_services.placement import HostLedger
 from training_services.remote import RemoteConfig, RemoteHosts
 
@@ -75,12 +76,12 @@ class Assembly:
             return remote.host(revealed)
 
         hosts = [host for group in groups for host in group.all()]
-        return KeeperService(contexts[0], self._tools, hosts, make_host=make_host)
+        return MachineService(contexts[0], self._tools, hosts, make_host=make_host)
 
     def hosts(self, state: ExperimentState, directory: Path) -> Sequence[KeeperHost]:
         """The machines of an experiment that has no service open. Raises ServiceUnavailable."""
         service = self.service(state, directory)
-        if not isinstance(service, KeeperService):
+        if not isinstance(service, MachineService):
             return ()
         return service.hosts([machine.added for machine in state.machines.values() if machine.added])
 

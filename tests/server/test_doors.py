@@ -27,8 +27,9 @@ from training_services.keeper_door import KeeperDoor
 from training_services.keeper_host import KeeperHost, Reach
 from training_services.keeper_hub import KeeperHub
 from training_services.keeper_link import StartOrder
-from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.keeper_service import ServiceTools
 from training_services.local import LocalConfig, LocalKeeper
+from training_services.machine_service import MachineService
 from training_services.placement import HostLedger
 from training_services.testing import CoreDouble
 from trial_keeper import connection as connections
@@ -230,7 +231,7 @@ async def test_a_keeper_works_through_the_network_door(tmp_path: Path) -> None:
                 return {**super().start_order(job, gpus), "code": code}
 
         core = CoreDouble()
-        service = KeeperService(context, tools, [Far(context, LocalConfig(), tools)])
+        service = MachineService(context, tools, [Far(context, LocalConfig(), tools)])
         await core.open(service)
         job_id = core.submit("aaaa1")
         await core.seen(JobStarted, job_id)

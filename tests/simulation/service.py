@@ -1,4 +1,4 @@
-"""The product's ``KeeperService`` over simulated machines."""
+"""The product's ``MachineService`` over simulated machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from training_services import placement
 from training_services.base import ExperimentContext, TrialJobSpec
 from training_services.keeper_host import JobFiles, KeeperHost, Reach
 from training_services.keeper_link import StartOrder
-from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.keeper_service import ServiceTools
+from training_services.machine_service import MachineService
 
 UNREACHABLE_S = 1.0
 
@@ -85,7 +86,7 @@ class SimKeeperHost(KeeperHost):
         yield b""
 
 
-class SimService(KeeperService):
+class SimService(MachineService):
     """A platform whose machines are simulated."""
 
     def __init__(self, context: ExperimentContext, tools: ServiceTools, hosts: Sequence[Host]) -> None:

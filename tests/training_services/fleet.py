@@ -11,7 +11,8 @@ from training_services.base import ExperimentContext, JobEnded, JobLost, JobPlac
 from training_services.keeper_host import JobFiles, KeeperHost, Reach, Wants
 from training_services.keeper_hub import Answer, KeeperDesk, KeeperHub
 from training_services.keeper_link import StartOrder
-from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.keeper_service import ServiceTools
+from training_services.machine_service import MachineService
 from training_services.placement import Host, HostLedger
 from training_services.testing import CoreDouble
 from trial_keeper import wire
@@ -149,8 +150,8 @@ class Fleet:
         )
         self.core = CoreDouble()
 
-    def make(self) -> KeeperService:
-        return KeeperService(self.context, self.tools, list(self.machines.values()))
+    def make(self) -> MachineService:
+        return MachineService(self.context, self.tools, list(self.machines.values()))
 
     async def open(self, *names: str) -> None:
         """Open the service, and have the keepers of these speak; without names all."""

@@ -28,8 +28,9 @@ from training_services.base import (
 from training_services.code import CodeLimits, archive_path, code_folder, pack_code
 from training_services.keeper_hub import KeeperHub
 from training_services.keeper_link import StartOrder
-from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.keeper_service import ServiceTools
 from training_services.local import LocalConfig, LocalKeeper
+from training_services.machine_service import MachineService
 from training_services.placement import HostLedger
 from training_services.process import lock_holder
 from training_services.testing import CoreDouble
@@ -208,7 +209,7 @@ class Machine:
         self.store = directory / "home" / ".nnimgr" / "code"
         self.environ = {**os.environ, "NNIMGR_HOME": str(directory / "home")}
 
-    def make(self, experiment: str = "one", *, size: int | None = None) -> KeeperService:
+    def make(self, experiment: str = "one", *, size: int | None = None) -> MachineService:
         directory = self.directory / experiment
         context = ExperimentContext(
             experiment_id=experiment,
@@ -222,7 +223,7 @@ class Machine:
         archive = pack_code(self.code, directory)
         keeper = CodeKeeper(context, LocalConfig(), self.tools)
         keeper.code = {**archive.order, **({} if size is None else {"size": size})}
-        return KeeperService(context, self.tools, [keeper])
+        return MachineService(context, self.tools, [keeper])
 
     def attempt(self, trial: str, experiment: str = "one") -> Path:
         return self.directory / experiment / "trials" / trial

@@ -23,8 +23,9 @@ from training_services.base import ExperimentContext, JobEnded, JobStarted, Serv
 from training_services.keeper_host import KeeperHost
 from training_services.keeper_hub import MAX_READS, KeeperHub
 from training_services.keeper_reads import ReadStream, receive_read
-from training_services.keeper_service import KeeperService, ServiceTools
+from training_services.keeper_service import ServiceTools
 from training_services.local import LocalConfig, LocalKeeper
+from training_services.machine_service import MachineService
 from training_services.placement import HostLedger
 from training_services.testing import Behaviour, CoreDouble, TrainingServiceContract
 from trial_keeper import wire
@@ -39,7 +40,7 @@ class FarKeeper(LocalKeeper):
 
 
 class FarPlatform(LocalPlatform):
-    def make(self) -> KeeperService:  # type: ignore[override]
+    def make(self) -> MachineService:  # type: ignore[override]
         context = ExperimentContext(
             experiment_id="contract",
             directory=self.directory / "contract",
@@ -49,7 +50,7 @@ class FarPlatform(LocalPlatform):
             python=oldest_python() or sys.executable,
             environ=self.environ,
         )
-        return KeeperService(context, self.tools, [FarKeeper(context, LocalConfig(), self.tools)])
+        return MachineService(context, self.tools, [FarKeeper(context, LocalConfig(), self.tools)])
 
     @property
     def trial(self) -> Path:

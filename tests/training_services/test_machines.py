@@ -21,15 +21,15 @@ from training_services.base import (
     MachineStatus,
     ServiceUnavailable,
 )
-from training_services.keeper_service import KeeperService
+from training_services.machine_service import MachineService
 
 
 class Growing(Fleet):
     """New machines are made of {"host": name}."""
 
-    def make(self) -> KeeperService:
+    def make(self) -> MachineService:
         machines = [machine for name, machine in self.machines.items() if name not in self.later]
-        return KeeperService(self.context, self.tools, machines, make_host=self.grow)
+        return MachineService(self.context, self.tools, machines, make_host=self.grow)
 
     def __init__(self, directory: Path, *machines: FakeMachine, later: tuple[str, ...] = ()) -> None:
         super().__init__(directory, *machines)

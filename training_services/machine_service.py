@@ -1,0 +1,155 @@
+"""Machines with keepers: they stay while the experiment runs, and jobs are placed over all of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from training_services.base import (
+    Capabilities,
+    ExperimentContext,
+    JobEvent,
+    KnownKeepers,
+    MachineAdded,
+    MachineDrained,
+    MachineEvent,
+    MachineGone,
+    MachineRemoved,
+    ServiceError,
+    ServiceUnavailable,
+)
+from training_services.keeper_host import KeeperHost
+from training_services.keeper_queue import JobQueue
+from training_services.keeper_seat import KeeperSeat
+from training_services.keeper_service import JobPlacing, KeeperService, ServiceTools
+
+__all__ = ["MachineService"]
+
+logger = logging.getLogger(__name__)
+
+
+class MachineService(KeeperService):
+    """Runs the jobs of one experiment on machines.
+
+    ``make_host`` makes one of a machine that is added while the experiment runs (see MachineAdded); it may
+    raise ServiceUnavailable.
+    """
+
+    capabilities = Capabilities(updates=True, machines=True)
+
+    def __init__(
+        self,
+        context: ExperimentContext,
+        tools: ServiceTools,
+        hosts: Sequence[KeeperHost],
+        *,
+        make_host: Callable[[Mapping[str, Any]], KeeperHost] | None = None,
+    ) -> None:
+        super().__init__(context, tools)
+        self._hosts = {host.keeper_id: host for host in hosts}
+        self._make_host = make_host
+        self._returning: dict[str, MachineAdded] = {}  # added again while they were going
+        self._drained: set[str] = set()  # before they had come
+        self._absent: dict[str, str] = {}  # machines that could not be added: why
+
+    def _make_queue(self) -> JobPlacing:
+        return JobQueue(
+            self.context.experiment_id,
+            self._tools.ledger,
+            start=self._start,
+            put=self._outbox.put,
+            placed=lambda: len(self._placed),
+        )
+
+    def hosts(self, added: Iterable[Mapping[str, Any]] = ()) -> list[KeeperHost]:
+        """Those of the configuration, and of machines that were added to it. Raises ServiceUnavailable."""
+        if self._make_host is None:
+            return list(self._hosts.values())
+        more = (self._make_host(machine) for machine in added)
+        return list({host.keeper_id: host for host in (*self._hosts.values(), *more)}.values())
+
+    def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
+        hosts = dict(self._hosts)
+        for machine in known.machines:
+            if machine.gone:
+                hosts.pop(machine.keeper_id, None)
+            elif machine.added is not None:
+                hosts[machine.keeper_id] = self._host(machine.keeper_id, machine.added)
+        return hosts.values()
+
+    def _host(self, keeper_id: str, machine: Mapping[str, Any] | None) -> KeeperHost:
+        """Raises ServiceUnavailable."""
+        if machine is None:
+            return self._hosts[keeper_id]
+        if self._make_host is None:
+            raise ServiceUnavailable("this platform has no machines that could be added")
+        return self._make_host(machine)
+
+    def _admit(self, seat: KeeperSeat) -> None:
+        left = next((known for known in self._known.machines if known.keeper_id == seat.id), None)
+        if left is not None and left.draining and not self._adopted:
+            seat.draining, seat.removing = True, left.removing
+        super()._admit(seat)
+
+    def committed(self, facts: Sequence[JobEvent]) -> None:
+        super().committed(facts)
+        for fact in facts:
+            if isinstance(fact, MachineEvent):
+                self._take_machine_fact(fact)
+
+    def _take_machine_fact(self, fact: MachineEvent) -> None:
+        name = fact.keeper_id
+        seat = self._seats.get(name)
+        if isinstance(fact, MachineAdded):
+            if seat is None:
+                self._spawn(name, self._bring(fact))
+            elif name in self._tasks:
+                self._returning[name] = fact
+            else:
+                seat.draining = seat.removing = False
+                self._queue.add(seat)
+        elif isinstance(fact, MachineDrained | MachineRemoved) and seat is not None:
+            self._returning.pop(name, None)
+            seat.draining = True
+            seat.removing = seat.removing or isinstance(fact, MachineRemoved)
+            self._queue.remove(seat)
+            self._vacated(seat)
+        elif isinstance(fact, MachineRemoved):  # it could not be added
+            self._absent.pop(name, None)
+            if (joining := self._tasks.pop(name, None)) is not None:
+                joining.cancel()
+            self._outbox.put([MachineGone(keeper_id=name)])
+        elif isinstance(fact, MachineDrained):  # it is being added
+            self._drained.add(name)
+
+    async def _bring(self, fact: MachineAdded) -> None:
+        """Use a machine from now on."""
+        name = fact.keeper_id
+        try:
+            seat = await self._join(self._host(name, fact.machine))
+        except (ServiceError, OSError) as error:
+            self._absent[name] = f"the machine {name} cannot be used: {error}"
+            logger.warning("experiment %s: %s", self.context.experiment_id, self._absent[name])
+            return
+        self._absent.pop(name, None)
+        seat.draining = name in self._drained
+        self._drained.discard(name)
+        self._begin(seat)
+
+    def _vacated(self, seat: KeeperSeat) -> None:
+        ended = len(seat.jobs) == len(seat.closing)  # what it still has to hear of them, it need not hear
+        if seat.removing and self._adopted and ended and seat.id not in self._tasks:
+            self._spawn(seat.id, self._remove(seat))
+
+    async def _remove(self, seat: KeeperSeat) -> None:
+        """Let go of a machine that was removed, now that no job needs it."""
+        note = await self._let_go(seat)
+        del self._tasks[seat.id]
+        if (fact := self._returning.pop(seat.id, None)) is not None:
+            self._spawn(seat.id, self._bring(fact))
+        else:
+            self._outbox.put([MachineGone(keeper_id=seat.id, note=note)])
+
+    def notices(self) -> Mapping[str, str]:
+        return {f"machine {name}": why for name, why in self._absent.items()} | {**super().notices()}
