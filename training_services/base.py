@@ -213,6 +213,16 @@ class KeeperHeard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperGone:
+    """The host of this keeper was made for some jobs and is no more: it will never be heard of again.
+
+    Its jobs have ended before.
+    """
+
+    keeper_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineAdded:
     """A machine is to be used from now on (again, if it was drained or removed).
 
@@ -269,6 +279,7 @@ JobEvent = (
     | KeeperAcknowledged
     | KeeperSilent
     | KeeperHeard
+    | KeeperGone
     | MachineEvent
 )
 
@@ -390,6 +401,7 @@ class Capabilities:
 
     updates: bool  # update_trial_job (NNI: isMultiPhaseJobSupported)
     machines: bool = False  # MachineAdded and the other facts of machines
+    keeps_files: bool = False  # what ended jobs have written is kept in the experiment's own folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -500,6 +512,13 @@ class TrainingService(abc.ABC):
     def notices(self) -> Mapping[str, str]:
         """What is wrong with the platform at present, a sentence each under a name of what it is about."""
         return {}
+
+    async def remove(self, *, only_look: bool = False) -> Sequence[str]:
+        """Remove what the experiment has left on the platform, beside its folder. Only while it is not open.
+
+        ``only_look``: see whether that can be done. Returns what stays there, a sentence each.
+        """
+        return ()
 
     @abc.abstractmethod
     async def close(self, *, detach: bool) -> Sequence[str]:

@@ -29,6 +29,7 @@ from training_services.base import (
     KeeperAcknowledged,
     KeeperBound,
     KeeperEnrolled,
+    KeeperGone,
     KeeperHeard,
     KeeperSilent,
     KnownKeeper,
@@ -307,7 +308,7 @@ class KeeperService(TrainingService):
             if keeper_seat is not None:
                 self._take_keeper_fact(fact, keeper_seat)
             return keeper_seat
-        if isinstance(fact, KeeperSilent | KeeperHeard):
+        if isinstance(fact, KeeperSilent | KeeperHeard | KeeperGone):
             return None
         seat = self._placed.get(fact.job_id)
         if seat is None:

@@ -33,6 +33,7 @@ from training_services.base import (
     KeeperAcknowledged,
     KeeperBound,
     KeeperEnrolled,
+    KeeperGone,
     KeeperHeard,
     KeeperSilent,
     KnownKeeper,
@@ -207,6 +208,9 @@ class CoreDouble:
             self._record_keeper(fact)
         elif isinstance(fact, KeeperAcknowledged):
             self._record_command(fact.keeper_id, fact.acked_cmd)
+        elif isinstance(fact, KeeperGone):
+            self._keepers.pop(fact.keeper_id, None)
+            self._last_cmds.pop(fact.keeper_id, None)
         elif isinstance(fact, KeeperSilent | KeeperHeard):
             keeper = self._keepers[fact.keeper_id]
             self._keepers[fact.keeper_id] = replace(keeper, silent=isinstance(fact, KeeperSilent))

@@ -315,5 +315,6 @@ LEFT_OUT: frozenset[type[Any]] = frozenset(
         f.JobLost,
         f.KeeperEnrolled,
         f.KeeperAcknowledged,
+        f.KeeperGone,
     }
 )

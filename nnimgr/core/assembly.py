@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,13 +77,6 @@ class Assembly:
 
         hosts = [host for group in groups for host in group.all()]
         return MachineService(contexts[0], self._tools, hosts, make_host=make_host)
-
-    def hosts(self, state: ExperimentState, directory: Path) -> Sequence[KeeperHost]:
-        """The machines of an experiment that has no service open. Raises ServiceUnavailable."""
-        service = self.service(state, directory)
-        if not isinstance(service, MachineService):
-            return ()
-        return service.hosts([machine.added for machine in state.machines.values() if machine.added])
 
     def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
         config = _config(state)

@@ -42,11 +42,16 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             trial = state.trials.get(fact.trial_id)
             return trial is not None and trial.unknown_since is not None and not trial.declared_lost
         case f.KeeperAcknowledged():
-            return fact.acked_cmd > state.keepers[fact.keeper_id].acked_cmd
+            keeper = state.keepers.get(fact.keeper_id)
+            return keeper is not None and fact.acked_cmd > keeper.acked_cmd
         case f.KeeperSilent():
-            return state.keepers[fact.keeper_id].silent is None
+            keeper = state.keepers.get(fact.keeper_id)
+            return keeper is not None and keeper.silent is None
         case f.KeeperHeard():
-            return state.keepers[fact.keeper_id].silent is not None
+            keeper = state.keepers.get(fact.keeper_id)
+            return keeper is not None and keeper.silent is not None
+        case f.KeeperBound() | f.KeeperGone():
+            return fact.keeper_id in state.keepers
         case f.MachineGone():
             machine = state.machines.get(fact.keeper_id)
             return machine is not None and machine.removing and not machine.gone

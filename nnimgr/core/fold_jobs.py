@@ -209,6 +209,21 @@ def _heard(state: ExperimentState, r: f.Recorded) -> None:
             reindex(state, trial)
 
 
+def _gone(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    _acknowledge_nothing(state, fact.keeper_id)
+    del state.keepers[fact.keeper_id]
+    state.touched.keepers.add(fact.keeper_id)
+
+
+def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
+    """Forget the closed jobs that this keeper had: nobody is left there who could acknowledge anything."""
+    for job_id in list(state.closing_jobs):
+        placed = state.jobs[job_id].placed
+        if placed is not None and placed.place.keeper_id == keeper_id:
+            del state.jobs[job_id], state.closing_jobs[job_id]
+
+
 def _open_jobs(state: ExperimentState, keeper_id: str) -> Iterator[JobState]:
     """Those that have their place there."""
     for job in state.jobs.values():
@@ -281,10 +296,7 @@ def _machine_gone(state: ExperimentState, r: f.Recorded) -> None:
     state.machines[fact.keeper_id].gone = True
     if (keeper := state.keepers.get(fact.keeper_id)) is not None:
         keeper.silent = None  # nobody listens for it any more
-    for job_id in list(state.closing_jobs):
-        placed = state.jobs[job_id].placed
-        if placed is not None and placed.place.keeper_id == fact.keeper_id:
-            del state.jobs[job_id], state.closing_jobs[job_id]  # nor needs it to acknowledge anything
+    _acknowledge_nothing(state, fact.keeper_id)
 
 
 JOB_STEPS: Mapping[type[Any], Step] = {
@@ -302,6 +314,7 @@ JOB_STEPS: Mapping[type[Any], Step] = {
     f.KeeperAcknowledged: _acknowledged,
     f.KeeperSilent: _silent,
     f.KeeperHeard: _heard,
+    f.KeeperGone: _gone,
     f.LossDeclared: _loss_declared,
     f.SlotLent: _slot_lent,
     f.MachineAdded: _machine_added,

@@ -11,10 +11,11 @@ from nnimgr.core.assembly import Assembly
 from nnimgr.core.state import ExperimentState
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import database_path
-from training_services.base import ServiceError, ServiceUnavailable
+from training_services.base import ServiceError, ServiceUnavailable, TrainingService
 from training_services.keeper_host import KeeperFiles, KeeperHost
 from training_services.local import KEEPER_ID as LOCAL
 from training_services.logs import FolderFiles
+from training_services.machine_service import MachineService
 
 __all__ = ["Remains"]
 
@@ -35,7 +36,11 @@ class Remains:
             yield FolderFiles(directory)
             return
         state = await asyncio.to_thread(_stored, directory)
-        hosts = {host.keeper_id: host for host in self._assembly.hosts(state, directory)}
+        service = self._assembly.service(state, directory)
+        if service.capabilities.keeps_files:
+            yield FolderFiles(directory)
+            return
+        hosts = {host.keeper_id: host for host in _hosts(service, state)}
         host = hosts.get(keeper_id)
         if host is None:
             raise ServiceUnavailable(
@@ -55,24 +60,35 @@ class Remains:
             return []
         state = await asyncio.to_thread(_stored, directory)
         try:
-            hosts = self._assembly.hosts(state, directory)
+            service = self._assembly.service(state, directory)
+            hosts = _hosts(service, state)
         except (ServiceUnavailable, ValueError, OSError) as error:
             return [f"its machines cannot be reached: {error}"]
         try:
-            if not leave and (left := await _remove(hosts, only_look=True)):
+            if not leave and (left := await _remove(service, hosts, only_look=True)):
                 return left
-            return await _remove(hosts)
+            return await _remove(service, hosts)
         finally:
             await asyncio.gather(*(host.close() for host in hosts))
 
 
-async def _remove(hosts: Sequence[KeeperHost], *, only_look: bool = False) -> list[str]:
+def _hosts(service: TrainingService, state: ExperimentState) -> Sequence[KeeperHost]:
+    """The machines of an experiment that has no service open. Raises ServiceUnavailable."""
+    if not isinstance(service, MachineService):
+        return ()
+    return service.hosts([machine.added for machine in state.machines.values() if machine.added])
+
+
+async def _remove(
+    service: TrainingService, hosts: Sequence[KeeperHost], *, only_look: bool = False
+) -> list[str]:
     removed = (host.remove(only_look=only_look) for host in hosts)
     outcomes = await asyncio.gather(*removed, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, ServiceError):
             raise outcome
-    return [str(outcome) for outcome in outcomes if outcome is not None]
+    stays = [str(outcome) for outcome in outcomes if outcome is not None]
+    return [*stays, *await service.remove(only_look=only_look)]
 
 
 def _stored(directory: Path) -> ExperimentState:

@@ -50,6 +50,7 @@ class Batch:
     trials: list[Row]
     jobs: list[Row]
     keepers: list[Row]
+    gone: list[Row]  # keepers
     notes: list[Row]  # (note, experiment_id, trial_id)
     experiment: Row  # the changing columns of its row, then its id
     definition: Row | None  # its config and search space if they are new, then its id
@@ -95,7 +96,12 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
         metrics=metrics,
         trials=[_trial_row(state, trial) for trial in touched.trials.values()],
         jobs=[_job_row(key, job) for job in touched.jobs.values()],
-        keepers=[_keeper_row(key, name, state.keepers[name]) for name in touched.keepers],
+        keepers=[
+            _keeper_row(key, name, keeper)
+            for name in touched.keepers
+            if (keeper := state.keepers.get(name)) is not None
+        ],
+        gone=[(key, name) for name in touched.keepers if name not in state.keepers],
         notes=[(note, key, trial_id) for trial_id, note in touched.notes.items()],
         experiment=experiment_row(state),
         definition=definition_row(state) if defined else None,

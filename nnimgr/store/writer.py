@@ -65,6 +65,7 @@ _METRIC = _insert(schema.metrics)
 _TRIAL = _upsert(schema.trials, "trial_id")
 _JOB = _upsert(schema.jobs, "job_id")
 _KEEPER = _upsert(schema.keepers, "keeper_id")
+_GONE = "DELETE FROM keepers WHERE experiment_id = ? AND keeper_id = ?"
 _SNAPSHOT = _insert(schema.snapshots, "INSERT OR REPLACE")
 _CREATE = _insert(schema.experiments)
 _NOTE = "UPDATE trials SET note = ? WHERE experiment_id = ? AND trial_id = ?"
@@ -167,6 +168,7 @@ class ExperimentWriter:
                 (_TRIAL, rows.trials),
                 (_JOB, rows.jobs),
                 (_KEEPER, rows.keepers),
+                (_GONE, rows.gone),
                 (_NOTE, rows.notes),
             ):
                 if values:

@@ -494,6 +494,26 @@ def test_a_replaced_directory_of_a_keeper_stays_known() -> None:
     assert refold(life.log) == life.state
 
 
+def test_a_keeper_that_is_gone_is_forgotten_with_what_it_had_to_acknowledge() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    life.take(f.StopRequested(trial_id=life.trial(0)))
+    job_id = next(iter(life.state.jobs))
+    life.take(f.JobLost(job_id=job_id, reason="its pod was deleted"))
+    assert list(life.state.closing_jobs) == [job_id]
+    assert life.take(f.KeeperGone(keeper_id="local"))
+    assert not life.state.keepers and not life.state.jobs
+    assert life.touched.keepers == {"local"}
+    late = (
+        f.KeeperGone(keeper_id="local"),
+        f.KeeperAcknowledged(keeper_id="local", acked_cmd=9),
+        f.KeeperSilent(keeper_id="local", reason="hush"),
+        f.KeeperHeard(keeper_id="local"),
+        f.KeeperBound(keeper_id="local", instance="i2", boot_id="b1"),
+    )
+    assert life.take(*late) == []
+
+
 def test_a_trial_added_when_the_tuner_has_no_more_is_run() -> None:
     life = Life(tuner=False)
     life.take(f.TunerExhausted())
