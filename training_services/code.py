@@ -6,6 +6,7 @@ experiment has packed lies in the folder ``code`` of its directory, where the ke
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gzip
 import hashlib
@@ -21,9 +22,18 @@ from typing import IO, Any, NamedTuple
 
 from pathspec import GitIgnoreSpec
 
-from training_services.base import ServiceUnavailable
+from training_services.base import ExperimentContext, ServiceUnavailable
 
-__all__ = ["IGNORE", "CodeArchive", "CodeLimits", "archive_path", "code_folder", "measure_code", "pack_code"]
+__all__ = [
+    "IGNORE",
+    "CodeArchive",
+    "CodeLimits",
+    "PackedCode",
+    "archive_path",
+    "code_folder",
+    "measure_code",
+    "pack_code",
+]
 
 IGNORE = ".nniignore"
 KEPT = 5  # archives of an experiment: a start that was ordered before the code changed still needs its own
@@ -272,3 +282,25 @@ def _drop_old(folder: Path, newest: Path) -> None:
     for _, path in sorted(found, reverse=True)[KEPT:]:
         if path != newest:
             path.unlink(missing_ok=True)
+
+
+class PackedCode:
+    """The trial code of an experiment, packed once for all its hosts."""
+
+    def __init__(self, context: ExperimentContext) -> None:
+        self._context = context
+        self._packing: asyncio.Future[CodeArchive] | None = None
+
+    async def pack(self) -> None:
+        """Pack it as it is now, unless that is done. Raises ServiceUnavailable."""
+        if self._packing is None:
+            context = self._context
+            packing = asyncio.to_thread(pack_code, context.trial_code_directory, context.directory)
+            self._packing = asyncio.ensure_future(packing)
+        await asyncio.shield(self._packing)
+
+    @property
+    def archive(self) -> CodeArchive:
+        """It; only once it is packed."""
+        assert self._packing is not None
+        return self._packing.result()

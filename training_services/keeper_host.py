@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from training_services.base import ExperimentContext, FileListing, ServiceUnavailable, TrialJobSpec
+from training_services.base import (
+    ExperimentContext,
+    FileListing,
+    ServiceError,
+    ServiceUnavailable,
+    TrialJobSpec,
+)
 from training_services.code import CodeArchive
 from training_services.keeper_link import StartOrder
 from training_services.logs import check_log_name
 from training_services.needs import Host
 
 __all__ = [
+    "HostGone",
     "JobFiles",
     "KeeperFiles",
     "KeeperHost",
@@ -30,6 +37,18 @@ __all__ = [
 ]
 
 LOG_CAP = 1 << 30  # bytes of output kept of a trial
+
+
+class HostGone(ServiceError):
+    """The host is no more, and with it all that ran there; it will not come back.
+
+    ``failed``: by what the jobs there did themselves (they ran out of memory, say), so that trying them anew
+    elsewhere would be of no use.
+    """
+
+    def __init__(self, reason: str, *, failed: bool = False) -> None:
+        super().__init__(reason)
+        self.failed = failed
 
 
 class Reach(NamedTuple):
@@ -90,11 +109,14 @@ class KeeperHost(abc.ABC):
     """A machine with a keeper of this experiment, as its platform reaches it.
 
     ``wants`` None: what the experiment says; ``changed`` is to be called when its obstacle has changed.
+    ``written_once``: no other keeper will ever be started there, so that its ``manager.json`` need not say
+    when it was written.
     """
 
     keeper_id: str
     host: Host
     wants: Wants | None = None
+    written_once = False
     changed: Callable[[], None] = staticmethod(lambda: None)
 
     async def open(self) -> None:
@@ -118,7 +140,10 @@ class KeeperHost(abc.ABC):
 
     @abc.abstractmethod
     async def keep(self) -> None:
-        """See to it that the keeper runs; return when it has ended. Raises OSError, ServiceError."""
+        """See to it that the keeper runs; return when it has ended. Raises OSError, ServiceError.
+
+        HostGone says that there is nothing left to keep.
+        """
 
     @abc.abstractmethod
     async def end(self, *, told: bool) -> None:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from training_services.base import (
+    EndReason,
     JobEnded,
     JobEvent,
     JobLost,
@@ -223,11 +224,20 @@ class KeeperLink:
         self._unsent.discard(number)
 
     def give_up(self, reason: str) -> list[JobEvent]:
-        """Every open job is lost: by its lease nothing of it runs. A start that has not left never will."""
+        """Every open job is lost: nothing of it runs. A start that has not left never will."""
         events: list[JobEvent] = []
         for job_id, job in self._jobs.items():
             if job.end is _End.NONE:
                 self._lose(job_id, job, reason, events)
+        return events
+
+    def fail(self, reason: str, at: datetime) -> list[JobEvent]:
+        """Every open job has ended by itself, and its keeper, which is gone, could not tell of it."""
+        final = Final(reason=EndReason.EXITED, code=None, signal=None, frames=0, message=reason, at=at)
+        events: list[JobEvent] = []
+        for job_id, job in self._jobs.items():
+            if job.end is _End.NONE:
+                self._seal(job_id, job, final._replace(frames=job.received), events)
         return events
 
     def _put(

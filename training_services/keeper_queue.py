@@ -18,6 +18,7 @@ from training_services.base import (
     TrialJobSpec,
 )
 from training_services.keeper_choice import Choice
+from training_services.keeper_link import Received
 from training_services.keeper_seat import KeeperSeat
 from training_services.needs import Need, Waits, all_of
 from training_services.placement import HostLedger
@@ -210,7 +211,7 @@ class JobQueue:
 
     def _ask(self, job: TrialJobSpec, seat: KeeperSeat) -> tuple[int, ...] | Waits:
         """Raises JobRejected."""
-        need, host = self.need(job.id, seat), seat.keeper.host
+        need, host = self._need(job.id, seat), seat.keeper.host
         if (obstacle := self._obstacle(seat)) is not None:
             self._hindered[seat] = None
             self._ledger.check(need, host)
@@ -223,7 +224,22 @@ class JobQueue:
             return Waits(f"waits until {all_of(names)} can be reached: {share}")
         return self._ledger.place(need, host)
 
-    def need(self, job_id: str, seat: KeeperSeat) -> Need:
+    def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
+        """The job has its place on the seat, since before the service was opened."""
+        self._ledger.hold(self._need(job_id, seat), seat.keeper.host, gpus)
+
+    def release(self, job_id: str, seat: KeeperSeat) -> bool:
+        """The job holds nothing there any more, and nothing of it runs; False: that was so before."""
+        return self._ledger.release(seat.keeper.host.id, job_id)
+
+    def told(self, seat: KeeperSeat, received: Received) -> None:
+        """The seat's keeper has called, and said perhaps what its host has."""
+        if received.host is not None:
+            self._ledger.told(seat.keeper.host.id, received.host.capacity)
+        if received.gpus is not None:
+            self._ledger.read(seat.keeper.host.id, self, received.gpus)
+
+    def _need(self, job_id: str, seat: KeeperSeat) -> Need:
         """What a job of the experiment needs on this seat."""
         wants = seat.wants
         return Need(

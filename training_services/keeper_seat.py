@@ -19,7 +19,7 @@ from training_services.base import (
     MachineStatus,
     ServiceError,
 )
-from training_services.keeper_host import KeeperHost, Reach, Wants
+from training_services.keeper_host import HostGone, KeeperHost, Reach, Wants
 from training_services.keeper_hub import KeeperDesk, token_digest, with_turn
 from training_services.keeper_link import KeeperLink
 from trial_keeper.wire import PATH
@@ -45,6 +45,9 @@ class Platform(Protocol):
 
     def reasons_changed(self) -> None:
         """Waiting jobs are to be told anew why they wait."""
+
+    def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
+        """The seat's host is no more."""
 
 
 class KeeperSeat:
@@ -217,7 +220,11 @@ class KeeperSeat:
         pause = 0.0
         while True:
             began = loop.time()
-            trouble = await self._run_keeper()
+            try:
+                trouble = await self._run_keeper()
+            except HostGone as gone:
+                self._platform.host_gone(self, gone)
+                return
             if trouble != self.trouble:
                 name = self.keeper.host.name
                 logger.warning("keeper of %s on %s: %s", self._platform.context.experiment_id, name, trouble)
@@ -234,14 +241,17 @@ class KeeperSeat:
             reach = await self.keeper.reach()
         except (OSError, ServiceError) as error:
             return f"its machine cannot be reached: {error}"
-        self._written += 1
-        self.desk.turn = f"{self._known.m_epoch}.{self._written}"
+        if not self.keeper.written_once:
+            self._written += 1
+            self.desk.turn = f"{self._known.m_epoch}.{self._written}"
         try:
             await self.keeper.write_manager(self._manager(reach))  # tells, too, if its disk takes no writing
         except (OSError, ServiceError) as error:
             return f"it cannot be told where the server is: {error}"
         try:
             await self.keeper.keep()
+        except HostGone:
+            raise
         except (OSError, ServiceError) as error:
             return f"it could not be started: {error}"
         return "it has ended and is started again"

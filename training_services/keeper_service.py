@@ -13,7 +13,7 @@ import secrets
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
@@ -46,11 +46,10 @@ from training_services.base import (
 )
 from training_services.code import archive_path
 from training_services.doors import KeeperDoors, NoDoors
-from training_services.keeper_host import JobFiles, KeeperHost, Wants, attempt_folder
+from training_services.keeper_host import HostGone, JobFiles, KeeperHost, Wants, attempt_folder
 from training_services.keeper_hub import MAX_BACKLOG, KeeperDesk, KeeperHub, split_turn, token_digest
 from training_services.keeper_link import Backlog, KeeperLink, Received
 from training_services.keeper_seat import KeeperSeat
-from training_services.needs import Need
 from training_services.outbox import Outbox
 from training_services.placement import HostLedger
 from training_services.ssh.connection import SshPool
@@ -111,8 +110,14 @@ class JobPlacing(Protocol):
     def withdraw(self, job_id: str) -> bool:
         """Take the job back; False if it does not wait here."""
 
-    def need(self, job_id: str, seat: KeeperSeat) -> Need:
-        """What a job of the experiment needs on this seat."""
+    def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
+        """The job has its place on the seat, since before the service was opened."""
+
+    def release(self, job_id: str, seat: KeeperSeat) -> bool:
+        """The job holds nothing there any more, and nothing of it runs; False: that was so before."""
+
+    def told(self, seat: KeeperSeat, received: Received) -> None:
+        """The seat's keeper has called, and said perhaps what its host has."""
 
 
 class KeeperService(TrainingService):
@@ -220,7 +225,7 @@ class KeeperService(TrainingService):
         await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
         if not detach:
             for job_id, seat in self._placed.items():
-                self._tools.ledger.release(seat.keeper.host.id, job_id)
+                self._queue.release(job_id, seat)
             left = await asyncio.gather(*(seat.dismiss() for seat in self._seats.values()))
         for seat in self._seats.values():
             self._tools.hub.remove(self.context.experiment_id, seat.desk)
@@ -246,8 +251,7 @@ class KeeperService(TrainingService):
             return
         seat.link.adopt(job, seat.keeper.start_order(job, placed.place.gpus))
         self._settle_in(job.id, seat)
-        need = self._queue.need(job.id, seat)
-        self._tools.ledger.hold(need, seat.keeper.host, placed.place.gpus)
+        self._queue.hold(job.id, seat, placed.place.gpus)
 
     def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
         order = seat.keeper.start_order(job, gpus)
@@ -264,6 +268,14 @@ class KeeperService(TrainingService):
 
     def put(self, events: Sequence[JobEvent]) -> None:
         self._outbox.put(events)
+
+    def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
+        self._outbox.put(
+            seat.link.fail(str(gone), datetime.now(UTC)) if gone.failed else seat.link.give_up(str(gone))
+        )
+        for job_id in seat.jobs:
+            self._release(job_id, seat)
+            self._end_waits(job_id)
 
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
         seat = self._placed.get(job_id)
@@ -349,7 +361,7 @@ class KeeperService(TrainingService):
         self._vacated(seat)
 
     def _release(self, job_id: str, seat: KeeperSeat) -> None:
-        if self._tools.ledger.release(seat.keeper.host.id, job_id):
+        if self._queue.release(job_id, seat):
             self._queue.left(seat)
 
     def _forget(self, job_id: str, seat: KeeperSeat) -> None:
@@ -395,13 +407,10 @@ class KeeperService(TrainingService):
         """Use it no more: its keeper is told to leave; what could not be done there, as one sentence."""
         await seat.stop()
         note = await seat.dismiss()
-        hub, experiment_id = self._tools.hub, self.context.experiment_id
-        hub.remove(experiment_id, seat.desk)
-        if seat.desk.token_sha256 is not None:
-            hub.bar(experiment_id, seat.id, token_sha256=seat.desk.token_sha256)
+        self._tools.hub.remove(self.context.experiment_id, seat.desk)
         await seat.keeper.close()
         for job_id in seat.jobs:
-            self._tools.ledger.release(seat.keeper.host.id, job_id)
+            self._queue.release(job_id, seat)
             self._placed.pop(job_id, None)
         del self._seats[seat.id]
         return note
@@ -415,10 +424,7 @@ class KeeperService(TrainingService):
         for job_id in received.ended:
             self._release(job_id, seat)
             self._end_waits(job_id)
-        if received.host is not None:
-            self._tools.ledger.told(seat.keeper.host.id, received.host.capacity)
-        if received.gpus is not None:
-            self._tools.ledger.read(seat.keeper.host.id, self._queue, received.gpus)
+        self._queue.told(seat, received)
         if news:
             self._queue.ready(seat)
 

@@ -145,6 +145,9 @@ class MachineService(KeeperService):
     async def _remove(self, seat: KeeperSeat) -> None:
         """Let go of a machine that was removed, now that no job needs it."""
         note = await self._let_go(seat)
+        if seat.desk.token_sha256 is not None:  # should it call all the same
+            token = seat.desk.token_sha256
+            self._tools.hub.bar(self.context.experiment_id, seat.id, token_sha256=token)
         del self._tasks[seat.id]
         if (fact := self._returning.pop(seat.id, None)) is not None:
             self._spawn(seat.id, self._bring(fact))

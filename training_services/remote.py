@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from training_services.base import ExperimentContext, ServiceUnavailable, TrialJobSpec
-from training_services.code import CodeArchive, pack_code
+from training_services.code import PackedCode
 from training_services.keeper_host import (
     KeeperFiles,
     KeeperHost,
@@ -30,7 +30,6 @@ from training_services.ssh.target import Target
 
 __all__ = [
     "MachineConfig",
-    "RemoteCode",
     "RemoteConfig",
     "RemoteKeeper",
     "RemoteService",
@@ -41,28 +40,6 @@ logger = logging.getLogger(__name__)
 REACH_S = 10.0  # for a machine whose keeper is to leave and that is not connected
 END_S = 30.0
 REMOVE_S = 600.0
-
-
-class RemoteCode:
-    """The trial code of an experiment, packed once for all its machines."""
-
-    def __init__(self, context: ExperimentContext) -> None:
-        self._context = context
-        self._packing: asyncio.Future[CodeArchive] | None = None
-
-    async def pack(self) -> None:
-        """Pack it as it is now, unless that is done. Raises ServiceUnavailable."""
-        if self._packing is None:
-            context = self._context
-            packing = asyncio.to_thread(pack_code, context.trial_code_directory, context.directory)
-            self._packing = asyncio.ensure_future(packing)
-        await asyncio.shield(self._packing)
-
-    @property
-    def archive(self) -> CodeArchive:
-        """It; only once it is packed."""
-        assert self._packing is not None
-        return self._packing.result()
 
 
 class RemoteKeeper(KeeperHost):
@@ -78,7 +55,7 @@ class RemoteKeeper(KeeperHost):
         config: RemoteConfig,
         machine: MachineConfig,
         *,
-        code: RemoteCode,
+        code: PackedCode,
         tools: ServiceTools,
     ) -> None:
         self.keeper_id = machine.keeper_id
@@ -202,7 +179,7 @@ class RemoteHosts:
 
     def __init__(self, context: ExperimentContext, config: RemoteConfig, tools: ServiceTools) -> None:
         self._context, self._config, self._tools = context, config, tools
-        self._code = RemoteCode(context)
+        self._code = PackedCode(context)
 
     def all(self) -> list[KeeperHost]:
         return [self.host(machine) for machine in self._config.machine_list]
