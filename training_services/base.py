@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SILENT_AFTER = timedelta(seconds=30)
+TRIAL_GRACE = timedelta(seconds=5)  # between the signals that a trial is stopped with
 
 
 class ServiceError(Exception):

@@ -109,14 +109,14 @@ class KeeperHost(abc.ABC):
     """A machine with a keeper of this experiment, as its platform reaches it.
 
     ``wants`` None: what the experiment says; ``changed`` is to be called when its obstacle has changed.
-    ``written_once``: no other keeper will ever be started there, so that its ``manager.json`` need not say
-    when it was written.
+    ``passing``: it is made for some jobs and gone after them. No other keeper will ever be started there, so its
+    ``manager.json`` need not say when it was written, and it is not missed before its first word.
     """
 
     keeper_id: str
     host: Host
     wants: Wants | None = None
-    written_once = False
+    passing = False
     changed: Callable[[], None] = staticmethod(lambda: None)
 
     async def open(self) -> None:

@@ -527,6 +527,11 @@ class KeeperLink:
 
     # ---- questions ----------------------------------------------------------------------------------------
 
+    @property
+    def leave_told(self) -> bool:
+        """Whether an answer has told the keeper to leave."""
+        return self._leave_told
+
     def is_astray(self, job_id: str) -> bool:
         """Whether the job was given up without proof that nothing of it runs."""
         job = self._jobs.get(job_id)

@@ -241,7 +241,7 @@ class KeeperSeat:
             reach = await self.keeper.reach()
         except (OSError, ServiceError) as error:
             return f"its machine cannot be reached: {error}"
-        if not self.keeper.written_once:
+        if not self.keeper.passing:
             self._written += 1
             self.desk.turn = f"{self._known.m_epoch}.{self._written}"
         try:
@@ -269,7 +269,7 @@ class KeeperSeat:
         left = self._heard_at + limit - loop.time()
         if left <= 0:
             left = limit
-            if not self._silent:
+            if not self._silent and not (self.keeper.passing and self.link.instance is None):
                 self._silent = True
                 reason = f"no word from the keeper on {self.keeper.host.name} for {limit:g} s"
                 if self.trouble is not None:

@@ -23,8 +23,8 @@ from nnimgr.core.state import (
     job_id_of,
     trial_id_of,
 )
+from training_services.base import TRIAL_GRACE
 
-GRACE = timedelta(seconds=5)
 SILENT_GRACE = timedelta(seconds=10)  # so long a silent host may still answer a stop that a user wants
 SHOWN = 60  # characters of a user's text in a sentence
 RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further one
@@ -444,11 +444,11 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is not None:
-            yield CancelJob(job_id=trial.job_id, grace=GRACE)
+            yield CancelJob(job_id=trial.job_id, grace=TRIAL_GRACE)
     for keeper_id in state.forsaken:
         for job in _jobs_at(state, keeper_id):
             if job.stop is None:
-                yield CancelJob(job_id=job.id, grace=GRACE)
+                yield CancelJob(job_id=job.id, grace=TRIAL_GRACE)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:

@@ -1,0 +1,164 @@
+"""A pod as the host of a keeper."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from training_services.base import ExperimentContext, ServiceError, ServiceUnavailable, TrialJobSpec
+from training_services.keeper_host import HostGone, KeeperHost, Reach, Wants, start_order
+from training_services.keeper_link import StartOrder
+from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting
+from training_services.kubernetes.site import ImpossibleJob, Site
+from training_services.placement import Host
+
+__all__ = ["PodHost"]
+
+RETRY_S = 5.0  # where the cluster cannot be asked
+LEAVE_S = 30.0  # for a keeper that was told to leave, until its pod is seen to have ended
+_OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}  # a further attempt would end the same way
+
+
+class PodHost(KeeperHost):
+    """The keeper of one experiment in one pod, whose Job has the keeper's name.
+
+    ``trial``: the only one that it is for, and the number of its attempt. ``known``: its Job may have been made by
+    an earlier server; ``spoken``: its keeper has called before, so that its Job must not be made again.
+    """
+
+    passing = True
+
+    def __init__(
+        self,
+        keeper_id: str,
+        *,
+        context: ExperimentContext,
+        config: KubernetesConfig,
+        site: Site,
+        trial: tuple[str, int] | None,
+        known: bool = False,
+        spoken: bool = False,
+    ) -> None:
+        self.keeper_id = keeper_id
+        self.host = Host(id=f"kubernetes/{keeper_id}", name=f"pod {keeper_id}")
+        self.wants = Wants(None, None, None)  # the cluster's own scheduler counts
+        self.trial = trial
+        self.over: Over | None = None
+        self.leaves_at_once = False  # it is not waited for: everything ends
+        self.obeys = False  # its keeper has heard that it is to leave
+        self._context, self._config, self._site = context, config, site
+        self.spoken = spoken
+        self._made = known  # its Job was created, or may have been
+        self._awaited = False  # it was created just now: the watch will tell of it
+        self._written: str | None = None
+
+    async def open(self) -> None:
+        if self._config.code_directory is None:
+            await self._site.code.pack()
+
+    async def read_manager(self) -> Mapping[str, Any] | None:
+        return {"token": self._site.token(self.keeper_id)}
+
+    async def reach(self) -> Reach:
+        return await self._site.reach()
+
+    async def write_manager(self, manager: Mapping[str, Any]) -> None:
+        text = json.dumps(manager)
+        if text != self._written:
+            await self._site.admit(self.keeper_id, text)
+            self._written = text
+
+    async def keep(self) -> None:
+        if not self.spoken and self._site.sighting(self.keeper_id) is None:
+            self._made = self._awaited = True
+            try:
+                await self._site.create(self.keeper_id, wants=Wants.of(self._context), trial=self.trial)
+            except ImpossibleJob as error:
+                raise HostGone(str(error), failed=True) from error
+        self.over = over = await self._end()
+        reason = over.reason
+        if over.cause in (Cause.FAILED, Cause.NEVER_RAN) and not self.spoken:
+            pod = self._seen().pod
+            said = None if pod is None else await self._site.last_words(pod)
+            reason = f"{reason}, before its keeper had called" + ("" if said is None else f"; it says: {said}")
+            raise HostGone(reason, failed=True)
+        raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
+
+    def heard(self) -> None:
+        """Its keeper has called."""
+        self.spoken = True
+
+    async def _end(self) -> Over:
+        """How its pod has ended, once it has."""
+        name = self.keeper_id
+        news = self._site.news(name)
+        while True:
+            news.clear()
+            sight = self._site.sighting(name)
+            if sight is not None and sight.over is not None:
+                return sight.over
+            missing = sight is None and not self._awaited
+            if missing and self._site.trouble is None and not await self._site.is_there(name):
+                return Over(Cause.DELETED, f"the Job {name} was deleted")
+            await news.wait()
+
+    def _seen(self) -> Sighting:
+        nothing = Sighting(uid=None, pod=None, node=None, phase=Phase.ABSENT)
+        return self._site.sighting(self.keeper_id) or nothing
+
+    async def end(self, *, told: bool) -> None:
+        if told and (self.obeys or (not self.leaves_at_once and await self._ends_by_itself())):
+            return
+        while self._made and self._seen().over is None:
+            try:
+                await self._site.delete(self.keeper_id)
+                return
+            except ServiceUnavailable:
+                if self.leaves_at_once:
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    async def _ends_by_itself(self) -> bool:
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                self.over = self.over or await self._end()
+        except (TimeoutError, ServiceError):
+            return False
+        return True
+
+    async def close(self) -> None:
+        self._site.forget(self.keeper_id)
+
+    def obstacle(self) -> str | None:
+        """Why its keeper has not called yet, as the cluster says it."""
+        if self.spoken:
+            return None
+        sight = self._seen()
+        waiting = sight.waiting or sight.doubt
+        if waiting is None and self._site.trouble is not None:
+            return f"waits for its pod: {self._site.trouble}"
+        if waiting is not None:
+            return f"waits for its pod: {waiting}"
+        return f"waits for the keeper in {self.host.name}" if sight.phase is Phase.RUNNING else None
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it may run no longer."""
+        return self._seen().doubt
+
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        directory = self._config.code_directory
+        code = self._site.code.archive if directory is None else None
+        order = dict(start_order(self._context, job, gpus, platform="kubernetes", code=code))
+        environment = dict(order["environment"])
+        if self._context.trial_gpu_number:
+            del environment["CUDA_VISIBLE_DEVICES"]  # the cluster's device plug-in says which
+        if directory is not None:
+            order["cwd"] = environment["NNI_CODE_DIR"] = directory
+        return {**order, "environment": environment}
+
+    def files(self) -> Any:
+        raise ServiceUnavailable(f"what {self.host.name} has written can be read while it runs only")

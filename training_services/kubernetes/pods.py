@@ -1,0 +1,328 @@
+"""Which pod takes which job: each its own one, or any of a pool that run one after the other."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from training_services.base import (
+    EndReason,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobPlaced,
+    JobWaiting,
+    TrialJobSpec,
+)
+from training_services.keeper_host import HostGone
+from training_services.keeper_link import Received
+from training_services.keeper_seat import KeeperSeat
+from training_services.kubernetes.syntax import object_name
+
+__all__ = ["OwnPods", "PodQueue", "SharedPods"]
+
+FIRST = 8  # so many waiting jobs are told whatever is new of why they wait; what an event costs is bounded
+COMING = "waits for its pod, which is being made"
+FAILURES = 3  # pods in a row that never came to work, after which a job is not tried in a further one
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a further pod after such a one
+
+Start = Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
+
+
+class PodQueue(abc.ABC):
+    """``JobPlacing`` over pods.
+
+    ``start`` gives a job a place on a seat, ``put`` takes events for the core, ``bring(keeper_id, trial)`` has
+    a pod made, ``send_away`` has one go. A pod runs one job at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: Start,
+        put: Callable[[Sequence[JobEvent]], None],
+        bring: Callable[[str, tuple[str, int] | None], None],
+        send_away: Callable[[KeeperSeat], None],
+    ) -> None:
+        self._start, self._put, self._bring, self._send_away = start, put, bring, send_away
+        self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
+        self._told: dict[str, str] = {}
+        self._seats: dict[str, KeeperSeat] = {}  # by keeper
+        self._busy: dict[KeeperSeat, str] = {}  # its job
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._jobs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._jobs)
+
+    def listen(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def add(self, seat: KeeperSeat) -> None:
+        self._seats[seat.id] = seat
+
+    def remove(self, seat: KeeperSeat) -> None:
+        self._seats.pop(seat.id, None)
+
+    @abc.abstractmethod
+    def ready(self, seat: KeeperSeat) -> None: ...
+
+    @abc.abstractmethod
+    def left(self, seat: KeeperSeat) -> None: ...
+
+    @abc.abstractmethod
+    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting: ...
+
+    @abc.abstractmethod
+    def gone(self, keeper_id: str, gone: HostGone) -> None:
+        """The pod is no more. What was placed there is seen to elsewhere."""
+
+    @abc.abstractmethod
+    def expects(self, seat: KeeperSeat) -> bool:
+        """Whether the pod has something to do, or may yet get it."""
+
+    @abc.abstractmethod
+    def tell(self, keeper_ids: Sequence[str]) -> None:
+        """There is news of these pods: why jobs wait may have changed."""
+
+    def reasons_changed(self) -> None:
+        self.tell(list(self._seats))
+
+    def withdraw(self, job_id: str) -> bool:
+        if self._jobs.pop(job_id, None) is None:
+            return False
+        del self._told[job_id]
+        return True
+
+    def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
+        self._busy[seat] = job_id
+
+    def release(self, job_id: str, seat: KeeperSeat) -> bool:
+        if self._busy.get(seat) != job_id:
+            return False
+        del self._busy[seat]
+        return True
+
+    def told(self, seat: KeeperSeat, received: Received) -> None:
+        return None
+
+    def _place(self, job: TrialJobSpec, seat: KeeperSeat) -> JobPlaced:
+        self._busy[seat] = job.id
+        return self._start(job, seat, ())
+
+    def _wait(self, job: TrialJobSpec, reason: str) -> JobWaiting:
+        self._jobs[job.id] = job
+        self._told[job.id] = reason
+        return JobWaiting(job_id=job.id, reason=reason)
+
+    def _take(self, job_id: str) -> TrialJobSpec:
+        del self._told[job_id]
+        return self._jobs.pop(job_id)
+
+    def _say(self, job_id: str, reason: str) -> None:
+        if self._told.get(job_id, reason) != reason:
+            self._told[job_id] = reason
+            self._put([JobWaiting(job_id=job_id, reason=reason)])
+
+
+class OwnPods(PodQueue):
+    """Each job has a pod of its own, with its name."""
+
+    _owners: dict[str, str]  # keeper -> job, of pods that are there or on their way
+
+    def __init__(
+        self,
+        *,
+        start: Start,
+        put: Callable[[Sequence[JobEvent]], None],
+        bring: Callable[[str, tuple[str, int] | None], None],
+        send_away: Callable[[KeeperSeat], None],
+    ) -> None:
+        super().__init__(start=start, put=put, bring=bring, send_away=send_away)
+        self._owners = {}
+
+    def ready(self, seat: KeeperSeat) -> None:
+        job_id = self._job_of(seat.id)
+        if job_id is not None and seat.obstacle() is None:
+            self._put([self._place(self._take(job_id), seat)])
+
+    def left(self, seat: KeeperSeat) -> None:
+        return None
+
+    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        keeper_id = object_name(job.id)
+        self._owners[keeper_id] = job.id
+        seat = self._seats.get(keeper_id)
+        if seat is not None and seat.obstacle() is None:
+            return self._place(job, seat)
+        if seat is None:
+            self._bring(keeper_id, (job.trial_id, job.attempt))
+            return self._wait(job, COMING)
+        return self._wait(job, _reason(seat))
+
+    def withdraw(self, job_id: str) -> bool:
+        if not super().withdraw(job_id):
+            return False
+        if (seat := self._seats.get(object_name(job_id))) is not None:
+            self._send_away(seat)
+        return True
+
+    def expects(self, seat: KeeperSeat) -> bool:
+        return seat in self._busy or self._job_of(seat.id) is not None
+
+    def gone(self, keeper_id: str, gone: HostGone) -> None:
+        job_id = self._job_of(keeper_id)
+        if job_id is not None:
+            self._take(job_id)
+            self._put([_never_ran(job_id, gone) if gone.failed else JobLost(job_id=job_id, reason=str(gone))])
+
+    def tell(self, keeper_ids: Sequence[str]) -> None:
+        for keeper_id in keeper_ids:
+            seat, job_id = self._seats.get(keeper_id), self._job_of(keeper_id)
+            if seat is not None and job_id is not None:
+                self._say(job_id, _reason(seat))
+
+    def _job_of(self, keeper_id: str) -> str | None:
+        """The job that waits for this pod."""
+        job_id = self._owners.get(keeper_id)
+        return job_id if job_id in self._jobs else None
+
+
+class SharedPods(PodQueue):
+    """A pool: there are as many pods as jobs at a time, and one without a job goes after ``idle``."""
+
+    def __init__(
+        self,
+        experiment_id: str,
+        *,
+        idle: timedelta,
+        start: Start,
+        put: Callable[[Sequence[JobEvent]], None],
+        bring: Callable[[str, tuple[str, int] | None], None],
+        send_away: Callable[[KeeperSeat], None],
+    ) -> None:
+        super().__init__(start=start, put=put, bring=bring, send_away=send_away)
+        self._experiment_id = experiment_id
+        self._idle_s = idle.total_seconds()
+        self._coming: dict[str, None] = {}  # keepers that have not spoken
+        self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
+        self._failed = 0  # pods in a row that never came to work
+        self._pause: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        for timer in (*self._free.values(), *filter(None, [self._pause])):
+            timer.cancel()
+
+    def add(self, seat: KeeperSeat) -> None:
+        super().add(seat)
+        self._coming[seat.id] = None
+
+    def remove(self, seat: KeeperSeat) -> None:
+        super().remove(seat)
+        self._busy.pop(seat, None)
+        if (timer := self._free.pop(seat, None)) is not None:
+            timer.cancel()
+
+    def ready(self, seat: KeeperSeat) -> None:
+        self._coming.pop(seat.id, None)
+        self._failed = 0
+        if seat not in self._busy:
+            self._offer(seat)
+
+    def left(self, seat: KeeperSeat) -> None:
+        if seat.id in self._seats:
+            self._offer(seat)
+
+    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        while self._free:
+            seat, timer = self._free.popitem()  # the one used last: the others may go
+            timer.cancel()
+            if seat.obstacle() is None:
+                return self._place(job, seat)
+        waits = self._wait(job, self._told.get(next(iter(self._jobs), ""), COMING))
+        self._call()
+        return waits
+
+    def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
+        super().hold(job_id, seat, gpus)
+        self._coming.pop(seat.id, None)
+
+    def expects(self, seat: KeeperSeat) -> bool:
+        return True
+
+    def gone(self, keeper_id: str, gone: HostGone) -> None:
+        if keeper_id not in self._coming:
+            self._call()
+            return
+        del self._coming[keeper_id]
+        self._failed += 1
+        if self._failed >= FAILURES and self._jobs:
+            job_id = next(iter(self._jobs))
+            self._take(job_id)
+            self._put([_never_ran(job_id, gone)])
+            self._failed = 0
+        for job_id in islice(self._jobs, FIRST):
+            self._say(job_id, f"waits for a further pod, since {gone}")
+        if self._pause is None:
+            pause = min(FIRST_PAUSE_S * 2**self._failed, LONGEST_PAUSE_S)
+            self._pause = asyncio.get_running_loop().call_later(pause, self._call_again)
+
+    def tell(self, keeper_ids: Sequence[str]) -> None:
+        coming = next((name for name in keeper_ids if name in self._coming and name in self._seats), None)
+        if coming is not None:
+            reason = _reason(self._seats[coming])
+            for job_id in islice(self._jobs, FIRST):
+                self._say(job_id, reason)
+
+    def _offer(self, seat: KeeperSeat) -> None:
+        """The seat takes a job: one that waits, or the next one to come."""
+        if seat.obstacle() is not None:
+            return
+        if self._jobs:
+            job = self._take(next(iter(self._jobs)))
+            self._put([self._place(job, seat)])
+        elif seat not in self._free:
+            self._free[seat] = asyncio.get_running_loop().call_later(self._idle_s, self._let_go, seat)
+
+    def _let_go(self, seat: KeeperSeat) -> None:
+        del self._free[seat]
+        self._send_away(seat)
+
+    def _call_again(self) -> None:
+        self._pause = None
+        self._call()
+
+    def _call(self) -> None:
+        """Have as many pods made as jobs wait that none is on its way for."""
+        if self._pause is not None:
+            return
+        for _ in range(len(self._jobs) - len(self._coming)):
+            keeper_id = object_name(f"{self._experiment_id}-pool-{secrets.token_hex(3)}")
+            self._coming[keeper_id] = None
+            self._bring(keeper_id, None)
+
+
+def _reason(seat: KeeperSeat) -> str:
+    return seat.keeper.obstacle() or seat.obstacle() or COMING
+
+
+def _never_ran(job_id: str, gone: HostGone) -> JobEnded:
+    return JobEnded(
+        job_id=job_id,
+        reason=EndReason.NEVER_STARTED,
+        exit_code=None,
+        signal=None,
+        metrics=0,
+        acked_cmd=0,
+        ended_at=datetime.now(UTC),
+        message=str(gone),
+    )

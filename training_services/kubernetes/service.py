@@ -1,0 +1,311 @@
+"""Kubernetes: each trial job a Job of the cluster, or a pool of pods that run one after the other.
+
+A pod is a host with a keeper of its own, made for the jobs that it runs and gone after them. Nothing of ours
+has to be installed in the cluster. What a pod cannot say itself (why it has not started, that it was evicted,
+deleted or killed for want of memory) is seen by the watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from training_services.base import (
+    Capabilities,
+    ExperimentContext,
+    FileListing,
+    JobEvent,
+    KeeperGone,
+    KnownKeeper,
+    KnownKeepers,
+    ServiceError,
+    StopOrdered,
+)
+from training_services.keeper_host import HostGone, KeeperHost, attempt_folder
+from training_services.keeper_hub import KeeperDesk
+from training_services.keeper_link import Received
+from training_services.keeper_seat import KeeperSeat
+from training_services.keeper_service import JobPlacing, KeeperService, ServiceTools
+from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.pod import PodHost
+from training_services.kubernetes.pods import OwnPods, PodQueue, SharedPods
+from training_services.kubernetes.site import Site
+from training_services.logs import LOG_NAMES, FolderFiles, check_log_name
+
+__all__ = ["KubernetesService"]
+
+logger = logging.getLogger(__name__)
+
+INSIST_S = 10.0  # after a trial's grace its pod is deleted, if its keeper has not obeyed
+FETCH_S = 300.0  # for the logs of one trial
+
+
+class KubernetesService(KeeperService):
+    """Runs the jobs of one experiment in pods."""
+
+    capabilities = Capabilities(updates=True, keeps_files=True)
+    _queue: PodQueue
+
+    def __init__(self, context: ExperimentContext, config: KubernetesConfig, tools: ServiceTools) -> None:
+        self._config = config
+        self._site = Site(context, config, tools.doors, changed=self._seen)
+        super().__init__(context, tools)
+        self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}  # of logs: by pod, by ended job
+        self._insistence: dict[str, asyncio.TimerHandle] = {}  # on stops, by job
+        self._leaving: set[str] = set()  # keepers
+
+    def _make_queue(self) -> JobPlacing:
+        if not self._config.reuse_mode:
+            return OwnPods(
+                start=self._start, put=self._outbox.put, bring=self._bring, send_away=self._send_away
+            )
+        return SharedPods(
+            self.context.experiment_id,
+            idle=self._config.idle,
+            start=self._start,
+            put=self._outbox.put,
+            bring=self._bring,
+            send_away=self._send_away,
+        )
+
+    # ---- life ---------------------------------------------------------------------------------------------
+
+    async def open(self, known: KnownKeepers) -> None:
+        self._site.open(known.db_id)
+        await super().open(known)
+
+    def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
+        return [self._host(keeper.keeper_id, _trial_of(keeper), keeper) for keeper in known.keepers]
+
+    def _host(
+        self, keeper_id: str, trial: tuple[str, int] | None, known: KnownKeeper | None = None
+    ) -> PodHost:
+        return PodHost(
+            keeper_id,
+            context=self.context,
+            config=self._config,
+            site=self._site,
+            trial=None if self._config.reuse_mode else trial,
+            known=known is not None,
+            spoken=known is not None and known.instance is not None,
+        )
+
+    async def close(self, *, detach: bool) -> Sequence[str]:
+        for timer in self._insistence.values():
+            timer.cancel()
+        fetches = [task for of_pod in self._fetches.values() for task in of_pod.values()]
+        if not detach:
+            await asyncio.gather(*fetches, return_exceptions=True)
+            for seat in self._seats.values():
+                seat.link.leaving = True
+                seat.desk.flush()
+                pod = _pod(seat)
+                pod.leaves_at_once, pod.obeys = True, seat.link.leave_told
+        for task in fetches:
+            task.cancel()
+        left = list(await super().close(detach=detach))
+        if not detach and self._known.db_id:
+            try:
+                await self._site.remove_credentials()
+            except ServiceError as error:
+                left.append(f"the keepers' Secret stays in the cluster: {error}")
+        await self._site.close()
+        return left
+
+    async def remove(self, *, only_look: bool = False) -> Sequence[str]:
+        try:
+            await self._site.remove(only_look=only_look)
+        except ServiceError as error:
+            return [f"what the experiment has in the cluster stays there: {error}"]
+        finally:
+            await self._site.close()
+        return ()
+
+    # ---- pods ---------------------------------------------------------------------------------------------
+
+    def _bring(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
+        self._spawn(keeper_id, self._enter(keeper_id, trial))
+
+    async def _enter(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
+        try:
+            seat = await self._join(self._host(keeper_id, trial))
+        except (ServiceError, OSError) as error:  # the code cannot be packed, say
+            sentence = f"its pod could not be prepared: {error}"
+            logger.warning("experiment %s: %s", self.context.experiment_id, sentence)
+            self._queue.gone(keeper_id, HostGone(sentence, failed=True))
+            return
+        self._begin(seat)
+
+    def _seen(self, names: Collection[str]) -> None:
+        """The cluster has something to tell of these Jobs, or of itself."""
+        self._queue.tell(list(names) or list(self._seats))
+
+    def _deliver(self, desk: KeeperDesk, received: Received) -> None:
+        if (seat := self._seats.get(desk.link.keeper_id)) is not None:
+            _pod(seat).heard()
+            super()._deliver(desk, received)
+
+    def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
+        self._queue.remove(seat)
+        super().host_gone(seat, gone)
+        self._queue.gone(seat.id, gone)
+        for fetch in self._fetches.get(seat.id, {}).values():
+            fetch.cancel()
+        self._send_away(seat)
+
+    def _leave(self, job_id: str, seat: KeeperSeat) -> None:
+        self._fetch(job_id, seat)
+        super()._leave(job_id, seat)
+
+    def _vacated(self, seat: KeeperSeat) -> None:
+        if self._adopted and not self._queue.expects(seat):
+            if (trial := _pod(seat).trial) is not None:  # it may have ended before a restart
+                self._fetch(f"{self.context.experiment_id}-{trial[0]}-{trial[1]}", seat)
+            self._send_away(seat)
+
+    def _send_away(self, seat: KeeperSeat) -> None:
+        """Let go of the pod, once what its trials have printed is here."""
+        if seat.id in self._leaving or seat.id not in self._seats:
+            return
+        self._leaving.add(seat.id)
+        self._queue.remove(seat)
+        self._spawn(seat.id, self._see_off(seat))
+
+    async def _see_off(self, seat: KeeperSeat) -> None:
+        await asyncio.gather(*self._fetches.get(seat.id, {}).values(), return_exceptions=True)
+        note = await self._let_go(seat)
+        if note is not None:
+            logger.warning("experiment %s: %s", self.context.experiment_id, note)
+        self._site.dismiss(seat.id)
+        self._leaving.discard(seat.id)
+        self._outbox.put([KeeperGone(keeper_id=seat.id)])
+
+    def committed(self, facts: Sequence[JobEvent]) -> None:
+        super().committed(facts)
+        for fact in facts:
+            if isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
+                self._insist(fact)
+
+    def _insist(self, fact: StopOrdered) -> None:
+        """A keeper that does not obey, or is not heard, loses its pod."""
+        seat = self._placed.get(fact.job_id)
+        if seat is not None and fact.job_id not in self._insistence:
+            patience = fact.grace.total_seconds() + INSIST_S
+            loop = asyncio.get_running_loop()
+            self._insistence[fact.job_id] = loop.call_later(patience, self._lose_patience, fact.job_id, seat)
+
+    def _lose_patience(self, job_id: str, seat: KeeperSeat) -> None:
+        del self._insistence[job_id]
+        if seat.link.is_open(job_id) and seat.id not in self._tasks:
+            self._spawn(seat.id, self._delete(seat))
+
+    async def _delete(self, seat: KeeperSeat) -> None:
+        try:
+            await self._site.delete(seat.id)
+        except ServiceError as error:
+            logger.warning("experiment %s: %s", self.context.experiment_id, error)
+
+    def notices(self) -> Mapping[str, str]:
+        trouble = self._site.trouble
+        doubts = {f"pod {seat.id}": doubt for seat in self._seats.values() if (doubt := _pod(seat).doubt)}
+        return {**super().notices(), **doubts, **({} if trouble is None else {"kubernetes": trouble})}
+
+    # ---- what trials have written -------------------------------------------------------------------------
+
+    def _fetch(self, job_id: str, seat: KeeperSeat) -> None:
+        """Bring what an ended job has printed here, where it stays when its pod is gone."""
+        under_way = self._fetches.setdefault(seat.id, {})
+        pod = _pod(seat)
+        if job_id in under_way or pod.over is not None or not pod.spoken:
+            return
+        task = asyncio.create_task(self._bring_logs(job_id, seat), name=f"{job_id}:logs")
+        under_way[job_id] = task
+
+        def over(_: object) -> None:
+            del under_way[job_id]
+            if not under_way and self._fetches.get(seat.id) is under_way:
+                del self._fetches[seat.id]
+
+        task.add_done_callback(over)
+
+    async def _bring_logs(self, job_id: str, seat: KeeperSeat) -> None:
+        parts = _parts(job_id)
+        folder = self.context.directory.joinpath(*parts)
+        try:
+            async with asyncio.timeout(FETCH_S):
+                listing = await seat.desk.listing(parts)
+                await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+                for file in listing.files:
+                    if file.path in LOG_NAMES:
+                        await _copy(seat, parts, file.path, folder)
+        except (TimeoutError, OSError, ServiceError) as error:
+            logger.warning("experiment %s: the logs of %s: %s", self.context.experiment_id, job_id, error)
+
+    async def read_log(
+        self,
+        job_id: str,
+        name: str,
+        *,
+        follow: bool,
+        tail: int | None = None,
+        keeper_id: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        if self._is_in_pod(job_id):
+            chunks = super().read_log(job_id, name, follow=follow, tail=tail, keeper_id=keeper_id)
+        else:
+            check_log_name(name)
+            chunks = FolderFiles(self.context.directory).read(_parts(job_id), name, tail=tail)
+        async with aclosing(chunks):  # type: ignore[type-var]
+            async for chunk in chunks:
+                yield chunk
+
+    async def read_file(
+        self, job_id: str, path: str, *, keeper_id: str | None = None
+    ) -> AsyncIterator[bytes]:
+        if self._is_in_pod(job_id, keeper_id):
+            chunks = super().read_file(job_id, path, keeper_id=keeper_id)
+        else:
+            chunks = FolderFiles(self.context.directory).read(_parts(job_id), path)
+        async with aclosing(chunks):  # type: ignore[type-var]
+            async for chunk in chunks:
+                yield chunk
+
+    async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
+        if self._is_in_pod(job_id, keeper_id):
+            return await super().list_files(job_id, keeper_id=keeper_id)
+        return await FolderFiles(self.context.directory).listing(_parts(job_id))
+
+    def _is_in_pod(self, job_id: str, keeper_id: str | None = None) -> bool:
+        """Whether what the job has written is to be read where it runs or ran."""
+        seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
+        return seat is not None and _pod(seat).over is None and seat.id not in self._leaving
+
+
+def _pod(seat: KeeperSeat) -> PodHost:
+    assert isinstance(seat.keeper, PodHost)
+    return seat.keeper
+
+
+def _parts(job_id: str) -> tuple[str, ...]:
+    _, trial_id, attempt = job_id.rsplit("-", 2)
+    return attempt_folder(trial_id, int(attempt))
+
+
+def _trial_of(keeper: KnownKeeper) -> tuple[str, int] | None:
+    """Of a pod of its own: its job is in its name, as far as that was not shortened."""
+    _, trial_id, attempt = ("--" + keeper.keeper_id).rsplit("-", 2)
+    return (trial_id, int(attempt)) if attempt.isdecimal() else None
+
+
+async def _copy(seat: KeeperSeat, parts: Sequence[str], name: str, folder: Path) -> None:
+    """Raises OSError, ServiceError."""
+    fresh = folder / f".{name}.part"
+    with open(fresh, "wb") as file:
+        async with aclosing(seat.desk.read(parts, name)) as chunks:
+            async for chunk in chunks:
+                await asyncio.to_thread(file.write, chunk)
+    os.replace(fresh, folder / name)

@@ -1,0 +1,308 @@
+"""An experiment's place in a cluster: its objects, what becomes of its Jobs, and the way there.
+
+What is asked of the cluster for one trial is bounded: its Job is created, and the keepers' Secret changed once
+for all that come and go at that moment. Everything else comes by the watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from training_services.base import TRIAL_GRACE, ExperimentContext, ServiceError, ServiceUnavailable
+from training_services.code import PackedCode
+from training_services.doors import KeeperDoors
+from training_services.keeper_host import Reach, Wants
+from training_services.kubernetes import manifest
+from training_services.kubernetes.address import own_address
+from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS, ApiError, Cluster, Resource
+from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.manifest import Belonging, ResourceFault
+from training_services.kubernetes.sighting import Sighting
+from training_services.kubernetes.template import TemplateError
+from training_services.kubernetes.watch import JobWatch
+from trial_keeper import zipapp
+
+__all__ = ["ImpossibleJob", "Site"]
+
+_KEY_FILE = "keepers/kubernetes.key"
+_LOG_LINES = 5
+
+
+class ImpossibleJob(ServiceError):
+    """The cluster will never take such a Job."""
+
+
+class Site:
+    """``changed`` is called with the names of Jobs of which there is news; of none of them: of the cluster."""
+
+    def __init__(
+        self,
+        context: ExperimentContext,
+        config: KubernetesConfig,
+        doors: KeeperDoors,
+        *,
+        changed: Callable[[Collection[str]], None],
+    ) -> None:
+        self.code = PackedCode(context)
+        self._context, self._config, self._doors = context, config, doors
+        kubeconfig = None if config.kubeconfig is None else str(config.kubeconfig)
+        self._cluster = Cluster(kubeconfig, config.context, context.environ)
+        self._tell = changed
+        self._key: bytes | None = None
+        self._database_id = ""
+        self._watch: JobWatch | None = None
+        self._news: dict[str, asyncio.Event] = {}  # Jobs that somebody waits for
+        self._making: asyncio.Future[Belonging] | None = None
+        self._archive: str | None = None  # the name of the ConfigMap with the keeper
+        self._entries: dict[str, str | None] = {}  # of the Secret, to be written
+        self._writing: asyncio.Task[None] | None = None
+
+    # ---- life ---------------------------------------------------------------------------------------------
+
+    def open(self, database_id: str) -> None:
+        """Nothing is asked yet: a cluster that is away does not keep keepers from being answered."""
+        self._database_id = database_id
+        self._key = self._key or _kept_key(self._context.directory / _KEY_FILE)
+
+    async def begin(self) -> None:
+        """See to it that what all Jobs need is there. Raises ServiceError."""
+        await self._belonging()
+
+    async def close(self) -> None:
+        if self._making is not None:
+            self._making.cancel()
+            await asyncio.gather(self._making, return_exceptions=True)
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        if self._watch is not None:
+            await self._watch.close()
+        await self._cluster.close()
+
+    def token(self, keeper_id: str) -> str:
+        """The keeper's. Derived, so that nothing of it has to be kept for each."""
+        assert self._key is not None
+        return hmac.new(self._key, keeper_id.encode(), hashlib.sha256).hexdigest()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is heard of the cluster at present."""
+        return None if self._watch is None else self._watch.trouble
+
+    async def reach(self) -> Reach:
+        """Where pods find the server. Raises ServiceError."""
+        await self._belonging()
+        address = self._context.nni_manager_ip or self._doors.url
+        if address is None:
+            address = await asyncio.to_thread(own_address, self._cluster.server)
+        if address is None:
+            raise ServiceUnavailable(
+                "it is not known under which address pods can reach this server: say it with nniManagerIp"
+            )
+        return await self._doors.network(address)
+
+    # ---- what is there ------------------------------------------------------------------------------------
+
+    def sighting(self, name: str) -> Sighting | None:
+        return None if self._watch is None else self._watch.sighting(name)
+
+    def news(self, name: str) -> asyncio.Event:
+        """Set whenever there is news of this Job."""
+        return self._news.setdefault(name, asyncio.Event())
+
+    def forget(self, name: str) -> None:
+        """Nobody will ask for it again."""
+        self._news.pop(name, None)
+
+    async def is_there(self, name: str) -> bool:
+        """Ask the cluster for the Job itself. Raises ServiceError."""
+        namespace = (await self._belonging()).namespace
+        found = await self._cluster.get(JOBS, namespace, name)
+        return found is not None and self._is_ours(found)
+
+    def _changed(self, names: Collection[str]) -> None:
+        for name in names or self._news:
+            if (event := self._news.get(name)) is not None:
+                event.set()
+        self._tell(names)
+
+    # ---- what is done -------------------------------------------------------------------------------------
+
+    async def admit(self, keeper_id: str, text: str) -> None:
+        """Lay down a keeper's ``manager.json``. Raises ServiceError."""
+        self._entries[keeper_id] = text
+        await self._write()
+
+    def dismiss(self, keeper_id: str) -> None:
+        """It goes with the next that is written."""
+        self._entries[keeper_id] = None
+
+    async def create(self, keeper_id: str, *, wants: Wants, trial: tuple[str, int] | None) -> None:
+        """Create the keeper's Job, unless it is there. Raises ImpossibleJob, ServiceError."""
+        belonging = await self._belonging()
+        try:
+            job = manifest.job(
+                self._config,
+                belonging,
+                keeper_id=keeper_id,
+                wants=wants,
+                grace=TRIAL_GRACE,
+                trial=trial,
+                archive=self._archive,
+            )
+            await self._make(JOBS, job)
+        except (ResourceFault, TemplateError) as error:
+            raise ImpossibleJob(str(error)) from error
+        except ApiError as error:
+            if error.status in (400, 422):
+                raise ImpossibleJob(f"the cluster refuses its Job: {error}") from error
+            raise
+
+    async def delete(self, name: str) -> None:
+        """Delete the Job, its pod with the grace that its trial has. Raises ServiceError."""
+        sight = self.sighting(name)
+        namespace = (await self._belonging()).namespace
+        uid = None if sight is None else sight.uid
+        await self._cluster.delete(JOBS, namespace, name, propagation="Foreground", uid=uid)
+
+    async def last_words(self, pod: str) -> str | None:
+        """The end of what the pod has printed, on one line."""
+        namespace = (await self._belonging()).namespace
+        try:
+            text = await self._cluster.pod_log(namespace, pod, tail_lines=_LOG_LINES)
+        except ServiceError:
+            return None
+        return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or None
+
+    async def remove_credentials(self) -> None:
+        """No keeper is left. Raises ServiceError."""
+        belonging = await self._belonging()
+        await self._cluster.delete(
+            SECRETS, belonging.namespace, manifest.shared_name(belonging.experiment_id)
+        )
+
+    async def remove(self, *, only_look: bool) -> None:
+        """Remove all that the experiment has in the cluster. Raises ServiceError."""
+        await self._cluster.connect()
+        namespace = self._config.namespace or self._cluster.namespace
+        name = manifest.shared_name(self._context.experiment_id)
+        found = await self._cluster.get(CONFIG_MAPS, namespace, name)
+        if found is not None and not only_look:
+            uid = found["metadata"]["uid"]
+            await self._cluster.delete(CONFIG_MAPS, namespace, name, propagation="Foreground", uid=uid)
+
+    async def _belonging(self) -> Belonging:
+        """Whose the objects are, once those are there that all the others need. Raises ServiceError."""
+        if self._making is None or (self._making.done() and not _succeeded(self._making)):
+            self._making = asyncio.ensure_future(self._begin())
+        return await asyncio.shield(self._making)
+
+    async def _begin(self) -> Belonging:
+        await self._cluster.connect()
+        namespace = self._config.namespace or self._cluster.namespace
+        if self._watch is None:
+            self._watch = JobWatch(self._cluster, namespace, self._context.experiment_id, self._changed)
+            await self._watch.open()
+        orphan = Belonging(
+            experiment_id=self._context.experiment_id, database_id=self._database_id, namespace=namespace
+        )
+        owner = await self._make(CONFIG_MAPS, manifest.owner(orphan))
+        belonging = Belonging(
+            experiment_id=orphan.experiment_id,
+            database_id=orphan.database_id,
+            namespace=namespace,
+            owner_uid=owner["metadata"]["uid"],
+        )
+        if self._config.keeper_image is None:
+            content = await asyncio.to_thread(zipapp.content)
+            archive = manifest.archive(belonging, content)
+            await self._make(CONFIG_MAPS, archive)
+            self._archive = archive["metadata"]["name"]
+        texts = manifest.secret_texts(self._config)
+        there = await self._make(SECRETS, manifest.secret(belonging, texts))
+        kept = there.get("data") or {}
+        stale = {key: text for key, text in manifest.secret(belonging, texts)["data"].items()}
+        if any(kept.get(key) != text for key, text in stale.items()):
+            await self._cluster.patch(
+                SECRETS, namespace, there["metadata"]["name"], manifest.secret_patch(texts)
+            )
+        return belonging
+
+    async def _make(self, resource: Resource, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The object as it is in the cluster; one that is there already has to be this experiment's."""
+        name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+        try:
+            return await self._cluster.create(resource, namespace, body)
+        except ApiError as error:
+            if error.status != 409 or error.reason != "AlreadyExists":
+                raise
+        found = await self._cluster.get(resource, namespace, name)
+        if found is None:
+            raise ServiceUnavailable(f"{body['kind']} {name} in namespace {namespace} is being deleted")
+        if not self._is_ours(found):
+            raise ServiceUnavailable(
+                f"{body['kind']} {name} in namespace {namespace} belongs to something else: delete it, or "
+                "give this experiment another namespace"
+            )
+        if found["metadata"].get("deletionTimestamp") is not None:
+            raise ServiceUnavailable(f"{body['kind']} {name} in namespace {namespace} is being deleted")
+        return found
+
+    def _is_ours(self, found: Mapping[str, Any]) -> bool:
+        tags = found["metadata"].get("labels") or {}
+        return bool(tags.get(manifest.DATABASE_LABEL) == manifest.label_value(self._database_id))
+
+    async def _write(self) -> None:
+        """Write all entries of the Secret that are due, with whoever else wants to."""
+        while self._entries:
+            if self._writing is None:
+                self._writing = asyncio.ensure_future(self._write_entries())
+            await asyncio.shield(self._writing)
+
+    async def _write_entries(self) -> None:
+        try:
+            belonging = await self._belonging()
+            entries, self._entries = self._entries, {}
+            name = manifest.shared_name(belonging.experiment_id)
+            try:
+                await self._cluster.patch(
+                    SECRETS, belonging.namespace, name, manifest.secret_patch(entries)
+                )
+            except BaseException as error:
+                self._entries = {**entries, **self._entries}
+                if isinstance(error, ApiError) and error.status == 404:  # somebody has deleted it
+                    self._making = None
+                raise
+        finally:
+            self._writing = None
+
+
+def _succeeded(future: asyncio.Future[Belonging]) -> bool:
+    return not future.cancelled() and future.exception() is None
+
+
+def _kept_key(path: Path) -> bytes:
+    """What tokens are derived from: made once, for this user alone. Raises ServiceUnavailable."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            fresh = path.with_suffix(".new")
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(32))
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.rename(path)
+            return path.read_bytes()
+    except OSError as error:
+        raise ServiceUnavailable(f"the key of the keepers' tokens {path}: {error.strerror}") from error
