@@ -1,0 +1,427 @@
+"""What a Job, its pods and the cluster's events say of one trial job: pure, and never surprised.
+
+A pod is over once its container has ended, the node has refused it, or the pod is gone: nothing of it runs
+any more. A pod that is only being deleted still runs, for as long as its grace period: that is a doubt. So is
+a node that has fallen silent.
+
+The first pod of a Job is *the* pod: a Job replaces a pod that somebody has deleted (before the first is over,
+even), and what its replacement does is not what was placed there.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+__all__ = [
+    "CONTAINER",
+    "Cause",
+    "JobSight",
+    "Note",
+    "Over",
+    "Phase",
+    "PodSight",
+    "Sighting",
+    "fold",
+    "pod_gone",
+    "read_job",
+    "read_note",
+    "read_pod",
+]
+
+CONTAINER = "trial"  # whose end is the pod's; others, from a podTemplate, only accompany it
+LONGEST = 500  # characters of a message that are shown
+
+UNPULLED = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}
+BACKED_OFF = {"ImagePullBackOff"}  # says less than the failure before it
+UNSTARTED = {"StartError", "ContainerCannotRun"}
+# Why kubelet or the control plane has ended a pod, as the pod's own reason says it.
+EVICTED = {
+    "Evicted": "was evicted from",
+    "Preempting": "made room for a more important pod on",
+    "Preempted": "made room for a more important pod on",
+    "Terminated": "was ended by the shutdown of",
+    "Shutdown": "was ended by the shutdown of",
+    "NodeShutdown": "was ended by the shutdown of",
+    "NodeAffinity": "was refused by",
+    "NodePorts": "was refused by",
+    "UnexpectedAdmissionError": "was refused by",
+}
+# The same as clusters from 1.26 on say it, in the condition DisruptionTarget.
+DISRUPTED = {
+    "PreemptionByScheduler": "made room for a more important pod on",
+    "DeletionByTaintManager": "had to leave",
+    "EvictionByEvictionAPI": "was evicted from",
+    "TerminationByKubelet": "was ended by",
+}
+MADE_NO_POD = {"FailedCreate"}  # events of a Job
+HELD_UP = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}  # events of a pod
+
+
+class Cause(enum.Enum):
+    """Why a pod is over."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"  # its container ended by itself, with another exit code than 0
+    OUT_OF_MEMORY = "out of memory"
+    EVICTED = "evicted"  # the node or the cluster wanted its place, or did not take it
+    DELETED = "deleted"
+    DEADLINE = "deadline"
+    NODE_LOST = "node lost"
+    NEVER_RAN = "never ran"  # its command, or an init container, could not be executed
+
+
+class Phase(enum.Enum):
+    """How far a job has come in the cluster."""
+
+    ABSENT = "absent"  # it has no pod yet
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Nothing of the pod runs any more. ``reason``: one sentence; ``exit_code``: its container's, if known."""
+
+    cause: Cause
+    reason: str
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What the cluster shows of one job.
+
+    ``uid``: the Job's; None: the Job itself has not been seen, or is gone. ``waiting``: why it does not run
+    yet, ``doubt``: why it may run no longer, which is no proof; one sentence each.
+    """
+
+    uid: str | None
+    pod: str | None
+    node: str | None
+    phase: Phase
+    waiting: str | None = None
+    doubt: str | None = None
+    over: Over | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSight:
+    """What a Job says. ``over``: how it ended, as far as it knows; its pods know better."""
+
+    name: str
+    uid: str
+    suspended: bool = False
+    over: Over | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSight:
+    """What a pod says. ``job``: whose it is, None: nobody's; ``vague``: an event may say why it waits."""
+
+    name: str
+    uid: str
+    job: str | None
+    node: str | None
+    phase: Phase
+    created: str = ""  # as the cluster writes it: sortable
+    waiting: str | None = None
+    vague: bool = False
+    doubt: str | None = None
+    over: Over | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A warning that keeps a Job or a pod (``kind``) from going on, as one sentence."""
+
+    kind: str
+    name: str
+    sentence: str
+
+
+def read_job(job: Mapping[str, Any]) -> JobSight:
+    """The Job as far as it matters; whatever lacks or is of an odd type counts as not said."""
+    meta, status = _mapping(job.get("metadata")), _mapping(job.get("status"))
+    name = _text(meta.get("name"))
+    conditions = _true_conditions(status)
+    over = None
+    if "Complete" in conditions:
+        over = Over(Cause.COMPLETED, f"the Job {name} is complete", 0)
+    elif "Failed" in conditions or "FailureTarget" in conditions:
+        failed = conditions.get("Failed") or conditions["FailureTarget"]
+        if failed.get("reason") == "DeadlineExceeded":
+            seconds = _mapping(job.get("spec")).get("activeDeadlineSeconds")
+            limit = f" of {seconds} s" if isinstance(seconds, int) else ""
+            over = Over(Cause.DEADLINE, f"the Job {name} ran longer than its activeDeadlineSeconds{limit}")
+        else:
+            over = Over(Cause.FAILED, _said(f"the Job {name} failed", failed))
+    suspended = _mapping(job.get("spec")).get("suspend") is True
+    return JobSight(name=name, uid=_text(meta.get("uid")), suspended=suspended, over=over)
+
+
+def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight:
+    """The pod as far as it matters; ``before``: what it was like when it was seen last.
+
+    The first end that was seen stays: a pod that has ended by itself may be deleted afterwards.
+    """
+    meta, spec, status = (_mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
+    name = _text(meta.get("name"))
+    node = _text(spec.get("nodeName")) or None
+    over = before.over if before is not None and before.over is not None else _over(name, node, pod)
+    phase = Phase.RUNNING if status.get("phase") == "Running" else Phase.PENDING
+    sight = PodSight(
+        name=name,
+        uid=_text(meta.get("uid")),
+        job=_job_of(meta),
+        node=node,
+        phase=phase if over is None else Phase.ENDED,
+        created=_text(meta.get("creationTimestamp")),
+        over=over,
+    )
+    if over is not None:
+        return sight
+    if phase is Phase.PENDING:
+        waiting, vague = _waiting(node, status, before)
+        sight = replace(sight, waiting=waiting, vague=vague)
+    return replace(sight, doubt=_doubt(node, meta, spec, status))
+
+
+def pod_gone(sight: PodSight) -> PodSight:
+    """The pod is in the cluster no longer."""
+    if sight.over is not None:
+        return sight
+    if sight.doubt is not None and sight.doubt.startswith("node "):
+        over = Over(Cause.NODE_LOST, f"the pod {sight.name} was given up: {sight.doubt}")
+    else:
+        over = Over(Cause.DELETED, f"the pod {sight.name} was deleted")
+    return replace(sight, phase=Phase.ENDED, waiting=None, vague=False, doubt=None, over=over)
+
+
+def read_note(event: Mapping[str, Any]) -> Note | None:
+    """What an Event says of a Job or a pod that cannot go on; None: something else."""
+    about = _mapping(event.get("involvedObject"))
+    kind, name, reason = _text(about.get("kind")), _text(about.get("name")), _text(event.get("reason"))
+    message = _text(event.get("message")) or reason
+    if kind == "Job" and reason in MADE_NO_POD:
+        return Note(
+            kind, name, f"the cluster makes no pod for it: {message.removeprefix('Error creating: ')}"
+        )
+    if kind == "Pod" and reason in HELD_UP:
+        return Note(kind, name, f"its pod {name} cannot be set up: {message}")
+    return None
+
+
+def fold(
+    job: JobSight | None,
+    pods: Sequence[PodSight],
+    *,
+    job_note: str | None = None,
+    pod_note: str | None = None,
+) -> Sighting:
+    """All that is known of one job. ``job``: None if it is gone; ``pods``: those seen, the first one first."""
+    uid = None if job is None else job.uid
+    ended = None if job is None else job.over
+    if pods:
+        pod = pods[0]
+        over = pod.over
+        if (
+            over is not None
+            and over.cause is Cause.DELETED
+            and ended is not None
+            and ended.cause is Cause.DEADLINE
+        ):
+            over = replace(ended, exit_code=over.exit_code)
+        return Sighting(
+            uid=uid,
+            pod=pod.name,
+            node=pod.node,
+            phase=pod.phase,
+            waiting=pod_note if pod.vague and pod_note is not None else pod.waiting,
+            doubt=pod.doubt,
+            over=over,
+        )
+    if job is None:
+        ended = Over(Cause.DELETED, "its Job was deleted before it had a pod")
+    if ended is not None:
+        return Sighting(uid=uid, pod=None, node=None, phase=Phase.ENDED, over=ended)
+    waiting = job_note or "the cluster has not made its pod yet"
+    if job is not None and job.suspended:
+        waiting = "its Job is suspended"
+    return Sighting(uid=uid, pod=None, node=None, phase=Phase.ABSENT, waiting=waiting)
+
+
+def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
+    """Whether nothing of the pod can run any more, and why."""
+    meta, status = _mapping(pod.get("metadata")), _mapping(pod.get("status"))
+    ended = _terminated(status)
+    code = _number(ended.get("exitCode"))
+    if status.get("phase") not in ("Succeeded", "Failed") and not ended:
+        return None
+    where = "" if node is None else f" on {node}"
+    title = f"the pod {name}{where}"
+    taken = _taken(name, node, status)
+    if taken is not None:
+        return replace(taken, exit_code=code)
+    if not ended:
+        init = _failed_init(status)
+        if init is not None:
+            return Over(Cause.NEVER_RAN, f"{title} never ran: {init}")
+    reason = ended.get("reason")
+    if reason == "OOMKilled":
+        limit = _memory_limit(pod)
+        allowed = "its node had" if limit is None else f"its limit of {limit}"
+        return Over(Cause.OUT_OF_MEMORY, f"{title} was killed: it needed more memory than {allowed}", code)
+    if reason in UNSTARTED:
+        return Over(Cause.NEVER_RAN, _said(f"{title} could not execute its command", ended), code)
+    if reason == "ContainerStatusUnknown":
+        return Over(Cause.NODE_LOST, _said(f"{title} was lost with its node", ended), code)
+    if code == 0 or status.get("phase") == "Succeeded":
+        return Over(Cause.COMPLETED, f"{title} completed", 0)
+    if meta.get("deletionTimestamp") is not None:
+        return Over(Cause.DELETED, f"{title} was deleted while it ran", code)
+    if code is None:
+        return Over(Cause.FAILED, _said(f"{title} failed", status))
+    return Over(Cause.FAILED, f"{title} ended with {_exit(code)}", code)
+
+
+def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | None:
+    """Who has ended the pod, if it did not end by itself."""
+    target = _true_conditions(status).get("DisruptionTarget", {})
+    place = node or "its node"
+    reason = status.get("reason")
+    if reason == "DeadlineExceeded":
+        return Over(
+            Cause.DEADLINE, _said(f"the pod {name} ran longer than its activeDeadlineSeconds", status)
+        )
+    if reason == "NodeLost" or target.get("reason") == "DeletionByPodGC":
+        said = status if reason == "NodeLost" else target
+        return Over(Cause.NODE_LOST, _said(f"the pod {name} was lost with {place}", said))
+    if isinstance(reason, str) and (reason in EVICTED or reason.startswith("OutOf")):
+        return Over(
+            Cause.EVICTED, _said(f"the pod {name} {EVICTED.get(reason, 'was refused by')} {place}", status)
+        )
+    how = DISRUPTED.get(_text(target.get("reason")))
+    return None if how is None else Over(Cause.EVICTED, _said(f"the pod {name} {how} {place}", target))
+
+
+def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | None) -> tuple[str, bool]:
+    """(why the pod does not run yet, whether an event may say it better)."""
+    for container in (*_items(status.get("initContainerStatuses")), *_items(status.get("containerStatuses"))):
+        state = _mapping(_mapping(container.get("state")).get("waiting"))
+        reason, message = _text(state.get("reason")), _text(state.get("message"))
+        if reason in ("", "ContainerCreating", "PodInitializing"):
+            continue
+        image = _text(container.get("image")) or "of its container"
+        said = f": {message}" if message else ""
+        if reason in UNPULLED:
+            sentence = f"the image {image} cannot be pulled"
+            if reason in BACKED_OFF and before is not None and (before.waiting or "").startswith(sentence):
+                return before.waiting or sentence, False
+            return f"{sentence}{said}", False
+        if reason == "ErrImageNeverPull":
+            return (
+                f"the image {image} is not on {node or 'the node'}, and must not be pulled there{said}",
+                False,
+            )
+        if reason == "InvalidImageName":
+            return f"{image} is no valid name of an image{said}", False
+        return f"its container cannot be made ({reason}){said}", False
+    if node is not None:
+        return f"its pod is being set up on {node}", True
+    for condition in _items(status.get("conditions")):
+        if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
+            message = _text(condition.get("message")) or _text(condition.get("reason"))
+            return f"no node takes its pod: {message}" if message else "its pod waits for a node", False
+    return "its pod waits for a node", False
+
+
+def _doubt(
+    node: str | None, meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
+) -> str | None:
+    """Why the pod may run no longer, or not for long."""
+    conditions = {_text(item.get("type")): item for item in _items(status.get("conditions"))}
+    ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
+    # kubelet says both in one breath; it is the control plane that takes the first away from a silent node.
+    apart = ready.get("status") == "False" and containers.get("status") == "True"
+    if (
+        status.get("phase") == "Unknown"
+        or status.get("reason") == "NodeLost"
+        or ready.get("status") == "Unknown"
+    ):
+        apart = True
+    if apart and not spec.get("readinessGates"):
+        since = _text(ready.get("lastTransitionTime"))
+        return f"node {node or 'of the pod'} is not ready" + (f" since {since}" if since else "")
+    deadline = _text(meta.get("deletionTimestamp"))
+    return f"its pod is being deleted, and ends by {deadline}" if deadline else None
+
+
+def _job_of(meta: Mapping[str, Any]) -> str | None:
+    for owner in _items(meta.get("ownerReferences")):
+        if owner.get("kind") == "Job":
+            return _text(owner.get("name")) or None
+    return _text(_mapping(meta.get("labels")).get("job-name")) or None
+
+
+def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the trial's container has ended; empty: it has not, or nobody knows."""
+    for container in _items(status.get("containerStatuses")):
+        if container.get("name") == CONTAINER:
+            return _mapping(_mapping(container.get("state")).get("terminated"))
+    return {}
+
+
+def _failed_init(status: Mapping[str, Any]) -> str | None:
+    for container in _items(status.get("initContainerStatuses")):
+        ended = _mapping(_mapping(container.get("state")).get("terminated"))
+        code = _number(ended.get("exitCode"))
+        if ended and code != 0:
+            how = "ended" if code is None else f"ended with {_exit(code)}"
+            return _said(f"its init container {_text(container.get('name'))} {how}", ended)
+    return None
+
+
+def _memory_limit(pod: Mapping[str, Any]) -> str | None:
+    for container in _items(_mapping(pod.get("spec")).get("containers")):
+        if container.get("name") == CONTAINER:
+            return _text(_mapping(_mapping(container.get("resources")).get("limits")).get("memory")) or None
+    return None
+
+
+def _true_conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {
+        _text(item.get("type")): item
+        for item in _items(status.get("conditions"))
+        if item.get("status") == "True"
+    }
+
+
+def _exit(code: int) -> str:
+    """An exit status in words."""
+    return f"exit code {code} (signal {code - 128})" if 128 < code < 193 else f"exit code {code}"
+
+
+def _said(sentence: str, said: Mapping[str, Any]) -> str:
+    """The sentence, with the message (or the reason) that the cluster gives for it."""
+    message = _text(said.get("message")) or _text(said.get("reason"))
+    return f"{sentence}: {message}" if message else sentence
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _items(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return " ".join(value.split())[:LONGEST] if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
