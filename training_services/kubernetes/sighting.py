@@ -84,7 +84,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Nothing of the pod runs any more. ``reason``: one sentence; ``exit_code``: its container's, if known."""
+    """Nothing of the pod runs any more. ``reason``: one sentence; ``exit_code``: its container's."""
 
     cause: Cause
     reason: str
@@ -207,9 +207,8 @@ def read_note(event: Mapping[str, Any]) -> Note | None:
     kind, name, reason = _text(about.get("kind")), _text(about.get("name")), _text(event.get("reason"))
     message = _text(event.get("message")) or reason
     if kind == "Job" and reason in MADE_NO_POD:
-        return Note(
-            kind, name, f"the cluster makes no pod for it: {message.removeprefix('Error creating: ')}"
-        )
+        message = message.removeprefix("Error creating: ")
+        return Note(kind, name, f"the cluster makes no pod for it: {message}")
     if kind == "Pod" and reason in HELD_UP:
         return Note(kind, name, f"its pod {name} cannot be set up: {message}")
     return None
@@ -222,7 +221,7 @@ def fold(
     job_note: str | None = None,
     pod_note: str | None = None,
 ) -> Sighting:
-    """All that is known of one job. ``job``: None if it is gone; ``pods``: those seen, the first one first."""
+    """All that is known of one job. ``job``: None if it is gone; ``pods``: the first one first."""
     uid = None if job is None else job.uid
     ended = None if job is None else job.over
     if pods:
@@ -270,7 +269,7 @@ def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
         init = _failed_init(status)
         if init is not None:
             return Over(Cause.NEVER_RAN, f"{title} never ran: {init}")
-    reason = ended.get("reason")
+    reason = _text(ended.get("reason"))
     if reason == "OOMKilled":
         limit = _memory_limit(pod)
         allowed = "its node had" if limit is None else f"its limit of {limit}"
@@ -292,20 +291,18 @@ def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | Non
     """Who has ended the pod, if it did not end by itself."""
     target = _true_conditions(status).get("DisruptionTarget", {})
     place = node or "its node"
-    reason = status.get("reason")
+    reason = _text(status.get("reason"))
     if reason == "DeadlineExceeded":
-        return Over(
-            Cause.DEADLINE, _said(f"the pod {name} ran longer than its activeDeadlineSeconds", status)
-        )
+        sentence = f"the pod {name} ran longer than its activeDeadlineSeconds"
+        return Over(Cause.DEADLINE, _said(sentence, status))
     if reason == "NodeLost" or target.get("reason") == "DeletionByPodGC":
         said = status if reason == "NodeLost" else target
         return Over(Cause.NODE_LOST, _said(f"the pod {name} was lost with {place}", said))
-    if isinstance(reason, str) and (reason in EVICTED or reason.startswith("OutOf")):
-        return Over(
-            Cause.EVICTED, _said(f"the pod {name} {EVICTED.get(reason, 'was refused by')} {place}", status)
-        )
-    how = DISRUPTED.get(_text(target.get("reason")))
-    return None if how is None else Over(Cause.EVICTED, _said(f"the pod {name} {how} {place}", target))
+    if reason in EVICTED or reason.startswith("OutOf"):
+        how = EVICTED.get(reason, "was refused by")
+        return Over(Cause.EVICTED, _said(f"the pod {name} {how} {place}", status))
+    left = DISRUPTED.get(_text(target.get("reason")))
+    return None if left is None else Over(Cause.EVICTED, _said(f"the pod {name} {left} {place}", target))
 
 
 def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | None) -> tuple[str, bool]:
@@ -347,13 +344,8 @@ def _doubt(
     ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
     # kubelet says both in one breath; it is the control plane that takes the first away from a silent node.
     apart = ready.get("status") == "False" and containers.get("status") == "True"
-    if (
-        status.get("phase") == "Unknown"
-        or status.get("reason") == "NodeLost"
-        or ready.get("status") == "Unknown"
-    ):
-        apart = True
-    if apart and not spec.get("readinessGates"):
+    silent = "Unknown" in (status.get("phase"), ready.get("status")) or status.get("reason") == "NodeLost"
+    if silent or (apart and not spec.get("readinessGates")):
         since = _text(ready.get("lastTransitionTime"))
         return f"node {node or 'of the pod'} is not ready" + (f" since {since}" if since else "")
     deadline = _text(meta.get("deletionTimestamp"))
