@@ -11,6 +11,7 @@ even), and what its replacement does is not what was placed there.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,6 +58,7 @@ DISRUPTED = {
     "TerminationByKubelet": "was ended by",
 }
 MADE_NO_POD = {"FailedCreate"}  # events of a Job
+ATTEMPT = re.compile(r'^Error creating: (pods "[^"]*" is forbidden: )?')  # another name each time
 HELD_UP = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}  # events of a pod
 
 
@@ -127,7 +129,6 @@ class PodSight:
     job: str | None
     node: str | None
     phase: Phase
-    created: str = ""  # as the cluster writes it: sortable
     waiting: str | None = None
     vague: bool = False
     doubt: str | None = None
@@ -179,7 +180,6 @@ def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight
         job=_job_of(meta),
         node=node,
         phase=phase if over is None else Phase.ENDED,
-        created=_text(meta.get("creationTimestamp")),
         over=over,
     )
     if over is not None:
@@ -207,7 +207,7 @@ def read_note(event: Mapping[str, Any]) -> Note | None:
     kind, name, reason = _text(about.get("kind")), _text(about.get("name")), _text(event.get("reason"))
     message = _text(event.get("message")) or reason
     if kind == "Job" and reason in MADE_NO_POD:
-        message = message.removeprefix("Error creating: ")
+        message = ATTEMPT.sub("", message)
         return Note(kind, name, f"the cluster makes no pod for it: {message}")
     if kind == "Pod" and reason in HELD_UP:
         return Note(kind, name, f"its pod {name} cannot be set up: {message}")

@@ -1,0 +1,468 @@
+"""The cluster's API as coroutines over threads: plain dicts in and out, and sentences for what fails.
+
+Requests are sent by threads, each by one of its own: one that hangs holds up neither others nor the end of
+the process. ``login.py`` has the rest, and is imported in a thread, since its library is large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from training_services.base import ServiceUnavailable
+from training_services.kubernetes.exchange import (
+    Answer,
+    ApiError,
+    Request,
+    refusal,
+    status_error,
+    unreachable,
+)
+
+if TYPE_CHECKING:
+    import urllib3
+
+    from training_services.kubernetes.login import Login
+
+__all__ = [
+    "CONFIG_MAPS",
+    "EVENTS",
+    "JOBS",
+    "PODS",
+    "SECRETS",
+    "SERVICE_ACCOUNT",
+    "ApiError",
+    "Cluster",
+    "Listing",
+    "Resource",
+    "WatchEvent",
+]
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S = 60.0  # for a request with all that belongs to it, such as a login command
+WATCH_S = 60  # so long the server keeps a watch open
+WATCH_SLACK_S = 10.0  # after that a watch without an end is a dead one
+SLOTS = 8  # requests at a time
+PAGE = 500  # objects of a list
+TRIES = 4
+LONGEST_PAUSE_S = 10.0  # that is waited because the server asks for it
+LOG_LIMIT = 1 << 20  # bytes of a pod's log
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+Object = dict[str, Any]
+Objects = list[dict[str, Any]]
+T = TypeVar("T")
+
+
+class Resource(NamedTuple):
+    """A kind of objects: its name in addresses, and what comes before the namespace there."""
+
+    plural: str
+    prefix: str
+
+
+JOBS = Resource("jobs", "/apis/batch/v1")
+PODS = Resource("pods", "/api/v1")
+SECRETS = Resource("secrets", "/api/v1")
+CONFIG_MAPS = Resource("configmaps", "/api/v1")
+EVENTS = Resource("events", "/api/v1")
+
+
+class WatchEvent(NamedTuple):
+    """``type``: ADDED, MODIFIED, DELETED, or BOOKMARK, whose object has nothing but a version."""
+
+    type: str
+    object: Object
+
+
+WatchEvents = list[WatchEvent]
+
+
+class Listing(NamedTuple):
+    """Objects, and the version of the cluster's state that they are."""
+
+    items: Objects
+    resource_version: str
+
+
+class Cluster:
+    """One cluster as one user sees it.
+
+    ``kubeconfig``: a file; None: what ``KUBECONFIG`` in ``environ`` names, else ``~/.kube/config``, else, in
+    a pod, its service account. ``context``: None is the current one, which is kept from then on. Login
+    commands run with ``environ``, which may hold secrets.
+
+    All that asks the cluster raises ``ServiceUnavailable`` (unreachable, overloaded, no way to log in) or
+    ``ApiError`` (the cluster refuses), with one sentence each. Requests that change nothing when they are
+    repeated are repeated after a broken connection; a login that is no longer accepted is made anew.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: str | None,
+        context: str | None,
+        environ: Mapping[str, str],
+        *,
+        service_account: Path = SERVICE_ACCOUNT,
+    ) -> None:
+        self._kubeconfig = kubeconfig
+        self._environ = environ
+        self._service_account = service_account
+        self._context = context
+        self._login: Login | None = None
+        self._first: Login | None = None
+        self._logging_in = asyncio.Lock()
+        self._slots = asyncio.Semaphore(SLOTS)
+
+    @property
+    def namespace(self) -> str:
+        """The context's. After ``connect``."""
+        return self._known().namespace
+
+    @property
+    def server(self) -> str:
+        """The API server's URL. After ``connect``."""
+        return self._known().server
+
+    @property
+    def context(self) -> str | None:
+        """The context's name; None: the pod's service account. After ``connect``."""
+        return self._known().context
+
+    def _known(self) -> Login:
+        if self._first is None:
+            raise RuntimeError("the cluster is known after connect() only")
+        return self._first
+
+    async def connect(self) -> None:
+        """Read how to log in, if that was not done yet; nothing is asked. Raises ServiceUnavailable."""
+        await self._logged_in()
+
+    async def create(
+        self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Object:
+        """The object as the cluster has it now. ``dry_run``: it is only checked, unknown fields too."""
+        query: dict[str, str | int] = {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else {}
+        request = self._request("creating", "POST", resource, namespace, query=query, body=body)
+        return _object(await self._ask(request))
+
+    async def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
+        """Merge ``body`` into the object: None takes a key away, lists are replaced."""
+        request = self._request("changing", "PATCH", resource, namespace, name, body=body)
+        return _object(await self._ask(request._replace(content_type="application/merge-patch+json")))
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """The object; None: there is none."""
+        try:
+            return _object(await self._ask(self._request("reading", "GET", resource, namespace, name)))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> Listing:
+        """All objects that the selectors choose, as they are now; asked for in pages."""
+        request = self._request("listing", "GET", resource, namespace)
+        for attempt in itertools.count(1):
+            items: Objects = []
+            query = {"limit": PAGE, **_selectors(label_selector, field_selector)}
+            try:
+                while True:
+                    page = _object(await self._ask(request._replace(query=query)))
+                    items += page.get("items") or []
+                    meta = page.get("metadata") or {}
+                    if not meta.get("continue"):
+                        return Listing(items, str(meta.get("resourceVersion") or ""))
+                    query = {**query, "continue": meta["continue"]}
+            except ApiError as error:
+                if error.status != 410 or attempt == TRIES:  # the pages have got too old meanwhile
+                    raise
+        raise AssertionError("unreachable")
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        grace_s: int | None = None,
+        propagation: str = "Background",
+        uid: str | None = None,
+    ) -> bool:
+        """Have the object deleted. False: there is none, or (``uid``) it is another one of that name."""
+        body = _deletion(grace_s, propagation)
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        try:
+            await self._ask(self._request("deleting", "DELETE", resource, namespace, name, body=body))
+        except ApiError as error:
+            if error.status == 404 or (error.status == 409 and uid is not None):
+                return False
+            raise
+        return True
+
+    async def delete_all(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        label_selector: str,
+        grace_s: int | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Have all objects deleted that the selector chooses."""
+        body = _deletion(grace_s, propagation)
+        request = self._request("deleting", "DELETE", resource, namespace, body=body)
+        await self._ask(request._replace(query=_selectors(label_selector, None)))
+
+    async def pod_log(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        container: str | None = None,
+        tail_lines: int | None = None,
+        previous: bool = False,
+    ) -> str:
+        """The end of what a container (of the pod's only one by default) has printed, at most 1 MiB."""
+        request = self._request("reading the logs of", "GET", PODS, namespace, pod)
+        query: dict[str, str | int] = {"limitBytes": LOG_LIMIT}
+        if container is not None:
+            query["container"] = container
+        if tail_lines is not None:
+            query["tailLines"] = tail_lines
+        if previous:
+            query["previous"] = "true"
+        answer = await self._ask(request._replace(path=f"{request.path}/log", query=query))
+        return answer.body.decode(errors="replace")
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        timeout_s: int = WATCH_S,
+    ) -> AsyncGenerator[WatchEvents]:
+        """What has changed since ``resource_version``, in batches, for ``timeout_s``.
+
+        The first batch is empty: the watch is open. Raises ApiError (410: the version is too old, list
+        again) and ServiceUnavailable (the connection broke, or has been silent for too long); ends without
+        either when the time is over, and goes on from the last version seen. To be closed with ``aclose``.
+        """
+        request = self._request("watching", "GET", resource, namespace)
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": timeout_s,
+            **_selectors(label_selector, field_selector),
+        }
+        read_s = timeout_s + WATCH_SLACK_S
+        answer = await self._ask(request._replace(query=query, read_s=read_s, stream=True))
+        assert answer.stream is not None
+        reading = _Reading(answer.stream)
+        try:
+            yield []
+            while (batch := await reading.batch()) is not None:
+                for event in batch:
+                    if event.type == "ERROR":
+                        raise status_error(event.object, request.doing)
+                yield batch
+            if reading.failure is not None:
+                raise ServiceUnavailable(unreachable(self.server, reading.failure, read_s))
+        finally:
+            reading.close()
+
+    async def close(self) -> None:
+        """Close the connections that are not in use."""
+        if self._login is not None:
+            self._login.close()
+            self._login = None
+
+    def _request(
+        self,
+        doing: str,
+        method: str,
+        resource: Resource,
+        namespace: str,
+        name: str | None = None,
+        *,
+        query: dict[str, str | int] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Request:
+        path = f"{resource.prefix}/namespaces/{namespace}/{resource.plural}"
+        return Request(
+            f"{doing} {resource.plural} in namespace {namespace}",
+            method,
+            path if name is None else f"{path}/{name}",
+            query or {},
+            body,
+        )
+
+    async def _ask(self, request: Request) -> Answer:
+        """The answer to the request, which is a good one. Raises ApiError, ServiceUnavailable."""
+        again = broken = False
+        for attempt in itertools.count(1):
+            login = await self._logged_in()
+            try:
+                async with self._slots, asyncio.timeout(max(ANSWER_S, request.read_s)):
+                    answer = await _in_thread(partial(login.send, request))
+            except Exception as error:
+                if not isinstance(error, (TimeoutError, *login.failures)):
+                    raise
+                self._forget(login)  # what there is to log in with may have changed, too
+                if login.was_cut(error) and request.method != "POST" and not broken:
+                    broken = True
+                    continue
+                raise ServiceUnavailable(unreachable(login.server, error, request.read_s)) from error
+            if answer.status < 300:
+                return answer
+            if answer.status == 401 and not again:
+                again = True
+                self._forget(login)
+                continue
+            if (answer.status == 429 or answer.pause_s is not None) and attempt < TRIES:
+                pause_s = min(LONGEST_PAUSE_S, 0.5 * attempt if answer.pause_s is None else answer.pause_s)
+                await asyncio.sleep(pause_s * random.uniform(1, 1.25))  # so that not all come at once
+                continue
+            raise refusal(answer, request.doing, login.server)
+        raise AssertionError("unreachable")
+
+    async def _logged_in(self) -> Login:
+        async with self._logging_in:
+            if self._login is None:
+                try:
+                    async with asyncio.timeout(ANSWER_S):
+                        self._login = await _in_thread(self._log_in)
+                except TimeoutError:
+                    raise ServiceUnavailable(
+                        f"the login command of the kubeconfig has not ended within {ANSWER_S:g} s"
+                    ) from None
+                self._first = self._first or self._login
+                self._context = self._first.context  # whatever becomes the current one later
+            return self._login
+
+    def _log_in(self) -> Login:
+        from training_services.kubernetes.login import log_in
+
+        return log_in(self._kubeconfig, self._context, self._environ, self._service_account)
+
+    def _forget(self, login: Login) -> None:
+        if self._login is login:
+            self._login = None
+            login.close()
+
+
+class _Reading:
+    """A thread that reads a watch to its end, and hands over what has come."""
+
+    def __init__(self, response: urllib3.HTTPResponse) -> None:
+        self.failure: BaseException | None = None
+        self._response = response
+        self._loop = asyncio.get_running_loop()
+        self._come = asyncio.Event()
+        self._told = self._ended = False
+        self._events: deque[WatchEvent] = deque()
+        threading.Thread(target=self._read, name="kubernetes watch", daemon=True).start()
+
+    async def batch(self) -> list[WatchEvent] | None:
+        """The next events, one at least; None: there are no more."""
+        while not self._events and not self._ended:
+            await self._come.wait()
+            self._come.clear()
+            self._told = False
+        return [self._events.popleft() for _ in range(len(self._events))] or None
+
+    def close(self) -> None:
+        """End the thread's waiting; it closes the connection itself."""
+        with contextlib.suppress(OSError, RuntimeError, ValueError):  # it has ended already
+            self._response.shutdown()
+
+    def _read(self) -> None:
+        rest = b""
+        try:
+            for piece in self._response.stream(1 << 16):
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in filter(None, lines):
+                    event = json.loads(line)
+                    self._events.append(WatchEvent(str(event["type"]), event["object"]))
+                if lines:
+                    self._tell()
+        except Exception as error:  # a broken connection, or what is no watch
+            self.failure = error
+        finally:
+            self._response.close()
+            self._ended = True
+            self._tell()
+
+    def _tell(self) -> None:
+        if not self._told or self._ended:
+            self._told = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._come.set)
+
+
+def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+    """Have a thread of its own do it: one that hangs holds up neither others nor the end of the process."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)  # type: ignore[arg-type]
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = call()
+        except BaseException as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, name="kubernetes", daemon=True).start()
+    return future
+
+
+def _object(answer: Answer) -> Object:
+    """Raises ServiceUnavailable: this is no Kubernetes API server."""
+    if not isinstance(answer.value, dict):
+        raise ServiceUnavailable("the server's answer is no object of the Kubernetes API: see its address")
+    return answer.value
+
+
+def _selectors(labels: str | None, fields: str | None) -> dict[str, str | int]:
+    chosen = {"labelSelector": labels, "fieldSelector": fields}
+    return {key: value for key, value in chosen.items() if value is not None}
+
+
+def _deletion(grace_s: int | None, propagation: str) -> dict[str, Any]:
+    body: dict[str, Any] = {"propagationPolicy": propagation}
+    if grace_s is not None:
+        body["gracePeriodSeconds"] = grace_s
+    return body

@@ -1,0 +1,131 @@
+"""A request to the cluster's API server, its answer, and why there is no good one: one sentence each."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from training_services.base import ServiceError, ServiceUnavailable
+
+if TYPE_CHECKING:
+    import urllib3
+
+__all__ = ["Answer", "ApiError", "Request", "refusal", "status_error", "unreachable"]
+
+READ_S = 30.0
+LONGEST = 500  # characters of a message that are shown
+
+
+class Request(NamedTuple):
+    """``doing``: what it does, for sentences; ``stream``: a good answer is not read."""
+
+    doing: str
+    method: str
+    path: str
+    query: dict[str, str | int]
+    body: Mapping[str, Any] | None = None
+    content_type: str = "application/json"
+    read_s: float = READ_S
+    stream: bool = False
+
+
+class Answer(NamedTuple):
+    """``pause_s``: after which the server wants to be asked again, if it says so."""
+
+    status: int
+    pause_s: float | None
+    body: bytes
+    value: Any = None  # the body, if it is JSON
+    stream: urllib3.HTTPResponse | None = None
+
+
+class ApiError(ServiceError):
+    """The API server has refused something.
+
+    ``status``: of HTTP; ``reason``: one word, such as AlreadyExists; ``message``: the server's own.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, sentence: str | None = None) -> None:
+        super().__init__(sentence or message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    @property
+    def over_quota(self) -> bool:
+        """It would be allowed if less were used of the namespace's quota."""
+        return self.status == 403 and "exceeded quota" in self.message
+
+
+def refusal(answer: Answer, doing: str, server: str) -> ApiError | ServiceUnavailable:
+    """What an answer says that is none to the question; ``doing``: what was asked for."""
+    status, said = answer.status, answer.value
+    told = said if isinstance(said, dict) and said.get("kind") == "Status" else {}
+    error = status_error({**told, "code": status}, doing)
+    if status == 429 or status >= 500:
+        return ServiceUnavailable(f"{_title(server)} cannot answer at present ({status}): {error.message}")
+    return error
+
+
+def status_error(told: Mapping[str, Any], doing: str) -> ApiError:
+    """What a ``Status`` object says."""
+    code = told.get("code")
+    status = code if isinstance(code, int) else 500
+    reason, message = _text(told.get("reason")), _text(told.get("message"))
+    message = message or reason or f"status {status}"
+    if status == 401:
+        sentence = f"the cluster does not accept our login for {doing}: log in again ({message})"
+    elif status == 403:
+        sentence = f"the cluster does not allow {doing}: {message}"
+    else:
+        sentence = f"the cluster has refused {doing}: {message}"
+    return ApiError(status, reason, message, sentence)
+
+
+def unreachable(server: str, error: BaseException, read_s: float) -> str:
+    """Why there is no answer."""
+    return f"{_title(server)} cannot be reached: {_why(error, read_s)}"
+
+
+def _title(server: str) -> str:
+    return f"the Kubernetes API server at {server}"
+
+
+def _why(error: BaseException, read_s: float) -> str:
+    names = {type(each).__name__ for each in _chain(error)}
+    if "ConnectTimeoutError" in names:
+        return "it does not answer to connections"
+    if names & {"ReadTimeoutError", "TimeoutError"}:
+        return f"it has not answered for {read_s:g} s"
+    for each in _chain(error):
+        if isinstance(each, socket.gaierror):
+            return "its name is not known"
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({each.verify_message})"
+        if isinstance(each, ssl.SSLError):
+            return f"there is no TLS connection ({each.reason or 'no reason given'})"
+        if isinstance(each, OSError) and each.strerror:
+            return each.strerror[:1].lower() + each.strerror[1:]
+    if names & {"ProtocolError", "RemoteDisconnected", "IncompleteRead"}:
+        return "it has closed the connection"
+    return type(error).__name__
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it came from, as causes or as arguments."""
+    seen: set[int] = set()
+    todo = [error]
+    while todo:
+        each = todo.pop(0)
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        inner = (each.__cause__, each.__context__, *each.args)
+        todo += [item for item in inner if isinstance(item, BaseException)]
+
+
+def _text(value: object) -> str:
+    return " ".join(value.split())[:LONGEST] if isinstance(value, str) else ""

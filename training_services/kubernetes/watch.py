@@ -1,0 +1,376 @@
+"""What becomes of an experiment's Jobs and pods: listed once, then watched; listed again where that fails.
+
+Three streams, of Jobs, pods and warnings. What an event changes is folded for its own job alone, so its cost
+does not depend on how many there are. Between two streams there is no order: what belongs together is put
+together by names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from training_services.base import ServiceError, ServiceUnavailable
+from training_services.kubernetes.client import (
+    EVENTS,
+    JOBS,
+    PODS,
+    WATCH_S,
+    ApiError,
+    Cluster,
+    Object,
+    Resource,
+    WatchEvent,
+)
+from training_services.kubernetes.sighting import (
+    JobSight,
+    PodSight,
+    Sighting,
+    fold,
+    pod_gone,
+    read_job,
+    read_note,
+    read_pod,
+)
+
+__all__ = ["EXPERIMENT_LABEL", "JobWatch"]
+
+logger = logging.getLogger(__name__)
+
+EXPERIMENT_LABEL = "nnimgr.io/experiment"
+FIRST_PAUSE_S = 0.5  # after a failure; doubled by each further one
+LAST_PAUSE_S = 30.0
+KEPT_GONE = 1_000  # jobs that are in the cluster no longer, and still can be asked for
+KEPT_EARLY = 1_000  # warnings about what has not been seen yet
+
+
+@dataclass(slots=True)
+class _Known:
+    """All that was seen of one job. ``pods``: by uid, the first one first."""
+
+    job: JobSight | None = None
+    pods: dict[str, PodSight] = field(default_factory=dict)
+    alive: set[str] = field(default_factory=set)  # uids of pods that are in the cluster
+    job_note: str | None = None
+    pod_note: str | None = None
+    sighting: Sighting | None = None
+
+    @property
+    def gone(self) -> bool:
+        return self.job is None and not self.alive
+
+
+class JobWatch:
+    """Follows the Jobs and pods that carry the experiment's label.
+
+    ``changed`` is called on the event loop with the names of the Jobs whose sighting is another one now, many
+    at a time; with none of them when ``trouble`` or ``known`` has changed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        experiment_id: str,
+        changed: Callable[[Collection[str]], None],
+        *,
+        watch_s: int = WATCH_S,
+        first_pause_s: float = FIRST_PAUSE_S,
+    ) -> None:
+        self._cluster = cluster
+        self._changed = changed
+        self._jobs: dict[str, _Known] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()  # names of those that are kept, oldest first
+        self._pod_jobs: dict[str, str] = {}  # names of pods that are in the cluster -> names of Jobs
+        self._early: OrderedDict[tuple[str, str], str] = OrderedDict()  # (kind, name) -> sentence
+        label = f"{EXPERIMENT_LABEL}={experiment_id}"
+        self._streams = (
+            _JobStream(self, JOBS, cluster, namespace, watch_s, first_pause_s, labels=label),
+            _PodStream(self, PODS, cluster, namespace, watch_s, first_pause_s, labels=label),
+            _NoteStream(self, EVENTS, cluster, namespace, watch_s, first_pause_s, fields="type=Warning"),
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Begin; returns when all that is there is known, or the first attempt has failed."""
+        self._tasks = [asyncio.create_task(stream.run()) for stream in self._streams]
+        await asyncio.gather(*(stream.tried.wait() for stream in self._streams[:2]))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    @property
+    def known(self) -> bool:
+        """Whether all of the experiment has been listed once: what has no sighting then is not there."""
+        return all(stream.listed for stream in self._streams[:2])
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is heard of the cluster at present, and since when: one sentence."""
+        return next((stream.trouble for stream in self._streams[:2] if stream.trouble is not None), None)
+
+    def sighting(self, job_name: str) -> Sighting | None:
+        """What is known of the Job; None: nothing of it has been seen, or it is gone for long."""
+        known = self._jobs.get(job_name)
+        return None if known is None else known.sighting
+
+    def told(self) -> None:
+        """``trouble`` or ``known`` has changed."""
+        self._changed(())
+
+    def saw(self, names: Collection[str]) -> None:
+        """Fold what has come about these jobs, and tell which of them look different now."""
+        different = []
+        for name in names:
+            known = self._jobs[name]
+            before = known.sighting
+            known.sighting = fold(
+                known.job,
+                tuple(known.pods.values()),
+                job_note=known.job_note,
+                pod_note=known.pod_note,
+            )
+            if known.gone:
+                self._gone[name] = None
+            else:
+                self._gone.pop(name, None)
+            if known.sighting != before:
+                different.append(name)
+        if different:
+            self._changed(different)
+        while len(self._gone) > KEPT_GONE:
+            del self._jobs[self._gone.popitem(last=False)[0]]
+
+    def job(self, sight: JobSight) -> str:
+        """A Job is there. The name of the job that it is about is returned, here and below."""
+        known = self._at(sight.name)
+        known.job = sight
+        known.job_note = self._early.pop(("Job", sight.name), None) or known.job_note
+        return sight.name
+
+    def job_gone(self, name: str) -> str | None:
+        known = self._jobs.get(name)
+        if known is None or known.job is None:
+            return None
+        known.job = None
+        return name
+
+    def pod(self, pod: Object) -> PodSight:
+        """A pod is there."""
+        sight = read_pod(pod)
+        if sight.job is None:
+            return sight
+        known = self._at(sight.job)
+        before = known.pods.get(sight.uid)
+        if before is not None:
+            sight = read_pod(pod, before)
+        known.pods[sight.uid] = sight
+        known.alive.add(sight.uid)
+        known.pod_note = self._early.pop(("Pod", sight.name), None) or known.pod_note
+        self._pod_jobs[sight.name] = sight.job
+        return sight
+
+    def pod_gone(self, job: str, uid: str) -> str | None:
+        known = self._jobs.get(job)
+        if known is None or uid not in known.alive:
+            return None
+        known.alive.remove(uid)
+        known.pods[uid] = pod_gone(known.pods[uid])
+        self._pod_jobs.pop(known.pods[uid].name, None)
+        return job
+
+    def note(self, event: Object) -> str | None:
+        note = read_note(event)
+        if note is None:
+            return None
+        name = note.name if note.kind == "Job" else self._pod_jobs.get(note.name)
+        known = None if name is None else self._jobs.get(name)
+        if known is None:  # the other streams may be behind, or it belongs to somebody else
+            self._early[note.kind, note.name] = note.sentence
+            while len(self._early) > KEPT_EARLY:
+                self._early.popitem(last=False)
+            return None
+        if note.kind == "Job":
+            known.job_note = note.sentence
+        else:
+            known.pod_note = note.sentence
+        return name
+
+    def only_jobs(self, names: Collection[str]) -> list[str]:
+        """These are all Jobs; the others are gone, and named."""
+        return [name for name, known in self._jobs.items() if known.job is not None and name not in names]
+
+    def only_pods(self, uids: Collection[str]) -> list[tuple[str, str]]:
+        """These are all pods; (job, uid) of those that are gone."""
+        return [(name, uid) for name, known in self._jobs.items() for uid in known.alive if uid not in uids]
+
+    def _at(self, name: str) -> _Known:
+        known = self._jobs.get(name)
+        if known is None:
+            known = self._jobs[name] = _Known()
+        return known
+
+
+class _Stream:
+    """One kind of objects: listed, then watched from there on, for ever."""
+
+    def __init__(
+        self,
+        owner: JobWatch,
+        resource: Resource,
+        cluster: Cluster,
+        namespace: str,
+        watch_s: int,
+        first_pause_s: float,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+    ) -> None:
+        self.listed = False
+        self.trouble: str | None = None
+        self.tried = asyncio.Event()  # listed, or failed to
+        self._owner = owner
+        self._resource = resource
+        self._cluster = cluster
+        self._namespace = namespace
+        self._watch_s = watch_s
+        self._first_pause_s = first_pause_s
+        self._labels = labels
+        self._fields = fields
+        self._since: datetime | None = None
+        self._failures = 0
+        self._version: str | None = None  # up to which everything has been seen; None: to be listed
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._watch(self._version or "")
+                self._failures = 0
+            except ApiError as error:
+                self._version = None
+                await self._failed(None if error.status == 410 and not self._failures else error)
+            except ServiceUnavailable as error:
+                await self._failed(error)
+            except Exception as error:  # what the cluster says must not end this
+                logger.exception("watching %s failed", self._resource.plural)
+                self._version = None
+                await self._failed(error)
+
+    def all(self, items: Sequence[Object]) -> set[str]:
+        """These are all objects. The names of the jobs that they are about."""
+        raise NotImplementedError
+
+    def one(self, event: WatchEvent) -> str | None:
+        """One object has changed."""
+        raise NotImplementedError
+
+    async def _list(self) -> None:
+        listing = await self._cluster.list(
+            self._resource, self._namespace, label_selector=self._labels, field_selector=self._fields
+        )
+        self._version = listing.resource_version
+        first, self.listed = not self.listed, True
+        self._owner.saw(self.all(listing.items))
+        if not self._recovered() and first:
+            self._owner.told()
+        self.tried.set()
+
+    async def _watch(self, version: str) -> None:
+        batches = self._cluster.watch(
+            self._resource,
+            self._namespace,
+            resource_version=version,
+            label_selector=self._labels,
+            field_selector=self._fields,
+            timeout_s=self._watch_s,
+        )
+        async with contextlib.aclosing(batches):
+            async for batch in batches:
+                self._recovered()
+                names = set()
+                for event in batch:
+                    if event.type != "BOOKMARK":
+                        name = self.one(event)
+                        if name is not None:
+                            names.add(name)
+                    self._version = event.object["metadata"]["resourceVersion"]
+                if batch:
+                    self._failures = 0
+                    self._owner.saw(names)
+
+    async def _failed(self, error: Exception | None) -> None:
+        """Wait a little longer each time. ``error``: None is nothing to speak of."""
+        pause_s = min(LAST_PAUSE_S, self._first_pause_s * 2**self._failures)
+        self._failures += 1
+        self.tried.set()
+        if error is None:
+            return
+        if self._since is None:
+            self._since = datetime.now(UTC)
+            logger.warning("watching %s: %s", self._resource.plural, error)
+        before = self.trouble
+        sentence = str(error) if isinstance(error, ServiceError) else f"a defect of this server: {error!r}"
+        self.trouble = (
+            f"nothing is heard of the cluster since {self._since:%Y-%m-%d %H:%M:%S} UTC: {sentence}"
+        )
+        if self.trouble != before:
+            self._owner.told()
+        await asyncio.sleep(pause_s * random.uniform(0.75, 1.25))
+
+    def _recovered(self) -> bool:
+        """The cluster answers; whether that is news."""
+        if self.trouble is None:
+            return False
+        self.trouble = self._since = None
+        logger.info("watching %s again", self._resource.plural)
+        self._owner.told()
+        return True
+
+
+class _JobStream(_Stream):
+    def all(self, items: Sequence[Object]) -> set[str]:
+        sights = [read_job(item) for item in items]
+        gone = self._owner.only_jobs({sight.name for sight in sights})
+        return {*map(self._owner.job, sights), *filter(None, map(self._owner.job_gone, gone))}
+
+    def one(self, event: WatchEvent) -> str | None:
+        sight = read_job(event.object)
+        return self._owner.job_gone(sight.name) if event.type == "DELETED" else self._owner.job(sight)
+
+
+class _PodStream(_Stream):
+    def all(self, items: Sequence[Object]) -> set[str]:
+        sights = [self._owner.pod(item) for item in sorted(items, key=_created)]
+        gone = self._owner.only_pods({sight.uid for sight in sights})
+        names = {*(sight.job for sight in sights), *(self._owner.pod_gone(*pair) for pair in gone)}
+        return {name for name in names if name is not None}
+
+    def one(self, event: WatchEvent) -> str | None:
+        sight = self._owner.pod(event.object)
+        if event.type == "DELETED" and sight.job is not None:
+            self._owner.pod_gone(sight.job, sight.uid)
+        return sight.job
+
+
+class _NoteStream(_Stream):
+    def all(self, items: Sequence[Object]) -> set[str]:
+        return {name for name in map(self._owner.note, items) if name is not None}
+
+    def one(self, event: WatchEvent) -> str | None:
+        return None if event.type == "DELETED" else self._owner.note(event.object)
+
+
+def _created(item: Object) -> str:
+    """When an object was made, as the cluster writes it: sortable, to the second."""
+    return str(item.get("metadata", {}).get("creationTimestamp"))
