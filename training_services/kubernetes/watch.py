@@ -167,16 +167,17 @@ class JobWatch:
     def pod(self, pod: Object) -> PodSight:
         """A pod is there."""
         sight = read_pod(pod)
-        if sight.job is None:
+        job = sight.job
+        if job is None:
             return sight
-        known = self._at(sight.job)
+        known = self._at(job)
         before = known.pods.get(sight.uid)
         if before is not None:
             sight = read_pod(pod, before)
         known.pods[sight.uid] = sight
         known.alive.add(sight.uid)
         known.pod_note = self._early.pop(("Pod", sight.name), None) or known.pod_note
-        self._pod_jobs[sight.name] = sight.job
+        self._pod_jobs[sight.name] = job
         return sight
 
     def pod_gone(self, job: str, uid: str) -> str | None:
