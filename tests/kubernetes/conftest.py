@@ -17,6 +17,7 @@ from training_services.kubernetes.client import Cluster
 
 REAL = "KUBECONFIG"
 PREFIX = "nnimgr-test-"
+BUSYBOX = os.environ.get("NNIMGR_TEST_BUSYBOX", "localhost/busybox:h5")  # an image of the cluster with sh
 
 
 @pytest.fixture

@@ -321,7 +321,7 @@ def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | Non
             return f"{sentence}{said}", False
         if reason == "ErrImageNeverPull":
             return (
-                f"the image {image} is not on {node or 'the node'}, and must not be pulled there{said}",
+                f"the image {image} is not on {node or 'the node'}, and must not be pulled{said}",
                 False,
             )
         if reason == "InvalidImageName":
