@@ -39,9 +39,33 @@ __all__ = [
 
 GROUP = "nnimgr.training_services"
 
+
+class _BuiltIn(NamedTuple):
+    """Where a platform's parts are, as "module:name": a configuration is read without its service."""
+
+    config: str
+    service: str
+    hosts: str | None = None
+
+
+_IN_CLUSTER = "training_services.kubernetes.service:KubernetesService"
 _BUILT_IN = {
-    "local": "training_services.local:LocalConfig:LocalService:LocalHosts",
-    "remote": "training_services.remote:RemoteConfig:RemoteService:RemoteHosts",
+    "local": _BuiltIn(
+        "training_services.local:LocalConfig",
+        "training_services.local:LocalService",
+        "training_services.local:LocalHosts",
+    ),
+    "remote": _BuiltIn(
+        "training_services.ssh.config:RemoteConfig",
+        "training_services.remote:RemoteService",
+        "training_services.remote:RemoteHosts",
+    ),
+    "kubernetes": _BuiltIn("training_services.kubernetes.config:KubernetesConfig", _IN_CLUSTER),
+    # These two become the platform kubernetes when a configuration is read.
+    "kubeflow": _BuiltIn("training_services.kubernetes.kubeflow:KubeflowConfig", _IN_CLUSTER),
+    "frameworkcontroller": _BuiltIn(
+        "training_services.kubernetes.kubeflow:FrameworkControllerConfig", _IN_CLUSTER
+    ),
 }
 
 _KEY = "trainingServices"
@@ -81,9 +105,8 @@ def platforms() -> list[str]:
 def create(platform: str) -> Platform:
     """The configuration and the service of a platform. Raises UnknownPlatform, BrokenPlatform."""
     if platform in _BUILT_IN:
-        module_name, *names = _BUILT_IN[platform].split(":")
-        module = import_module(module_name)
-        return Platform(*(getattr(module, name) for name in names))
+        config, service, hosts = _BUILT_IN[platform]
+        return Platform(_named(config), _named(service), None if hosts is None else _named(hosts))
     for point in _entry_points():
         if point.name == platform:
             return load(point.module)[1]
@@ -144,12 +167,17 @@ def sources() -> dict[str, str]:
 
 def config_class(platform: str) -> type[BaseModel]:
     """The model of the platform's ``trainingService``. Raises UnknownPlatform."""
-    return create(platform).config
+    return _named(_BUILT_IN[platform].config) if platform in _BUILT_IN else create(platform).config
 
 
 def service_class(platform: str) -> ServiceClass:
     """What makes the platform's service. Raises UnknownPlatform."""
     return create(platform).service
+
+
+def _named(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 def _entry_points() -> list[EntryPoint]:

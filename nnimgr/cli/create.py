@@ -28,7 +28,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     """Check the configuration, start the server if none runs, and hand the experiment over."""
     prefix = _prefix(args)
     if args.dry_run:
-        return _dry_run(_load(args, terminal), terminal)
+        return _dry_run(_load(args, terminal), args.experiment_id or "experiment", terminal)
     _refuse_nni()
     home = Home.find()
     try:
@@ -206,7 +206,8 @@ def _refuse_nni() -> None:
             )
 
 
-def _dry_run(loaded: Loaded, terminal: Terminal) -> int:
+def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
+    from nnimgr.cli.manifest import plan_job
     from nnimgr.config.preview import parameter_sets
     from nnimgr.config.secrets import hide_secrets
 
@@ -223,9 +224,12 @@ def _dry_run(loaded: Loaded, terminal: Terminal) -> int:
         "maxTrialNumber": config.max_trial_number,
         "parameterSets": parameter_sets(config.search_space),
     }
+    job = plan_job(loaded.config, experiment_id, os.environ)
+    refused = job is not None and job.accepted is False
     if terminal.as_json:
-        terminal.json({"config": config.canonical(), "wouldStart": facts})
-        return 0
+        told = {} if job is None else job.plain()
+        terminal.json({"config": config.canonical(), "wouldStart": facts, **told})
+        return 1 if refused else 0
     import yaml
 
     terminal.say("# The configuration, resolved")
@@ -235,4 +239,8 @@ def _dry_run(loaded: Loaded, terminal: Terminal) -> int:
     facts["parameterSets"] = "without end" if count is None else f"{count:,}"
     for name, value in facts.items():
         terminal.say(f"# {name}: {'none' if value is None else value}")
-    return 0
+    if job is not None:
+        terminal.say(f"\n# The Job of {'a pod in its pool' if job.pooled else 'its first trial'}")
+        terminal.say(yaml.safe_dump(job.manifest, sort_keys=False, allow_unicode=True).rstrip())
+        terminal.say(f"\n# {job.verdict}")
+    return 1 if refused else 0

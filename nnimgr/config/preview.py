@@ -88,9 +88,16 @@ def _type_of(spec: Any) -> str:
     return str(spec.get("_type", "")) if isinstance(spec, Mapping) else ""
 
 
+def _machines(member: Member) -> tuple[str, ...]:
+    image: str | None = getattr(member.service, "image", None)
+    if member.platform == "kubernetes" and image is not None:
+        return (f"pods of {image}",)
+    return tuple(machine.title for machine in getattr(member.service, "machine_list", ()))
+
+
 def _member(member: Member) -> MemberPreview:
     files, size, trouble = None, None, None
-    if member.platform == "remote":
+    if member.platform in ("remote", "kubernetes") and getattr(member.service, "trial_code", None) is None:
         from training_services.code import measure_code
 
         try:
@@ -101,7 +108,7 @@ def _member(member: Member) -> MemberPreview:
         platform=member.platform,
         command=member.job_command,
         code_directory=member.job_directory,
-        machines=tuple(machine.title for machine in getattr(member.service, "machine_list", ())),
+        machines=_machines(member),
         gpus=member.job_gpu_number,
         cpus=member.job_cpu_number,
         memory=member.job_memory_size,

@@ -68,6 +68,9 @@ def _replace(value: Any, change: Callable[[str, KeyPath], str], path: KeyPath) -
             if new is not old:
                 changed[name] = new
         return value.model_copy(update=changed) if changed else value
+    if isinstance(value, dict):
+        found = {key: _replace(item, change, (*path, key)) for key, item in value.items()}
+        return value if all(found[key] is item for key, item in value.items()) else found
     if isinstance(value, list):
         items = [_replace(item, change, (*path, number)) for number, item in enumerate(value)]
         same = all(new is old for new, old in zip(items, value, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from trial_keeper.machine import capacity
 __all__ = ["NO_SERVICE", "Part", "Service", "check_capacity", "check_gpus", "check_keys", "read_service"]
 
 _AT = "trainingService"
-_LATER_PLATFORMS = ("kubeflow", "frameworkcontroller", "openpai", "pai", "aml", "dlc", "adl")
+_BECOME_JOBS = ("kubeflow", "frameworkcontroller")
+_LATER_PLATFORMS = ("openpai", "pai", "aml", "dlc", "adl")
 
 
 class _Shared(BaseModel):
@@ -145,7 +147,18 @@ def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
     built = validate(reading, kind, values, at)
     if platform == "local":
         shared.pop("nniManagerIp", None)  # NNI: nothing to dial back from
-    return Part(built, shared) if built is not None and len(reading.problems) == before else None
+    if built is None or len(reading.problems) > before:
+        return None
+    return _as_jobs(reading, built, shared, at) if platform in _BECOME_JOBS else Part(built, shared)
+
+
+def _as_jobs(reading: Reading, built: Any, shared: dict[str, Any], at: KeyPath) -> Part:
+    """A platform of NNI's as ``platform: kubernetes``: what its role says comes first."""
+    jobs = built.as_jobs()
+    reading.warn((*at, "platform"), jobs.sentence)
+    for field, origin in jobs.origins.items():
+        reading.note_origin((*at, field), (*at, *origin))
+    return Part(jobs.config, {**shared, **jobs.shared})
 
 
 def _only(raw: Mapping[str, Any], wanted: Callable[[str], bool]) -> dict[str, Any]:
@@ -203,6 +216,31 @@ def _check_member(reading: Reading, member: Member, at: KeyPath) -> None:
     elif member.platform == "remote":
         for number, machine in enumerate(getattr(service, "machine_list", ())):
             _check_machine(reading, machine, (*at, "machineList", number), gpus=gpus)
+    elif member.platform == "kubernetes":
+        _check_pod(reading, member, at)
+
+
+def _check_pod(reading: Reading, member: Member, at: KeyPath) -> None:
+    """Faults that show when a pod is rendered."""
+    from training_services.keeper_host import Wants
+    from training_services.kubernetes.config import KubernetesConfig
+    from training_services.kubernetes.manifest import Belonging, ResourceFault, job
+    from training_services.kubernetes.template import TemplateError
+
+    assert isinstance(member.service, KubernetesConfig)
+    try:
+        job(
+            member.service,
+            Belonging(experiment_id="experiment", database_id="database", namespace="default"),
+            keeper_id="keeper",
+            wants=Wants(member.job_gpu_number, member.job_cpu_number, member.job_memory_size),
+            grace=timedelta(0),
+        )
+    except ResourceFault as fault:
+        above = fault.path[0] in SHARED_FIELDS and fault.path[0] not in member.overrides
+        reading.fault(fault.path if above else (*at, *fault.path), str(fault))
+    except TemplateError as fault:
+        reading.fault((*at, "podTemplate", *fault.path), str(fault))
 
 
 def _check_machine(reading: Reading, machine: BaseModel, at: KeyPath, *, gpus: float | None) -> None:
@@ -225,12 +263,18 @@ def _check_machine(reading: Reading, machine: BaseModel, at: KeyPath, *, gpus: f
 
 
 def check_keys(reading: Reading, service: Service | None) -> None:
-    """The files that machines' keys are read from."""
+    """The files that keys are read from, of machines and of clusters."""
     for at, part in [] if service is None else service.places():
         for number, machine in enumerate(getattr(part.service, "machine_list", ())):
-            file: Path | None = getattr(machine, "ssh_key_file", None)
-            if file is not None and (trouble := file_fault(file)) is not None:
-                reading.fault((*at, "machineList", number, "sshKeyFile"), f"the file {file} {trouble}")
+            _check_file(
+                reading, getattr(machine, "ssh_key_file", None), (*at, "machineList", number, "sshKeyFile")
+            )
+        _check_file(reading, getattr(part.service, "kubeconfig", None), (*at, "kubeconfig"))
+
+
+def _check_file(reading: Reading, file: Path | None, at: KeyPath) -> None:
+    if file is not None and (trouble := file_fault(file)) is not None:
+        reading.fault(at, f"the file {file} {trouble}")
 
 
 def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.alias_generators import to_camel
@@ -56,6 +56,10 @@ class Reading:
             if path[:length] in self._written:
                 return self._written[path[:length]] + path[length:]
         return path
+
+    def note_origin(self, path: KeyPath, origin: KeyPath) -> None:
+        """What stands at ``path`` of the result was made from what stands at ``origin``."""
+        self._written[path] = self.written(origin)
 
     def note_spelling(self, path: KeyPath, key: str) -> None:
         self._written[path] = (*self.written(path[:-1]), key)
@@ -133,20 +137,33 @@ def plain(reading: Reading, value: Any, path: KeyPath) -> Any:
 
 
 def _value(reading: Reading, value: Any, kind: Any, path: KeyPath) -> Any:
-    kinds = set(_flat(kind))
+    if dict in (kinds := set(_flat(kind))) and isinstance(value, Mapping):
+        return _mapping(reading, value, kind, path)
     models = [part for part in kinds if isinstance(part, type) and issubclass(part, BaseModel)]
     if models and isinstance(value, Mapping):
         return shape(reading, value, models[0], path)
     if models and isinstance(value, list) and list in kinds:
         return [shape(reading, item, models[0], (*path, index)) for index, item in enumerate(value)]
-    if dict in kinds and isinstance(value, Mapping):
-        return plain(reading, value, path)
     if isinstance(value, str):
         return _text(reading, value, kinds, path)
     if SecretStr in kinds and not isinstance(value, SecretStr):
         reading.fault(path, "must be text; put it in quotes")  # what it is stays untold
         return None
     return value
+
+
+def _mapping(reading: Reading, value: Mapping[Any, Any], kind: Any, path: KeyPath) -> dict[str, Any]:
+    """A free value; or one whose names are the user's, with texts that may be secrets, or models."""
+    inner = _items_of(kind)
+    if not any(issubclass(part, BaseModel | SecretStr) for part in _flat(inner) if isinstance(part, type)):
+        return plain(reading, value, path)  # type: ignore[no-any-return]
+    found = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            reading.fault((*path, str(key)), f"the key {key!r} must be text; put it in quotes")
+        elif item is not None:
+            found[key] = _value(reading, item, inner, (*path, key))
+    return found
 
 
 def _text(reading: Reading, value: str, kinds: set[Any], path: KeyPath) -> Any:
@@ -156,7 +173,7 @@ def _text(reading: Reading, value: str, kinds: set[Any], path: KeyPath) -> Any:
         reading.fault(path, "must not hold the character NUL")
         return value
     if reading.base is not None and has_reference(value):
-        if path[-1] == "trialCommand":
+        if not secret and path[-1] in ("trialCommand", "command"):
             reading.fault(
                 path,
                 "references are not replaced in the trial command: trials inherit your environment, "
@@ -213,6 +230,14 @@ def _flat(kind: Any) -> Iterator[Any]:
     if origin is not dict:
         for argument in arguments:
             yield from _flat(argument)
+
+
+def _items_of(kind: Any) -> Any:
+    """The annotation of a mapping's values."""
+    arguments = get_args(kind)
+    if get_origin(kind) is dict:
+        return arguments[1]
+    return next((found for part in arguments if (found := _items_of(part)) is not None), None)
 
 
 def _sentence(fault: Any) -> tuple[str, dict[str, Any]]:

@@ -1,0 +1,62 @@
+"""The first Job of an experiment in a cluster, for ``nnictl create --dry-run``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnimgr.config import ExperimentConfig
+
+__all__ = ["PlannedJob", "plan_job"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """``accepted``: whether the cluster would take it, as ``verdict``, one sentence, says; None: not known.
+
+    ``pooled``: its pod runs one trial after the other.
+    """
+
+    manifest: dict[str, Any]
+    accepted: bool | None
+    verdict: str
+    pooled: bool
+
+    def plain(self) -> dict[str, Any]:
+        return {"manifest": self.manifest, "accepted": self.accepted, "verdict": self.verdict}
+
+
+def plan_job(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob | None:
+    """The Job of the experiment's first trial; None: its platform has none. Nothing is made in the cluster."""
+    if config.platform != "kubernetes":
+        return None
+    return asyncio.run(_plan(config, experiment_id, environ))
+
+
+async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob:
+    from nnimgr.core.plan import GRACE
+    from nnimgr.core.state import job_id_of, trial_id_of
+    from training_services.keeper_host import Wants
+    from training_services.kubernetes.client import Cluster
+    from training_services.kubernetes.config import KubernetesConfig
+    from training_services.kubernetes.preview import first_job, usual_namespace, verdict
+
+    (member,) = config.members
+    service = member.service
+    assert isinstance(service, KubernetesConfig)
+    kubeconfig = None if service.kubeconfig is None else str(service.kubeconfig)
+    cluster = Cluster(kubeconfig, service.context, environ)
+    try:
+        manifest = first_job(
+            service,
+            job_id_of(experiment_id, trial_id_of(experiment_id, 0), 1),
+            namespace=service.namespace or await usual_namespace(cluster),
+            wants=Wants(member.job_gpu_number, member.job_cpu_number, member.job_memory_size),
+            grace=GRACE,
+        )
+        accepted, sentence = await verdict(cluster, experiment_id, manifest)
+    finally:
+        await cluster.close()
+    return PlannedJob(manifest, accepted, sentence, service.reuse_mode)

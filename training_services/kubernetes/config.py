@@ -1,0 +1,376 @@
+"""``trainingService`` with ``platform: kubernetes``: what a trial's pod is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from training_services.kubernetes import syntax
+from training_services.kubernetes.template import check_affinity, check_template
+from training_services.units import parse_duration
+
+__all__ = [
+    "CodeSource",
+    "EnvironmentSource",
+    "EnvironmentValue",
+    "EnvironmentValues",
+    "Image",
+    "KubernetesConfig",
+    "MountPath",
+    "Name",
+    "Namespace",
+    "NfsExport",
+    "PodVolume",
+    "PullPolicy",
+    "Resources",
+    "Text",
+    "Toleration",
+]
+
+OWN_FOLDER = "/nnimgr"  # in the pod
+OWN_VOLUMES = "nnimgr-"
+_OWN_VARIABLES = "NNIMGR_"
+_OWN_LABELS = ("nnimgr.io/", "app.kubernetes.io/managed-by")
+_IMAGE = re.compile(r"[^\s\x00-\x1f]+")
+
+
+class PullPolicy(StrEnum):
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class TolerationOperator(StrEnum):
+    EXISTS = "Exists"
+    EQUAL = "Equal"
+
+
+class TaintEffect(StrEnum):
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+def _duration(value: Any) -> str | int:
+    parse_duration(value)
+    return value  # type: ignore[no-any-return]
+
+
+def _image(value: str) -> str:
+    if not _IMAGE.fullmatch(value):
+        raise ValueError(f"{value!r} is not the name of an image; write one like python:3.12-slim")
+    return value
+
+
+def _interpreter(value: str) -> str:
+    if not value or value.startswith("-") or ("/" in value and not value.startswith("/")):
+        raise ValueError(f"{value!r} must be the name or the full path of a Python in the image")
+    return value
+
+
+def _plain_text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value
+
+
+def _label_keys(found: dict[str, str]) -> dict[str, str]:
+    for key in found:
+        syntax.check_label_key(key)
+        if key.startswith(_OWN_LABELS):
+            raise ValueError(f"{key!r} is set by nnimgr itself")
+    return found
+
+
+def _labels(found: dict[str, str]) -> dict[str, str]:
+    for value in _label_keys(found).values():
+        syntax.check_label(value)
+    return found
+
+
+def _node_labels(found: dict[str, str]) -> dict[str, str]:
+    for key, value in found.items():
+        syntax.check_label_key(key)
+        syntax.check_label(value)
+    return found
+
+
+_Duration = Annotated[str | int, PlainValidator(_duration)]  # kept as the user wrote it
+Name = Annotated[str, AfterValidator(syntax.check_name)]
+Namespace = Annotated[str, AfterValidator(syntax.check_namespace)]
+_Key = Annotated[str, AfterValidator(syntax.check_secret_key)]
+MountPath = Annotated[str, AfterValidator(syntax.check_mount_path)]
+_Cpu = Annotated[str, PlainValidator(syntax.cpu_quantity)]
+_Memory = Annotated[str, PlainValidator(syntax.memory_quantity)]
+Image = Annotated[str, AfterValidator(_image)]
+Text = Annotated[str, AfterValidator(_plain_text)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
+    )
+
+
+def _only_one(model: BaseModel, fields: tuple[str, ...]) -> None:
+    given = [name for name in fields if getattr(model, name) is not None]
+    if len(given) != 1:
+        names = ", ".join(map(to_camel, fields))
+        raise ValueError(f"give exactly one of {names}, not {' and '.join(map(to_camel, given)) or 'none'}")
+
+
+class Requests(_Model):
+    """What the scheduler keeps free for a trial, where that is less than its limits."""
+
+    cpu: _Cpu | None = None
+    memory: _Memory | None = None
+
+
+class Resources(_Model):
+    """The limits of a trial. What is not given comes from trialCpuNumber, trialMemorySize, trialGpuNumber."""
+
+    cpu: _Cpu | None = None
+    memory: _Memory | None = None
+    gpu: Annotated[int | None, Field(ge=0)] = None
+    gpu_resource: Annotated[str, AfterValidator(syntax.check_resource_name)] = "nvidia.com/gpu"
+    requests: Requests = Field(default_factory=Requests)
+
+
+class Toleration(_Model):
+    key: Annotated[str, AfterValidator(syntax.check_label_key)] | None = None
+    operator: Annotated[TolerationOperator, Field(strict=False)] | None = None
+    value: Annotated[str, AfterValidator(syntax.check_label)] | None = None
+    effect: Annotated[TaintEffect, Field(strict=False)] | None = None
+    toleration_seconds: int | None = None
+
+    @model_validator(mode="after")
+    def _sound(self) -> Toleration:
+        if self.key is None and self.operator is not TolerationOperator.EXISTS:
+            raise ValueError("without 'key' the operator must be Exists")
+        if self.operator is TolerationOperator.EXISTS and self.value:
+            raise ValueError("'value' does not go with the operator Exists")
+        if self.toleration_seconds is not None and self.effect is not TaintEffect.NO_EXECUTE:
+            raise ValueError("'tolerationSeconds' goes with the effect NoExecute only")
+        return self
+
+
+class EnvironmentSource(_Model):
+    """The value of a variable that stands in the cluster."""
+
+    secret: Name | None = None
+    config_map: Name | None = None
+    key: _Key
+    optional: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> EnvironmentSource:
+        _only_one(self, ("secret", "config_map"))
+        return self
+
+
+class EnvironmentValues(_Model):
+    """All keys of a Secret or ConfigMap as variables."""
+
+    secret: Name | None = None
+    config_map: Name | None = None
+    prefix: Annotated[str, AfterValidator(syntax.check_environment_name)] | None = None
+    optional: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> EnvironmentValues:
+        _only_one(self, ("secret", "config_map"))
+        return self
+
+
+def _environment_value(value: Any) -> SecretStr | EnvironmentSource:
+    """A text of the user's, which may be a secret, or where in the cluster it stands."""
+    if isinstance(value, SecretStr | EnvironmentSource):
+        return value
+    if isinstance(value, str):
+        return SecretStr(value)
+    try:
+        return EnvironmentSource.model_validate(value)
+    except ValidationError:
+        raise ValueError("must be a text, {secret: NAME, key: KEY} or {configMap: NAME, key: KEY}") from None
+
+
+def _environment(found: dict[str, EnvironmentValue]) -> dict[str, EnvironmentValue]:
+    for name in found:
+        syntax.check_environment_name(name)
+        if name.startswith(_OWN_VARIABLES):
+            raise ValueError(f"{name} is set by nnimgr itself")
+    return found
+
+
+EnvironmentValue = Annotated[SecretStr | EnvironmentSource, PlainValidator(_environment_value)]
+
+
+class EmptyDirectory(_Model):
+    medium: Literal["Memory"] | None = None
+    size_limit: _Memory | None = None
+
+
+class NfsExport(_Model):
+    server: Text
+    path: MountPath
+
+
+_VOLUME_SOURCES = ("pvc", "config_map", "secret", "empty_dir", "host_path", "nfs")
+
+
+class PodVolume(_Model):
+    """A volume of the pod, and where it is mounted in the trial's container."""
+
+    name: Annotated[str, AfterValidator(syntax.check_namespace)]
+    mount_path: MountPath
+    sub_path: Text | None = None
+    read_only: bool = False
+    pvc: Name | None = None
+    config_map: Name | None = None
+    secret: Name | None = None
+    empty_dir: EmptyDirectory | None = None
+    host_path: MountPath | None = None
+    nfs: NfsExport | None = None
+
+    @model_validator(mode="after")
+    def _sound(self) -> PodVolume:
+        _only_one(self, _VOLUME_SOURCES)
+        if self.name.startswith(OWN_VOLUMES):
+            raise ValueError(f"names that begin with {OWN_VOLUMES} are nnimgr's own")
+        if f"{self.mount_path}/".startswith(f"{OWN_FOLDER}/"):
+            raise ValueError(f"{OWN_FOLDER} in the container is nnimgr's own; mount it elsewhere")
+        return self
+
+
+class CodeSource(_Model):
+    """Trial code that is not sent from the manager: in the cluster, or in the image."""
+
+    pvc: Name | None = None
+    config_map: Name | None = None
+    image: MountPath | None = None  # a directory in it
+    path: Text | None = None  # a directory in the volume
+    read_only: bool = False
+
+    @model_validator(mode="after")
+    def _sound(self) -> CodeSource:
+        _only_one(self, ("pvc", "config_map", "image"))
+        if self.path is not None and (self.path.startswith("/") or ".." in self.path.split("/")):
+            raise ValueError(f"path {self.path!r} must be relative to the volume, without '..'")
+        if self.pvc is None and (self.path is not None or self.read_only):
+            raise ValueError("'path' and 'readOnly' go with 'pvc' only")
+        return self
+
+
+def _code(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value != "archive":
+        raise ValueError(f"unknown value {value!r}; write archive, or a mapping with pvc, configMap or image")
+    return None
+
+
+class KubernetesConfig(_Model):
+    """The pods that an experiment's trials run in.
+
+    ``namespace``, ``context`` and ``kubeconfig`` None: those that kubectl would use, or, in a pod, its own.
+    ``trialCode`` None: ``trialCodeDirectory``, sent by the manager. ``keepJobs``: how long a Job stays that
+    has ended. ``reuseMode``: pods run one trial after the other; one without a trial for ``reuseIdle`` goes.
+    ``orphanedAfter``: how long trials run on without a word from the server; None: for ever.
+    """
+
+    platform: Literal["kubernetes"] = "kubernetes"
+    image: Image
+    docker_image: str | None = None  # NNI's name for it; never set once it is read
+    image_pull_policy: Annotated[PullPolicy, Field(strict=False)] | None = None
+    image_pull_secrets: list[Name] = Field(default_factory=list)
+    keeper_image: Image | None = None
+    python: Annotated[str, AfterValidator(_interpreter)] = "python3"
+    namespace: Namespace | None = None
+    context: Text | None = None
+    kubeconfig: Path | None = None
+    resources: Resources = Field(default_factory=Resources)
+    node_selector: Annotated[dict[str, str], AfterValidator(_node_labels)] = Field(default_factory=dict)
+    tolerations: list[Toleration] = Field(default_factory=list)
+    affinity: Annotated[dict[str, Any], AfterValidator(check_affinity)] | None = None
+    service_account: Name | None = None
+    labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
+    annotations: Annotated[dict[str, str], AfterValidator(_label_keys)] = Field(default_factory=dict)
+    env: Annotated[dict[str, EnvironmentValue], AfterValidator(_environment)] = Field(default_factory=dict)
+    env_from: list[EnvironmentValues] = Field(default_factory=list)
+    volumes: list[PodVolume] = Field(default_factory=list)
+    priority_class: Name | None = None
+    active_deadline: _Duration | None = None
+    keep_jobs: _Duration = "10m"
+    pod_template: Annotated[dict[str, Any], AfterValidator(check_template)] = Field(default_factory=dict)
+    trial_code: Annotated[CodeSource | None, BeforeValidator(_code)] = None
+    reuse_mode: bool = False
+    reuse_idle: _Duration = "60s"
+    orphaned_after: _Duration | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_of_nni(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or values.get("dockerImage") is None:
+            return values
+        if values.get("image") is not None:
+            raise ValueError("'image' and 'dockerImage' mean the same: give one of them")
+        taken = dict(values)
+        taken["image"] = taken.pop("dockerImage")
+        return taken
+
+    @model_validator(mode="after")
+    def _sound(self) -> KubernetesConfig:
+        if self.reuse_mode and self.active_deadline is not None:
+            raise ValueError(
+                "'activeDeadline' ends a pod, which with 'reuseMode' runs many trials; limit each of them "
+                "with maxTrialDuration"
+            )
+        for what, names in (
+            ("name", [volume.name for volume in self.volumes]),
+            ("mountPath", [volume.mount_path for volume in self.volumes]),
+        ):
+            if repeated := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"two of the volumes have the {what} {repeated[0]!r}")
+        return self
+
+    @property
+    def code_directory(self) -> str | None:
+        """Where a pod finds the trial code; None: the manager sends it."""
+        if self.trial_code is None:
+            return None
+        return self.trial_code.image or f"{OWN_FOLDER}/code"
+
+    @property
+    def deadline(self) -> timedelta | None:
+        return None if self.active_deadline is None else parse_duration(self.active_deadline)
+
+    @property
+    def kept(self) -> timedelta:
+        """How long an ended Job stays."""
+        return parse_duration(self.keep_jobs)
+
+    @property
+    def idle(self) -> timedelta:
+        """How long a pod of the pool stays without a trial."""
+        return parse_duration(self.reuse_idle)
+
+    @property
+    def orphaned(self) -> timedelta | None:
+        return None if self.orphaned_after is None else parse_duration(self.orphaned_after)

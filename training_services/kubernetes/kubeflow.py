@@ -1,0 +1,229 @@
+"""NNI's platforms ``kubeflow`` and ``frameworkcontroller``: with a single role they are plain Jobs.
+
+They needed an operator in the cluster and an NFS server that the manager mounted. Neither is used here: code
+and results go between the keeper and the manager, and the NFS export is only mounted where trials know it.
+"""
+
+from __future__ import annotations
+
+import abc
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic.alias_generators import to_camel
+
+from training_services.kubernetes.config import (
+    Image,
+    KubernetesConfig,
+    MountPath,
+    Name,
+    Namespace,
+    NfsExport,
+    PodVolume,
+    Text,
+)
+from training_services.units import parse_cpu_number, parse_gpu_number, parse_size
+
+__all__ = ["PLATFORMS", "AsJobs", "FrameworkControllerConfig", "KubeflowConfig", "RoleConfig"]
+
+_MOUNTED = "/tmp/mount"  # in NNI's containers
+
+
+def _size(value: Any) -> str | int:
+    parse_size(value)
+    return value  # type: ignore[no-any-return]
+
+
+_Gpus = Annotated[int | float, PlainValidator(parse_gpu_number)]
+_Cpus = Annotated[int | float, PlainValidator(parse_cpu_number)]
+_Size = Annotated[str | int, PlainValidator(_size)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class AsJobs(NamedTuple):
+    """What a configuration becomes. ``shared``: the fields that training services share, by their names in a
+    file; ``origins``: where each of them was written; ``sentence``: what its author should hear.
+    """
+
+    config: KubernetesConfig
+    shared: dict[str, Any]
+    origins: dict[str, tuple[str | int, ...]]
+    sentence: str
+
+
+class Storage(_Model):
+    storage_type: Literal["nfs", "azureStorage"]
+    storage: str | None = None  # accepted by NNI, without any effect
+    server: Text | None = None
+    path: MountPath | None = None
+    azure_account: str | None = None
+    azure_share: str | None = None
+    key_vault_name: str | None = None
+    key_vault_key: str | None = None
+
+    @model_validator(mode="after")
+    def _usable(self) -> Storage:
+        if self.storage_type == "azureStorage":
+            raise ValueError(
+                "storage of the type azureStorage cannot be mounted: code and results need no storage, so "
+                "leave it out, or mount a share with platform kubernetes and its field volumes"
+            )
+        if self.server is None or self.path is None:
+            raise ValueError("storage of the type nfs needs 'server' and 'path'")
+        if any((self.azure_account, self.azure_share, self.key_vault_name, self.key_vault_key)):
+            raise ValueError("the fields of Azure do not go with storage of the type nfs")
+        return self
+
+    def volume(self) -> PodVolume:
+        assert self.server is not None and self.path is not None  # validated
+        return PodVolume(name="nfs", mount_path=_MOUNTED, nfs=NfsExport(server=self.server, path=self.path))
+
+
+class RoleConfig(_Model):
+    """What NNI's roles have in common."""
+
+    command: Annotated[str, Field(min_length=1)] | None = None
+    docker_image: Image = "msranni/nni:latest"
+    code_directory: Path | None = None
+    gpu_number: _Gpus | None = None
+    cpu_number: _Cpus | None = None
+    memory_size: _Size | None = None
+
+    def shared(self) -> dict[str, tuple[str, Any]]:
+        """Field of a training service -> field of the role, and its value."""
+        said = {
+            "trialCommand": ("command", self.command),
+            "trialCodeDirectory": ("codeDirectory", self.code_directory),
+            "trialGpuNumber": ("gpuNumber", self.gpu_number),
+            "trialCpuNumber": ("cpuNumber", self.cpu_number),
+            "trialMemorySize": ("memorySize", self.memory_size),
+        }
+        return {name: (field, value) for name, (field, value) in said.items() if value is not None}
+
+
+class ReplicaConfig(RoleConfig):
+    replicas: Annotated[int, Field(gt=0)] = 1
+
+
+class CompletionPolicy(_Model):
+    """When several tasks count as one result; of a single one its exit code says that."""
+
+    min_failed_task_count: int | None = None
+    min_succeed_task_count: int | None = None
+
+
+class TaskConfig(RoleConfig):
+    name: str
+    task_number: Annotated[int, Field(gt=0)] = 1
+    framework_attempt_completion_policy: CompletionPolicy | None = None
+
+
+class _WithRoles(_Model, abc.ABC):
+    """A configuration of NNI's that becomes plain Jobs."""
+
+    storage: Storage | None = None
+    namespace: Namespace = "default"
+    reuse_mode: bool = True
+
+    title: ClassVar[str]
+
+    @abc.abstractmethod
+    def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
+        """The only role: its name, where it stands, and itself."""
+
+    def as_jobs(self) -> AsJobs:
+        name, place, role = self.role()
+        shared = role.shared()
+        config = KubernetesConfig(
+            image=role.docker_image,
+            namespace=self.namespace,
+            reuse_mode=self.reuse_mode,
+            service_account=self._service_account(),
+            volumes=[] if self.storage is None else [self.storage.volume()],
+        )
+        mounted = "" if self.storage is None else f"; the NFS export is mounted at {_MOUNTED} in each pod"
+        return AsJobs(
+            config,
+            {field: value for field, (_, value) in shared.items()},
+            {field: (*place, written) for field, (written, _) in shared.items()},
+            f"the role {name} runs as plain Jobs, as with platform kubernetes: {self.title} is not used, and "
+            f"code and results need no shared storage{mounted}",
+        )
+
+    def _service_account(self) -> str | None:
+        return None
+
+
+def _refuse_several(found: list[tuple[str, int]], count: str) -> None:
+    """``found``: roles and how many pods each has."""
+    if len(found) > 1:
+        names = ", ".join(name for name, _ in found)
+        raise ValueError(
+            f"trials of several roles ({names}) cannot be run yet: give one role, which runs as plain Jobs"
+        )
+    for name, pods in found:
+        if pods > 1:
+            raise ValueError(
+                f"trials of several pods ({name} has {count}: {pods}) cannot be run yet: give {count}: 1"
+            )
+
+
+class KubeflowConfig(_WithRoles):
+    platform: Literal["kubeflow"] = "kubeflow"
+    operator: Literal["tf-operator", "pytorch-operator"]
+    api_version: str | None = None  # of an operator that is not used
+    worker: ReplicaConfig | None = None
+    ps: ReplicaConfig | None = None
+    master: ReplicaConfig | None = None
+
+    title: ClassVar[str] = "Kubeflow's operator"
+
+    @model_validator(mode="after")
+    def _single(self) -> KubeflowConfig:
+        needed, foreign = ("worker", "master") if self.operator == "tf-operator" else ("master", "ps")
+        if getattr(self, needed) is None:
+            raise ValueError(f"the operator {self.operator} needs the role '{needed}'")
+        if getattr(self, foreign) is not None:
+            raise ValueError(f"the operator {self.operator} has no role '{foreign}'")
+        _refuse_several([(name, role.replicas) for name, role in self._roles()], "replicas")
+        return self
+
+    def _roles(self) -> list[tuple[str, ReplicaConfig]]:
+        named = (("worker", self.worker), ("ps", self.ps), ("master", self.master))
+        return [(name, role) for name, role in named if role is not None]
+
+    def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
+        ((name, role),) = self._roles()
+        return name, (name,), role
+
+
+class FrameworkControllerConfig(_WithRoles):
+    platform: Literal["frameworkcontroller"] = "frameworkcontroller"
+    service_account_name: Name | None = None
+    task_roles: Annotated[list[TaskConfig], Field(min_length=1)]
+
+    title: ClassVar[str] = "FrameworkController"
+
+    @model_validator(mode="after")
+    def _single(self) -> FrameworkControllerConfig:
+        _refuse_several([(role.name, role.task_number) for role in self.task_roles], "taskNumber")
+        return self
+
+    def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
+        (role,) = self.task_roles
+        return role.name, ("taskRoles", 0), role
+
+    def _service_account(self) -> str | None:
+        return self.service_account_name
+
+
+PLATFORMS: dict[str, type[KubeflowConfig] | type[FrameworkControllerConfig]] = {
+    "kubeflow": KubeflowConfig,
+    "frameworkcontroller": FrameworkControllerConfig,
+}

@@ -1,0 +1,419 @@
+"""The objects of an experiment in the cluster, as plain mappings. Pure."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic import SecretStr
+
+from training_services.base import ServiceUnavailable
+from training_services.keeper_host import Wants
+from training_services.kubernetes.config import (
+    OWN_FOLDER,
+    OWN_VOLUMES,
+    EnvironmentSource,
+    EnvironmentValue,
+    EnvironmentValues,
+    KubernetesConfig,
+    PodVolume,
+    Toleration,
+)
+from training_services.kubernetes.syntax import (
+    cpu_quantity,
+    label_value,
+    object_name,
+    parse_quantity,
+)
+from training_services.kubernetes.template import CONTAINER, merged
+
+__all__ = [
+    "DATABASE_LABEL",
+    "EXPERIMENT_LABEL",
+    "KEEPER_LABEL",
+    "Belonging",
+    "ResourceFault",
+    "container_resources",
+    "job",
+    "labels",
+    "object_name",
+    "owner",
+    "secret",
+    "secret_patch",
+    "secret_texts",
+    "shared_name",
+]
+
+EXPERIMENT_LABEL = "nnimgr.io/experiment"
+DATABASE_LABEL = "nnimgr.io/database"
+KEEPER_LABEL = "nnimgr.io/keeper"
+TRIAL_LABEL = "nnimgr.io/trial"
+ATTEMPT_LABEL = "nnimgr.io/attempt"
+MANAGED_LABEL = "app.kubernetes.io/managed-by"
+MANAGER = "nnimgr"
+
+ARCHIVE = "trial_keeper.pyz"
+MOST_ARCHIVE = 1_000_000  # bytes: a ConfigMap takes 1 MiB
+_KEEPER = f"{OWN_FOLDER}/keeper"
+_MANAGER = f"{OWN_FOLDER}/manager"
+_WORK = f"{OWN_FOLDER}/work"
+_CODE = f"{OWN_FOLDER}/code"
+_KEEPER_VOLUME = f"{OWN_VOLUMES}keeper"
+_MANAGER_VOLUME = f"{OWN_VOLUMES}manager"
+_WORK_VOLUME = f"{OWN_VOLUMES}work"
+_CODE_VOLUME = f"{OWN_VOLUMES}code"
+_LAST_STEPS = timedelta(seconds=10)  # of the keeper, after the grace of its trial
+# Readable by whatever user the image names: nobody but the trial and its keeper is in the container.
+_READABLE = 0o444
+
+
+class ResourceFault(ValueError):
+    """What a trial asks for contradicts itself; one sentence. ``path``: the field below the platform's."""
+
+    def __init__(self, path: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belonging:
+    """Whose an object is. ``owner_uid``: of the experiment's ConfigMap; None: there is none yet."""
+
+    experiment_id: str
+    database_id: str
+    namespace: str
+    owner_uid: str | None = None
+
+
+def shared_name(experiment_id: str) -> str:
+    """The name of the experiment's ConfigMap, which owns all the rest, and of its Secret."""
+    return object_name(f"nnimgr-{experiment_id}")
+
+
+def labels(belonging: Belonging) -> dict[str, str]:
+    """What all objects of an experiment have."""
+    return {
+        MANAGED_LABEL: MANAGER,
+        EXPERIMENT_LABEL: label_value(belonging.experiment_id),
+        DATABASE_LABEL: label_value(belonging.database_id),
+    }
+
+
+def owner(belonging: Belonging, archive: bytes | None) -> dict[str, Any]:
+    """The experiment's ConfigMap. ``archive``: the keeper; None: an image brings it (``keeperImage``).
+
+    Raises ServiceUnavailable: the archive is larger than a ConfigMap may be.
+    """
+    if archive is not None and len(archive) > MOST_ARCHIVE:
+        raise ServiceUnavailable(f"the keeper has {len(archive):,} bytes, more than a ConfigMap takes")
+    found: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": shared_name(belonging.experiment_id),
+            "namespace": belonging.namespace,
+            "labels": labels(belonging),
+        },
+    }
+    if archive is not None:
+        found["binaryData"] = {ARCHIVE: base64.b64encode(archive).decode()}
+    return found
+
+
+def secret(belonging: Belonging, texts: Mapping[str, str]) -> dict[str, Any]:
+    """The experiment's Secret: keepers' ``manager.json`` by their ids, and what ``secret_texts`` gives."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": _metadata(belonging, shared_name(belonging.experiment_id), labels(belonging)),
+        "type": "Opaque",
+        "data": {key: _encoded(text) for key, text in texts.items()},
+    }
+
+
+def secret_texts(config: KubernetesConfig) -> dict[str, str]:
+    """The values of the user's own variables, by their keys in the experiment's Secret."""
+    return {
+        _variable_key(name): value.get_secret_value()
+        for name, value in config.env.items()
+        if isinstance(value, SecretStr)
+    }
+
+
+def secret_patch(texts: Mapping[str, str | None]) -> dict[str, Any]:
+    """A merge patch of the Secret that sets keys, or removes those that are None."""
+    return {"data": {key: None if text is None else _encoded(text) for key, text in texts.items()}}
+
+
+def job(
+    config: KubernetesConfig,
+    belonging: Belonging,
+    *,
+    keeper_id: str,
+    wants: Wants,
+    grace: timedelta,
+    trial: tuple[str, int] | None = None,
+) -> dict[str, Any]:
+    """The Job whose pod is this keeper's. ``keeper_id``: a name that ``object_name`` leaves as it is.
+
+    ``trial``: the id of the only trial that it runs, and the number of its attempt; None: it runs many.
+    ``grace``: how long a trial has to end when it is stopped. Raises ResourceFault, TemplateError.
+    """
+    tags = {**labels(belonging), KEEPER_LABEL: keeper_id}
+    if trial is not None:
+        tags |= {TRIAL_LABEL: label_value(trial[0]), ATTEMPT_LABEL: str(trial[1])}
+    metadata: dict[str, Any] = {"labels": {**config.labels, **tags}}
+    if config.annotations:
+        metadata["annotations"] = dict(config.annotations)
+    template = {"metadata": metadata, "spec": _pod(config, belonging, keeper_id, wants, grace)}
+    spec: dict[str, Any] = {"backoffLimit": 0, "ttlSecondsAfterFinished": _seconds(config.kept)}
+    if config.deadline is not None:
+        spec["activeDeadlineSeconds"] = _seconds(config.deadline)
+    spec["template"] = merged(template, config.pod_template)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(belonging, keeper_id, tags),
+        "spec": spec,
+    }
+
+
+def container_resources(config: KubernetesConfig, wants: Wants) -> dict[str, Any]:
+    """Limits and requests of a trial; ``wants``: where the platform's own fields say nothing.
+
+    Raises ResourceFault.
+    """
+    own = config.resources
+    gpus = own.gpu if own.gpu is not None else wants.gpus or 0
+    if gpus != int(gpus):
+        raise ResourceFault(
+            ("trialGpuNumber",),
+            f"{gpus:g} of a GPU cannot be had from Kubernetes, which gives out whole ones: write 1, or name "
+            "with resources.gpuResource what your cluster shares",
+        )
+    limits: dict[str, str] = {}
+    cpu = own.cpu or (None if wants.cpus is None else cpu_quantity(wants.cpus))
+    memory = own.memory or (None if wants.memory is None else f"{wants.memory}Mi")
+    if cpu is not None:
+        limits["cpu"] = cpu
+    if memory is not None:
+        limits["memory"] = memory
+    requests = dict(limits)
+    for name, less in (("cpu", own.requests.cpu), ("memory", own.requests.memory)):
+        if less is None:
+            continue
+        if name in limits and parse_quantity(less) > parse_quantity(limits[name]):
+            sentence = f"asks for {less}, more than the limit, which is {limits[name]}"
+            raise ResourceFault(("resources", "requests", name), sentence)
+        requests[name] = less
+    if gpus:
+        limits[own.gpu_resource] = requests[own.gpu_resource] = str(int(gpus))
+    return {part: amounts for part, amounts in (("limits", limits), ("requests", requests)) if amounts}
+
+
+def _pod(
+    config: KubernetesConfig, belonging: Belonging, keeper_id: str, wants: Wants, grace: timedelta
+) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _seconds(grace + _LAST_STEPS),
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    if config.service_account is not None:
+        spec["serviceAccountName"] = config.service_account
+    if config.priority_class is not None:
+        spec["priorityClassName"] = config.priority_class
+    if config.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in config.image_pull_secrets]
+    if config.node_selector:
+        spec["nodeSelector"] = dict(config.node_selector)
+    if config.tolerations:
+        spec["tolerations"] = [_toleration(toleration) for toleration in config.tolerations]
+    if config.affinity:
+        spec["affinity"] = config.affinity
+    if config.keeper_image is not None:
+        spec["initContainers"] = [_install(config, config.keeper_image)]
+    spec["containers"] = [_container(config, belonging, keeper_id, wants)]
+    spec["volumes"] = _volumes(config, belonging, keeper_id)
+    return spec
+
+
+def _install(config: KubernetesConfig, image: str) -> dict[str, Any]:
+    """The container that brings a Python of its own, and the keeper."""
+    return {
+        "name": f"{OWN_VOLUMES}install",
+        "image": image,
+        **_pull_policy(config),
+        "command": ["/nnimgr-keeper/install", _KEEPER],
+        "securityContext": _harmless(),
+        "volumeMounts": [{"name": _KEEPER_VOLUME, "mountPath": _KEEPER}],
+    }
+
+
+def _container(
+    config: KubernetesConfig, belonging: Belonging, keeper_id: str, wants: Wants
+) -> dict[str, Any]:
+    if config.keeper_image is None:
+        program = [config.python, "-S", "-E", f"{_KEEPER}/{ARCHIVE}"]
+    else:
+        program = [f"{_KEEPER}/bin/trial-keeper"]
+    mounts: list[dict[str, Any]] = [
+        {"name": _KEEPER_VOLUME, "mountPath": _KEEPER, "readOnly": True},
+        {"name": _MANAGER_VOLUME, "mountPath": _MANAGER, "readOnly": True},
+        {"name": _WORK_VOLUME, "mountPath": _WORK},
+    ]
+    if (code := config.trial_code) is not None and code.image is None:
+        mounts.append(
+            _given(
+                name=_CODE_VOLUME,
+                mountPath=_CODE,
+                subPath=code.path,
+                readOnly=code.read_only or None,
+            )
+        )
+    mounts += [_mount(volume) for volume in config.volumes]
+    found: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": config.image,
+        **_pull_policy(config),
+        "command": [*program, "wrap", _MANAGER, _WORK],
+        "env": _environment(config, belonging, keeper_id),
+    }
+    if config.env_from:
+        found["envFrom"] = [_environment_from(source) for source in config.env_from]
+    found["resources"] = container_resources(config, wants)
+    found["securityContext"] = _harmless()
+    found["volumeMounts"] = mounts
+    return found
+
+
+def _environment(config: KubernetesConfig, belonging: Belonging, keeper_id: str) -> list[dict[str, Any]]:
+    own = {"NNIMGR_EXPERIMENT": belonging.experiment_id, "NNIMGR_KEEPER": keeper_id}
+    if config.orphaned is not None:
+        own["NNIMGR_KEEPER_ORPHAN_S"] = str(_seconds(config.orphaned))
+    if config.reuse_mode:
+        own["NNIMGR_KEEPER_IDLE_S"] = str(_seconds(config.idle))
+    return [
+        *({"name": name, "value": value} for name, value in own.items()),
+        *(_variable(name, value, belonging) for name, value in config.env.items()),
+    ]
+
+
+def _variable(name: str, value: EnvironmentValue, belonging: Belonging) -> dict[str, Any]:
+    if isinstance(value, EnvironmentSource):
+        kind, source = _source(value)
+        reference = _given(name=source, key=value.key, optional=value.optional or None)
+        return {"name": name, "valueFrom": {f"{kind}KeyRef": reference}}
+    reference = {"name": shared_name(belonging.experiment_id), "key": _variable_key(name)}
+    return {"name": name, "valueFrom": {"secretKeyRef": reference}}
+
+
+def _environment_from(source: EnvironmentValues) -> dict[str, Any]:
+    kind, name = _source(source)
+    return _given(prefix=source.prefix, **{f"{kind}Ref": _given(name=name, optional=source.optional or None)})
+
+
+def _source(source: EnvironmentSource | EnvironmentValues) -> tuple[str, str | None]:
+    return ("configMap", source.config_map) if source.secret is None else ("secret", source.secret)
+
+
+def _volumes(config: KubernetesConfig, belonging: Belonging, keeper_id: str) -> list[dict[str, Any]]:
+    shared = shared_name(belonging.experiment_id)
+    manager = {"key": keeper_id, "path": "manager.json"}
+    found: list[dict[str, Any]] = [
+        {"name": _KEEPER_VOLUME, "configMap": {"name": shared}}
+        if config.keeper_image is None
+        else {"name": _KEEPER_VOLUME, "emptyDir": {}},
+        {
+            "name": _MANAGER_VOLUME,
+            "secret": {"secretName": shared, "items": [manager], "defaultMode": _READABLE},
+        },
+        {"name": _WORK_VOLUME, "emptyDir": {}},
+    ]
+    if (code := config.trial_code) is not None and code.image is None:
+        found.append({"name": _CODE_VOLUME, **_claim_or_map(code.pvc, code.config_map, code.read_only)})
+    return found + [_volume(volume) for volume in config.volumes]
+
+
+def _volume(volume: PodVolume) -> dict[str, Any]:
+    found: dict[str, Any]
+    if volume.secret is not None:
+        found = {"secret": {"secretName": volume.secret}}
+    elif volume.empty_dir is not None:
+        limit = volume.empty_dir.size_limit
+        found = {"emptyDir": _given(medium=volume.empty_dir.medium, sizeLimit=limit)}
+    elif volume.host_path is not None:
+        found = {"hostPath": {"path": volume.host_path}}
+    elif volume.nfs is not None:
+        export = {"server": volume.nfs.server, "path": volume.nfs.path}
+        found = {"nfs": _given(**export, readOnly=volume.read_only or None)}
+    else:
+        found = _claim_or_map(volume.pvc, volume.config_map, volume.read_only)
+    return {"name": volume.name, **found}
+
+
+def _claim_or_map(pvc: str | None, config_map: str | None, read_only: bool) -> dict[str, Any]:
+    if pvc is None:
+        return {"configMap": {"name": config_map}}
+    return {"persistentVolumeClaim": _given(claimName=pvc, readOnly=read_only or None)}
+
+
+def _mount(volume: PodVolume) -> dict[str, Any]:
+    return _given(
+        name=volume.name,
+        mountPath=volume.mount_path,
+        subPath=volume.sub_path,
+        readOnly=volume.read_only or None,
+    )
+
+
+def _toleration(toleration: Toleration) -> dict[str, Any]:
+    return toleration.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _pull_policy(config: KubernetesConfig) -> dict[str, str]:
+    policy = config.image_pull_policy
+    return {} if policy is None else {"imagePullPolicy": policy.value}
+
+
+def _harmless() -> dict[str, Any]:
+    """The security context of a container that needs no right of its own."""
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _metadata(belonging: Belonging, name: str, tags: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": name, "namespace": belonging.namespace, "labels": dict(tags)}
+    if belonging.owner_uid is not None:
+        found["ownerReferences"] = [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": shared_name(belonging.experiment_id),
+                "uid": belonging.owner_uid,
+            }
+        ]
+    return found
+
+
+def _variable_key(name: str) -> str:
+    """Unlike the id of any keeper, which has no dot."""
+    return f"env.{name}"
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _seconds(duration: timedelta) -> int:
+    return math.ceil(duration.total_seconds())
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """What is not None of it."""
+    return {name: value for name, value in fields.items() if value is not None}

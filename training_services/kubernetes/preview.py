@@ -1,0 +1,95 @@
+"""What would be made in the cluster, before anything is, and what the cluster says to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Protocol
+
+from training_services.base import ServiceUnavailable
+from training_services.keeper_host import Wants
+from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS, ApiError, Resource
+from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.manifest import Belonging, job, object_name, owner, secret
+
+__all__ = ["Asked", "first_job", "usual_namespace", "verdict"]
+
+USUAL_NAMESPACE = "default"
+_NOT_YET = "00000000-0000-0000-0000-000000000000"  # for what the cluster gives out
+
+
+class Asked(Protocol):
+    """What a ``Cluster`` is asked for here."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def server(self) -> str: ...
+
+    async def connect(self) -> None: ...
+
+    async def create(
+        self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
+    ) -> dict[str, Any]: ...
+
+
+def first_job(
+    config: KubernetesConfig, job_id: str, *, namespace: str, wants: Wants, grace: timedelta
+) -> dict[str, Any]:
+    """The manifest of an experiment's first Job, with stand-ins for the ids that only the cluster and the
+    experiment's database give out. ``job_id``: of its first trial. Raises ResourceFault, TemplateError.
+    """
+    experiment_id, trial_id, attempt = job_id.rsplit("-", 2)
+    belonging = _belonging(experiment_id, namespace)
+    if config.reuse_mode:
+        keeper_id = object_name(f"{experiment_id}-pool-000000")
+        return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace)
+    keeper_id, trial = object_name(job_id), (trial_id, int(attempt))
+    return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, trial=trial)
+
+
+async def usual_namespace(cluster: Asked) -> str:
+    """The one of the kubeconfig's context. ``default`` if there is no kubeconfig that can be read."""
+    try:
+        await cluster.connect()
+    except ServiceUnavailable:
+        return USUAL_NAMESPACE
+    return cluster.namespace
+
+
+async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any]) -> tuple[bool | None, str]:
+    """Whether the cluster would take the objects of an experiment with this Job, and one sentence about it.
+
+    None: it could not be asked. Nothing is made there.
+    """
+    namespace = manifest["metadata"]["namespace"]
+    belonging = _belonging(experiment_id, namespace)
+    template = manifest["spec"]["template"]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template["metadata"], "name": manifest["metadata"]["name"], "namespace": namespace},
+        "spec": template["spec"],
+    }
+    try:
+        await cluster.connect()
+        await cluster.create(CONFIG_MAPS, namespace, owner(belonging, None), dry_run=True)
+        await cluster.create(SECRETS, namespace, secret(belonging, {}), dry_run=True)
+        await cluster.create(JOBS, namespace, manifest, dry_run=True)
+        try:  # what shows only when the Job makes its pod: quotas, service accounts, policies
+            await cluster.create(PODS, namespace, pod, dry_run=True)
+        except ApiError as error:
+            if "cannot create resource" not in error.message:  # Jobs make pods, we need not be allowed to
+                raise
+    except ServiceUnavailable as error:
+        return None, f"the cluster could not be asked: {error}"
+    except ApiError as error:
+        return False, f"the cluster refuses it: {error}"
+    return True, f"the cluster at {cluster.server} would take it, in namespace {namespace}"
+
+
+def _belonging(experiment_id: str, namespace: str) -> Belonging:
+    return Belonging(
+        experiment_id=experiment_id, database_id="unknown-yet", namespace=namespace, owner_uid=_NOT_YET
+    )

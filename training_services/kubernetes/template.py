@@ -1,0 +1,141 @@
+"""``podTemplate``: what a user lays over the pods that are rendered. Pure.
+
+Mappings are merged key by key, and null deletes a key. Lists whose items have an identity are merged by it:
+``volumeMounts`` by ``mountPath``, ``tolerations`` by ``key``, all others by ``name``; what is new comes last.
+Other lists are replaced.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["CONTAINER", "TemplateError", "check_affinity", "check_template", "merged"]
+
+CONTAINER = "trial"  # the container that the trial runs in
+_IDENTITIES = {"volumeMounts": "mountPath", "tolerations": "key"}
+_AFFINITIES = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+_PARTS = ("metadata", "spec")
+
+
+class TemplateError(ValueError):
+    """What is laid over does not fit; one sentence. ``path``: where in ``podTemplate``."""
+
+    def __init__(self, path: Sequence[str | int], message: str) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``over`` laid over it; both stay as they are. Raises TemplateError."""
+    return _merge_mapping(base, over, ())
+
+
+def check_affinity(found: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError. What is in each is left to the cluster."""
+    for key, value in found.items():
+        if key not in _AFFINITIES:
+            raise ValueError(f"unknown kind {key!r}; valid are {', '.join(_AFFINITIES)}")
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{key} must be a mapping")
+    return found
+
+
+def check_template(found: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what the trials' pods cannot do without. Raises ValueError."""
+    for key, part in found.items():
+        if key not in _PARTS:
+            raise ValueError(f"unknown key {key!r}; valid are metadata and spec, as in a pod's template")
+        if not isinstance(part, Mapping):
+            raise ValueError(f"{key} must be a mapping")
+    for key in found.get("metadata", {}):
+        if key not in ("labels", "annotations"):
+            raise ValueError(f"metadata.{key} is set by nnimgr itself; labels and annotations may be given")
+    labels = found.get("metadata", {}).get("labels", {})
+    if not isinstance(labels, Mapping) or any(str(key).startswith("nnimgr.io/") for key in labels):
+        raise ValueError("metadata.labels must be a mapping, without the labels nnimgr.io/..., which are set")
+    spec = found.get("spec", {})
+    if spec.get("restartPolicy", "Never") != "Never":
+        raise ValueError("spec.restartPolicy must be Never: an attempt that has failed gets a pod of its own")
+    _check_containers(spec)
+    return found
+
+
+def _check_containers(spec: Mapping[str, Any]) -> None:
+    for kind in ("containers", "initContainers", "volumes"):
+        if kind in spec and not _named(spec[kind], "name"):
+            raise ValueError(f"spec.{kind} must be a list of mappings, each with its own name")
+    for container in spec.get("containers", ()):
+        if container["name"] != CONTAINER:
+            continue
+        for key in ("image", "command", "args"):
+            if key in container:
+                raise ValueError(
+                    f"the {key} of the container {CONTAINER} cannot be laid over: it runs the keeper in "
+                    "'image', and that the trialCommand"
+                )
+        if not _named(container.get("volumeMounts", ()), "mountPath"):
+            raise ValueError(
+                f"the volumeMounts of the container {CONTAINER} must be a list of mappings, each with its "
+                "own mountPath"
+            )
+
+
+def _merge(base: Any, over: Any, path: tuple[str | int, ...]) -> Any:
+    if isinstance(base, Mapping):
+        if not isinstance(over, Mapping):
+            raise TemplateError(path, "must be a mapping, as what it is laid over")
+        return _merge_mapping(base, over, path)
+    if isinstance(base, list) and isinstance(over, Sequence) and not isinstance(over, str):
+        identity = _IDENTITIES.get(str(path[-1]), "name")
+        if _named(base, identity) and _named(over, identity):
+            return _merge_lists(base, over, identity, path)
+    elif isinstance(base, list):
+        raise TemplateError(path, "must be a list, as what it is laid over")
+    return _without_null(over)
+
+
+def _merge_mapping(
+    base: Mapping[str, Any], over: Mapping[str, Any], path: tuple[str | int, ...]
+) -> dict[str, Any]:
+    found = copy.deepcopy(dict(base))
+    for key, value in over.items():
+        if value is None:
+            found.pop(key, None)
+        elif key in found:
+            found[key] = _merge(found[key], value, (*path, key))
+        else:
+            found[key] = _without_null(value)
+    return found
+
+
+def _merge_lists(
+    base: Sequence[Mapping[str, Any]],
+    over: Sequence[Mapping[str, Any]],
+    identity: str,
+    path: tuple[str | int, ...],
+) -> list[Any]:
+    found = {item[identity]: copy.deepcopy(dict(item)) for item in base}
+    for number, item in enumerate(over):
+        name = item[identity]
+        found[name] = _merge_mapping(found.get(name, {}), item, (*path, number))
+    return list(found.values())
+
+
+def _named(items: Any, identity: str) -> bool:
+    """Whether it is a list of mappings, each with another value under ``identity``."""
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        return False
+    if not all(isinstance(item, Mapping) and isinstance(item.get(identity), str) for item in items):
+        return False
+    return len({item[identity] for item in items}) == len(items)
+
+
+def _without_null(value: Any) -> Any:
+    """There is nothing to delete: null is nothing."""
+    if isinstance(value, Mapping):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_null(item) for item in value]
+    return value
