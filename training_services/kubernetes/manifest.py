@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ __all__ = [
     "EXPERIMENT_LABEL",
     "KEEPER_LABEL",
     "Belonging",
+    "archive",
+    "archive_name",
     "ResourceFault",
     "container_resources",
     "job",
@@ -103,14 +106,9 @@ def labels(belonging: Belonging) -> dict[str, str]:
     }
 
 
-def owner(belonging: Belonging, archive: bytes | None) -> dict[str, Any]:
-    """The experiment's ConfigMap. ``archive``: the keeper; None: an image brings it (``keeperImage``).
-
-    Raises ServiceUnavailable: the archive is larger than a ConfigMap may be.
-    """
-    if archive is not None and len(archive) > MOST_ARCHIVE:
-        raise ServiceUnavailable(f"the keeper has {len(archive):,} bytes, more than a ConfigMap takes")
-    found: dict[str, Any] = {
+def owner(belonging: Belonging) -> dict[str, Any]:
+    """The experiment's ConfigMap, with which all the rest goes."""
+    return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
@@ -119,9 +117,30 @@ def owner(belonging: Belonging, archive: bytes | None) -> dict[str, Any]:
             "labels": labels(belonging),
         },
     }
-    if archive is not None:
-        found["binaryData"] = {ARCHIVE: base64.b64encode(archive).decode()}
-    return found
+
+
+def archive_name(experiment_id: str, content: bytes) -> str:
+    """The name of the ConfigMap that brings this keeper.
+
+    Its content never changes: pods have it mounted, and read on in it while they run.
+    """
+    return object_name(f"{shared_name(experiment_id)}-{hashlib.sha256(content).hexdigest()[:8]}")
+
+
+def archive(belonging: Belonging, content: bytes) -> dict[str, Any]:
+    """The ConfigMap with the keeper, where no image brings it (``keeperImage``).
+
+    Raises ServiceUnavailable: it is larger than a ConfigMap may be.
+    """
+    if len(content) > MOST_ARCHIVE:
+        raise ServiceUnavailable(f"the keeper has {len(content):,} bytes, more than a ConfigMap takes")
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(belonging, archive_name(belonging.experiment_id, content), labels(belonging)),
+        "binaryData": {ARCHIVE: base64.b64encode(content).decode()},
+        "immutable": True,
+    }
 
 
 def secret(belonging: Belonging, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -157,8 +176,11 @@ def job(
     wants: Wants,
     grace: timedelta,
     trial: tuple[str, int] | None = None,
+    archive: str | None = None,
 ) -> dict[str, Any]:
     """The Job whose pod is this keeper's. ``keeper_id``: a name that ``object_name`` leaves as it is.
+
+    ``archive``: the name of the ConfigMap with the keeper, where no image brings it.
 
     ``trial``: the id of the only trial that it runs, and the number of its attempt; None: it runs many.
     ``grace``: how long a trial has to end when it is stopped. Raises ResourceFault, TemplateError.
@@ -169,7 +191,7 @@ def job(
     metadata: dict[str, Any] = {"labels": {**config.labels, **tags}}
     if config.annotations:
         metadata["annotations"] = dict(config.annotations)
-    template = {"metadata": metadata, "spec": _pod(config, belonging, keeper_id, wants, grace)}
+    template = {"metadata": metadata, "spec": _pod(config, belonging, keeper_id, wants, grace, archive)}
     spec: dict[str, Any] = {"backoffLimit": 0, "ttlSecondsAfterFinished": _seconds(config.kept)}
     if config.deadline is not None:
         spec["activeDeadlineSeconds"] = _seconds(config.deadline)
@@ -216,7 +238,12 @@ def container_resources(config: KubernetesConfig, wants: Wants) -> dict[str, Any
 
 
 def _pod(
-    config: KubernetesConfig, belonging: Belonging, keeper_id: str, wants: Wants, grace: timedelta
+    config: KubernetesConfig,
+    belonging: Belonging,
+    keeper_id: str,
+    wants: Wants,
+    grace: timedelta,
+    archive: str | None,
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
@@ -240,7 +267,7 @@ def _pod(
     if config.keeper_image is not None:
         spec["initContainers"] = [_install(config, config.keeper_image)]
     spec["containers"] = [_container(config, belonging, keeper_id, wants)]
-    spec["volumes"] = _volumes(config, belonging, keeper_id)
+    spec["volumes"] = _volumes(config, belonging, keeper_id, archive)
     return spec
 
 
@@ -323,11 +350,13 @@ def _source(source: EnvironmentSource | EnvironmentValues) -> tuple[str, str | N
     return ("configMap", source.config_map) if source.secret is None else ("secret", source.secret)
 
 
-def _volumes(config: KubernetesConfig, belonging: Belonging, keeper_id: str) -> list[dict[str, Any]]:
+def _volumes(
+    config: KubernetesConfig, belonging: Belonging, keeper_id: str, archive: str | None
+) -> list[dict[str, Any]]:
     shared = shared_name(belonging.experiment_id)
     manager = {"key": keeper_id, "path": "manager.json"}
     found: list[dict[str, Any]] = [
-        {"name": _KEEPER_VOLUME, "configMap": {"name": shared}}
+        {"name": _KEEPER_VOLUME, "configMap": {"name": archive}}
         if config.keeper_image is None
         else {"name": _KEEPER_VOLUME, "emptyDir": {}},
         {

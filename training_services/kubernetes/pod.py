@@ -83,7 +83,9 @@ class PodHost(KeeperHost):
         if over.cause in (Cause.FAILED, Cause.NEVER_RAN) and not self.spoken:
             pod = self._seen().pod
             said = None if pod is None else await self._site.last_words(pod)
-            reason = f"{reason}, before its keeper had called" + ("" if said is None else f"; it says: {said}")
+            reason = f"{reason}, before its keeper had called" + (
+                "" if said is None else f"; it says: {said}"
+            )
             raise HostGone(reason, failed=True)
         raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
 

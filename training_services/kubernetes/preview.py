@@ -74,7 +74,7 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
     }
     try:
         await cluster.connect()
-        await cluster.create(CONFIG_MAPS, namespace, owner(belonging, None), dry_run=True)
+        await cluster.create(CONFIG_MAPS, namespace, owner(belonging), dry_run=True)
         await cluster.create(SECRETS, namespace, secret(belonging, {}), dry_run=True)
         await cluster.create(JOBS, namespace, manifest, dry_run=True)
         try:  # what shows only when the Job makes its pod: quotas, service accounts, policies

@@ -11,8 +11,7 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from training_services.doors import KeeperDoors
 from training_services.keeper_host import Reach, Wants
 from training_services.kubernetes import manifest
 from training_services.kubernetes.address import own_address
-from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS, ApiError, Cluster, Resource
+from training_services.kubernetes.client import CONFIG_MAPS, JOBS, SECRETS, ApiError, Cluster, Resource
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, ResourceFault
 from training_services.kubernetes.sighting import Sighting
@@ -273,9 +272,7 @@ class Site:
             entries, self._entries = self._entries, {}
             name = manifest.shared_name(belonging.experiment_id)
             try:
-                await self._cluster.patch(
-                    SECRETS, belonging.namespace, name, manifest.secret_patch(entries)
-                )
+                await self._cluster.patch(SECRETS, belonging.namespace, name, manifest.secret_patch(entries))
             except BaseException as error:
                 self._entries = {**entries, **self._entries}
                 if isinstance(error, ApiError) and error.status == 404:  # somebody has deleted it
