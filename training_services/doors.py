@@ -22,8 +22,11 @@ class KeeperDoors(Protocol):
     """The keepers' routes, and nothing else of the server, at other places than its own address.
 
     Each is opened when it is first asked for, stays open for the server's life, and is shared by all
-    experiments.
+    experiments. ``url``: what leads to the server from other machines, if it was told of something: an
+    address for ``network``.
     """
+
+    url: str | None
 
     async def private(self) -> PrivateDoor:
         """A Unix socket that only this user can reach: for a tunnel, which leads to it from elsewhere.
@@ -35,13 +38,16 @@ class KeeperDoors(Protocol):
     async def network(self, address: str) -> Reach:
         """A TLS listener at ``nniManagerIp``: an IPv4 or IPv6 address, or a name, perhaps with a port.
 
-        Without one a free port is taken, the same after a restart of the server if it is still free. Raises
-        ServiceUnavailable, whose sentence says what is wrong with the address.
+        Without one a free port is taken, the same after a restart of the server if it is still free. An
+        "https://host[:port][/prefix]" is a service or an ingress that leads to the server, which opens
+        nothing for it. Raises ServiceUnavailable, whose sentence says what is wrong with the address.
         """
 
 
 class NoDoors:
     """Of a server that is reached from its own machine only."""
+
+    url: str | None = None
 
     async def private(self) -> PrivateDoor:
         raise ServiceUnavailable("this server takes no keepers of other machines")

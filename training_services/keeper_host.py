@@ -54,11 +54,14 @@ class HostGone(ServiceError):
 class Reach(NamedTuple):
     """Where a keeper finds the server: addresses as "http://host:port", tried in turn.
 
-    ``fingerprint``: of the certificate that an https address shows, SHA-256 in hex.
+    ``fingerprint``: of the certificate that an https address shows, SHA-256 in hex. ``authorities``: whose
+    certificates for the address's name are taken as well, since something between may end TLS; as PEM, or ""
+    for those that the keeper's machine knows; None: nobody's.
     """
 
     urls: Sequence[str]
     fingerprint: str | None = None
+    authorities: str | None = None
 
 
 class KeeperFiles(Protocol):

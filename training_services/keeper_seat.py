@@ -260,7 +260,13 @@ class KeeperSeat:
         path = PATH.format(experiment_id=self._platform.context.experiment_id, keeper_id=self.id)
         urls = [url.rstrip("/") + path for url in reach.urls]
         token = with_turn(self._token, self.desk.turn)
-        return {"urls": urls, "token": token, "db_id": self._known.db_id, "fingerprint": reach.fingerprint}
+        return {
+            "urls": urls,
+            "token": token,
+            "db_id": self._known.db_id,
+            "fingerprint": reach.fingerprint,
+            "authorities": reach.authorities,
+        }
 
     def _listen(self) -> None:
         """One timer per keeper: it is set anew only when it goes off."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-from typing import Iterable, NamedTuple
+import socket
+from typing import TYPE_CHECKING, Iterable, NamedTuple
 from urllib.parse import SplitResult, urlsplit
+
+if TYPE_CHECKING:
+    import ssl
 
 CONNECT_S = 5.0
 REFUSED = 409
@@ -53,15 +57,17 @@ def connect(manager: str, *, turn: int, timeout_s: float) -> Server:
         connection = http.client.HTTPConnection(url.hostname, url.port, timeout=CONNECT_S)
         connection.connect()
     else:
-        connection = _connect_pinned(url, said.get("fingerprint"))
+        connection = _connect_known(url, said.get("fingerprint"), said.get("authorities"))
     connection.sock.settimeout(timeout_s)
     return Server(connection, url.path, {"Authorization": f"Bearer {said['token']}"})
 
 
-def _connect_pinned(url: SplitResult, fingerprint: str | None) -> http.client.HTTPConnection:
-    """Connect to the server whose certificate has this fingerprint. No authority and no clock is asked.
+def _connect_known(
+    url: SplitResult, fingerprint: str | None, authorities: str | None
+) -> http.client.HTTPConnection:
+    """Connect to the server whose certificate has this fingerprint, or one that the authorities vouch for.
 
-    The token is sent only over what this returns.
+    For the fingerprint no authority and no clock is asked. The token is sent only over what this returns.
     """
     import hashlib  # neither is needed where the server is on this machine
     import ssl
@@ -71,18 +77,56 @@ def _connect_pinned(url: SplitResult, fingerprint: str | None) -> http.client.HT
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    connection = http.client.HTTPSConnection(str(url.hostname), url.port, timeout=CONNECT_S, context=context)
-    connection.connect()
+    connection = _connect_tls(url, context)
     certificate = connection.sock.getpeercert(binary_form=True) or b""
     shown = hashlib.sha256(certificate).hexdigest()
-    if shown != fingerprint.lower():
+    if shown == fingerprint.lower():
+        return connection
+    connection.close()
+    other = (
+        f"{url.netloc} is not the server that this keeper belongs to: its certificate's fingerprint is "
+        f"{shown[:16]}..., not {fingerprint[:16].lower()}..."
+    )
+    if authorities is None:
+        raise CallFailed(other)
+    try:
+        return _connect_tls(url, ssl.create_default_context(cadata=authorities or None))
+    except ssl.SSLError as error:
+        why = getattr(error, "verify_message", "") or error.reason or str(error)
+        raise CallFailed(f"{other}, and no authority known here vouches for it: {why}") from error
+
+
+def _connect_tls(url: SplitResult, context: ssl.SSLContext) -> http.client.HTTPSConnection:
+    import ssl
+
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    connection = http.client.HTTPSConnection(str(url.hostname), url.port, timeout=CONNECT_S, context=context)
+    try:
+        connection.connect()
+    except BaseException:
         connection.close()
-        raise CallFailed(
-            f"{url.netloc} is not the server that this keeper belongs to: its certificate's fingerprint is "
-            f"{shown[:16]}..., not {fingerprint[:16].lower()}..."
-        )
+        raise
     return connection
+
+
+def has_spoken(sock: socket.socket) -> bool:
+    """Whether the other end of a readable socket has said something or closed it, which is then taken.
+
+    What TLS says for itself, such as a session ticket, is nothing.
+    """
+    import ssl
+
+    patience = sock.gettimeout()
+    sock.settimeout(0)
+    try:
+        sock.recv(1)
+    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return False
+    except OSError:
+        return True
+    finally:
+        sock.settimeout(patience)
+    return True
 
 
 def pieces(body: bytes) -> bytes | Iterable[bytes]:

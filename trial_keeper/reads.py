@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import select
+import socket
 import threading
 from queue import SimpleQueue
 from typing import Callable, Generator, NamedTuple
@@ -88,11 +89,11 @@ class Reads:
         with contextlib.closing(server.connection):
             headers = {**server.headers, "Transfer-Encoding": "chunked"}
             path = server.beside(f"reads/{read.order.number}")
-            with contextlib.closing(self._pieces(read, server.connection.sock.fileno())) as pieces:
+            with contextlib.closing(self._pieces(read, server.connection.sock)) as pieces:
                 server.connection.request("POST", path, pieces, headers, encode_chunked=True)
             server.connection.getresponse().read()
 
-    def _pieces(self, read: _Read, caller: int) -> Generator[bytes, None, None]:
+    def _pieces(self, read: _Read, caller: socket.socket) -> Generator[bytes, None, None]:
         try:
             if read.order.kind == wire.LISTING:
                 found, complete = plain.list_files(self._experiment, read.order.directory.split("/"))
@@ -109,7 +110,7 @@ class Reads:
         except OSError as error:
             yield wire.read_end(error=wire.FAILED, sentence=error.strerror or str(error))
 
-    def _file(self, read: _Read, caller: int) -> Generator[bytes, None, None]:
+    def _file(self, read: _Read, caller: socket.socket) -> Generator[bytes, None, None]:
         order = read.order
         parts = order.directory.split("/")
         with contextlib.closing(plain.PlainFile(self._experiment, parts, order.name)) as file:
@@ -140,7 +141,7 @@ class Reads:
                     if not next(growth):
                         yield wire.read_piece(wire.WORD, b"")
 
-    def _growth(self, file: plain.PlainFile, caller: int) -> Generator[bool, None, None]:
+    def _growth(self, file: plain.PlainFile, caller: socket.socket) -> Generator[bool, None, None]:
         """Each ``next`` waits for something to happen to the file or its attempt; False: only time passed.
 
         Raises CallFailed if the server says something on the connection ``caller`` before its turn.
@@ -163,8 +164,10 @@ class Reads:
             yield True  # it may have changed before it was watched
             while True:
                 ready = [fd for fd, _ in poll.poll(wait_s * 1000)]
-                if caller in ready:
-                    raise CallFailed("nobody reads any more")
+                if caller.fileno() in ready:
+                    if connections.has_spoken(caller):
+                        raise CallFailed("nobody reads any more")
+                    ready.remove(caller.fileno())
                 for fd in ready:
                     with contextlib.suppress(BlockingIOError):
                         os.read(fd, 65536)

@@ -83,10 +83,12 @@ attempt to connect; a rewritten file ends a wait)::
 
     {"urls": [str],              full addresses of the sync call, http://host:port + PATH filled in; tried in
                                  turn
-     "token": str, "db_id": str, "fingerprint": str | null}
+     "token": str, "db_id": str, "fingerprint": str | null, "authorities": str | null}
 
-The token changes, in a part, with each writing of the file: a keeper that the server
-does not know yet has to show the last one.
+An https address is the server's if its certificate has the fingerprint or, where ``authorities`` is neither
+null nor left out, if they vouch for it and the address's name: PEM, or "" for those that this machine knows.
+The token changes, in a part, with each writing of the file: a keeper that the server does not know yet has to
+show the last one.
 
 Other answers: 401 wrong token; 404 unknown experiment or keeper; 409 {"error", "reason": "instance" |
 "turn" | "fenced" | "database"}; 413 too large; 503 not open yet. The keeper backs off

@@ -1,4 +1,4 @@
-"""The ASGI application of the server: the keepers' door, then authentication, then FastAPI.
+"""The ASGI application of the server: the keepers' door and the probes, then authentication, then FastAPI.
 
 Keepers have credentials of their own and call often, so their door stands before everything else. The table
 ``_STATUS`` is the only place that knows which failure is which HTTP status.
@@ -24,6 +24,7 @@ from nnimgr.api.limits import BodyLimit
 from nnimgr.api.models import ErrorAnswer, ErrorBody
 from nnimgr.api.nni import face as nni
 from nnimgr.api.pages import Page
+from nnimgr.api.probes import LIVE, READY, answer_probe
 from nnimgr.api.routes import (
     analysis,
     columns,
@@ -71,8 +72,8 @@ _STATUS: dict[type[Exception], int] = {
 }
 
 _ABOUT = (
-    "Manage hyper-parameter experiments. Every route needs the server's token, as a bearer token or as the "
-    "password of HTTP basic authentication."
+    "Manage hyper-parameter experiments. All routes need the server's token, as a bearer token or as the "
+    "password of HTTP basic authentication; but /healthz (it lives) and /readyz (it takes requests) do not."
 )
 
 
@@ -91,6 +92,8 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) ->
             await guarded(scope, receive, send)
         elif scope["path"].startswith(KEEPERS):
             await keeper_door(scope, receive, send)
+        elif scope["path"] in (LIVE, READY):
+            await answer_probe(scope, send, leaving=parts.life.closing.is_set())
         elif parts.life.closing.is_set():
             await refuse(send, 503, sentence="The server is leaving.", headers=_LEAVING)
         elif scope["method"] in _SAFE_METHODS:

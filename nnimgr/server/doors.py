@@ -1,7 +1,9 @@
 """The keepers' doors beside the server's own address: a private socket for tunnels, and a network address.
 
 Both speak TLS, and serve the keepers' routes and nothing else: API and dashboard stay where they were.
-Nothing of the certificate is ever checked but its fingerprint, which keepers are given with their token.
+Nothing of the certificate is ever checked but its fingerprint, which keepers are given with their token. What
+leads to a door from elsewhere (a service, an ingress) is not ours: where it ends TLS itself, keepers check
+its certificate by the authorities they have.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from nnimgr.api.asgi import ASGIApp
+from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send
+from nnimgr.server.addresses import Address, check_url, is_url
 from nnimgr.server.http import http_config
 from training_services.base import ServiceUnavailable
 from training_services.doors import PrivateDoor
@@ -37,44 +40,14 @@ HANDSHAKE_S = 10.0
 FIRST_REQUEST_S = 20.0  # for its headers: anybody may connect at the network's door
 LAST_ANSWERS_S = 2.0
 _LONGEST_PATH = 107  # of a socket, in bytes: the kernel's
+_ROUTES = "/keepers/v1/"
+_GIVEN = "nniManagerIp"
+_LISTEN = "--keepers-listen"
 
 
-class Address(NamedTuple):
-    """``nniManagerIp`` taken apart."""
-
-    host: str
-    port: int | None
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Of "10.0.0.5", "10.0.0.5:9000", "fe80::1", "[fe80::1]:9000", "name", "name:9000".
-
-        Raises ServiceUnavailable.
-        """
-        host, port = text.strip(), ""
-        if host.startswith("["):
-            host, closed, port = host[1:].partition("]")
-            if not closed or (port and not port.startswith(":")):
-                raise ServiceUnavailable(f"nniManagerIp {text!r} is neither an address nor [address]:port")
-            port = port[1:]
-        elif host.count(":") == 1:
-            host, _, port = host.partition(":")
-            if not port:
-                raise ServiceUnavailable(f"nniManagerIp {text!r} has no port after its colon")
-        if not host or any(character in host for character in " /@?#[]"):
-            raise ServiceUnavailable(f"nniManagerIp {text!r} is no address, name, address:port or name:port")
-        if not port:
-            return cls(host, None)
-        if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
-            raise ServiceUnavailable(f"nniManagerIp {text!r} has no port from 1 to 65535")
-        return cls(host, int(port))
-
-    @property
-    def key(self) -> str:
-        return self.host if self.port is None else f"{self.host} {self.port}"
-
-    def url(self, port: int) -> str:
-        return f"https://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
+_Host = tuple[socket.AddressFamily, str]
+_Hosts = list[_Host]
+_ANY = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
 
 
 @dataclass(slots=True)
@@ -119,21 +92,48 @@ class _Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """The door that was opened with the server."""
+
+    port: int
+    hosts: frozenset[_Host]
+
+    def serves(self, wanted: Address, hosts: _Hosts) -> bool:
+        """Whether who calls at one of these hosts, which are meant by ``wanted``, comes to it."""
+        return wanted.port in (None, self.port) and any(
+            host in self.hosts or ((host[0], _ANY[host[0]]) in self.hosts and _is_ours(host))
+            for host in hosts
+        )
+
+
 class Doors:
     """``KeeperDoors`` of a server.
 
     ``app`` answers the keepers; ``folder`` (0700) keeps certificate, ports and socket, the last two under
-    ``name``, which no other server of this folder has at the same time.
+    ``name``, which no other server of this folder has at the same time. ``url`` leads here from elsewhere;
+    ``authorities`` (PEM) sign what ends TLS there, None: those that the keepers' machines know.
     """
 
-    def __init__(self, app: ASGIApp, *, folder: Path, name: str) -> None:
-        self._app = app
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        folder: Path,
+        name: str,
+        url: str | None = None,
+        authorities: str | None = None,
+    ) -> None:
+        self.url = url
+        self._authorities = authorities or ""
+        self._app = _without_prefix(app)
         self._folder = folder
         self._socket = f"door-{name}.sock"
         self._ports_path = folder / f"door-{name}.json"
         self._directory: int | None = None  # the folder, open, if the socket's path is too long
         self._private: PrivateDoor | None = None
         self._network: dict[str, Reach] = {}
+        self._standing: _Standing | None = None
         self._open: list[_Listening] = []
         self._opening = asyncio.Lock()
 
@@ -143,14 +143,42 @@ class Doors:
                 self._private = await self._open_private()
             return self._private
 
+    async def listen(self, address: str) -> None:
+        """Open a door there, whoever asks: "address:port" of this machine, wildcards too.
+
+        Raises ServiceUnavailable.
+        """
+        wanted = _parse(address, said=_LISTEN)
+        if wanted.port is None:
+            raise ServiceUnavailable(f"{_LISTEN} {address!r} needs a port, as in 0.0.0.0:8081")
+        async with self._opening:
+            hosts = await _resolve(wanted.host, said=_LISTEN)
+            await self._open_network(wanted, hosts, said=_LISTEN)
+            self._standing = _Standing(wanted.port, frozenset(hosts))
+
     async def network(self, address: str) -> Reach:
-        wanted = Address.parse(address)
+        if is_url(address):
+            return await self._behind(address)
+        wanted = _parse(address, said=_GIVEN)
         async with self._opening:
             found = self._network.get(wanted.key) or self._shared(wanted)
             if found is None:
-                found = await self._open_network(wanted)
+                hosts = await _resolve(wanted.host, said=_GIVEN)
+                if self._standing is not None and self._standing.serves(wanted, hosts):
+                    _, fingerprint = await asyncio.to_thread(self._identity)
+                    found = Reach([wanted.url(self._standing.port)], fingerprint)
+                else:
+                    found = await self._open_network(wanted, hosts, said=_GIVEN)
             self._network[wanted.key] = found
             return found
+
+    async def _behind(self, address: str) -> Reach:
+        try:
+            url = check_url(address)
+        except ValueError as error:
+            raise ServiceUnavailable(f"{_GIVEN} {error}") from error
+        _, fingerprint = await asyncio.to_thread(self._identity)
+        return Reach([url], fingerprint, self._authorities)
 
     def _shared(self, wanted: Address) -> Reach | None:
         """What listens at this very port already, because it was free when none was named."""
@@ -163,6 +191,7 @@ class Doors:
             await asyncio.gather(*(listening.close() for listening in self._open))
             self._open.clear()
             self._network.clear()
+            self._standing = None
             if self._private is not None:
                 self._private.path.unlink(missing_ok=True)
                 self._private = None
@@ -190,11 +219,10 @@ class Doors:
             ) from error
         return PrivateDoor(path, fingerprint)
 
-    async def _open_network(self, wanted: Address) -> Reach:
-        hosts = await _resolve(wanted.host)
+    async def _open_network(self, wanted: Address, hosts: _Hosts, *, said: str) -> Reach:
         tls, fingerprint = await asyncio.to_thread(self._identity)
         kept = self._kept_ports().get(wanted.host)
-        port, sockets = _listen(wanted, hosts, kept=kept)
+        port, sockets = _listen(wanted, hosts, kept=kept, said=said)
         try:
             if wanted.port is None and port != kept:
                 self._keep_port(wanted.host, port)
@@ -264,21 +292,37 @@ class Doors:
         fresh.replace(self._ports_path)
 
 
-async def _resolve(host: str) -> list[tuple[socket.AddressFamily, str]]:
+def _without_prefix(app: ASGIApp) -> ASGIApp:
+    """What leads here may keep a prefix of its own before the keepers' routes."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        at = scope.get("path", "").find(_ROUTES)
+        await app({**scope, "path": scope["path"][at:]} if at > 0 else scope, receive, send)
+
+    return application
+
+
+def _parse(address: str, *, said: str) -> Address:
+    try:
+        return Address.parse(address)
+    except ValueError as error:
+        raise ServiceUnavailable(f"{said} {error}") from error
+
+
+async def _resolve(host: str, *, said: str) -> _Hosts:
     """What to listen at. Raises ServiceUnavailable."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ServiceUnavailable(f"nniManagerIp {host} is not known here: {reason}") from error
-    hosts: list[tuple[socket.AddressFamily, str]]
-    hosts = list(dict.fromkeys((family, _numeric(address)) for family, _, _, _, address in found))
+        raise ServiceUnavailable(f"{said} {host} is not known here: {reason}") from error
+    hosts: _Hosts = list(dict.fromkeys((family, _numeric(address)) for family, _, _, _, address in found))
     named = host != "localhost" and not _is_numeric(host)
     if named and all(ipaddress.ip_address(number.partition("%")[0]).is_loopback for _, number in hosts):
         numbers = ", ".join(number for _, number in hosts)
         raise ServiceUnavailable(
-            f"nniManagerIp {host} means {numbers} here, where no other machine can call; "
+            f"{said} {host} means {numbers} here, where no other machine can call; "
             "give the address by which this machine is reached"
         )
     return hosts
@@ -298,7 +342,7 @@ def _is_numeric(host: str) -> bool:
 
 
 def _listen(
-    wanted: Address, hosts: list[tuple[socket.AddressFamily, str]], *, kept: int | None
+    wanted: Address, hosts: _Hosts, *, kept: int | None, said: str
 ) -> tuple[int, list[socket.socket]]:
     """Sockets of one port at those of the hosts that this machine has. Raises ServiceUnavailable."""
     if wanted.port is not None:
@@ -319,7 +363,16 @@ def _listen(
         if sockets:
             return port, sockets
     assert trouble is not None
-    raise ServiceUnavailable(_why(wanted, trouble)) from trouble
+    raise ServiceUnavailable(_why(wanted, trouble, said=said)) from trouble
+
+
+def _is_ours(host: _Host) -> bool:
+    """Whether this machine has that address."""
+    try:
+        _bind(*host, 0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
@@ -338,11 +391,11 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     return listener
 
 
-def _why(wanted: Address, error: OSError) -> str:
+def _why(wanted: Address, error: OSError, *, said: str) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"this machine does not have the address {wanted.host} that nniManagerIp names"
+        return f"this machine does not have the address {wanted.host} that {said} names"
     if error.errno == errno.EADDRINUSE:
-        return f"port {wanted.port} of {wanted.host}, which nniManagerIp names, is used by something else"
+        return f"port {wanted.port} of {wanted.host}, which {said} names, is used by something else"
     if error.errno == errno.EINVAL and ":" in wanted.host and "%" not in wanted.host:
-        return f"nniManagerIp {wanted.host} needs its interface after it, as in {wanted.host}%eth0"
-    return f"nniManagerIp {wanted.host} cannot be listened at: {error.strerror or error}"
+        return f"{said} {wanted.host} needs its interface after it, as in {wanted.host}%eth0"
+    return f"{said} {wanted.host} cannot be listened at: {error.strerror or error}"

@@ -20,20 +20,18 @@ from pathlib import Path
 
 from nnimgr import __version__
 from nnimgr.home import Home, HomeError, check_prefix
-from nnimgr.server.options import ServeOptions
+from nnimgr.server.addresses import Address, check_url
+from nnimgr.server.options import CannotServe, KeeperOptions, ServeOptions
 
 __all__ = ["main"]
 
 LEVEL_VARIABLE = "NNIMGR_LOG_LEVEL"
+_KEEPERS = "NNIMGR_KEEPERS_"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _BACKLOG = 1024
 _OPEN_FILES = 16_384
 
 logger = logging.getLogger(__name__)
-
-
-class CannotServe(Exception):
-    """The server cannot start; the message is one sentence for the user."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,6 +65,24 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--until-idle", action="store_true", help="leave when no experiment but stopped ones are left"
     )
+    keepers = serve.add_argument_group("keepers of other machines, where no tunnel leads here")
+    keepers.add_argument(
+        "--keepers-listen",
+        metavar="ADDRESS:PORT",
+        help=f"open their door there at once, for a service or an ingress (or ${_KEEPERS}LISTEN)",
+    )
+    keepers.add_argument(
+        "--keepers-url",
+        metavar="URL",
+        help="where keepers of an experiment without nniManagerIp find that door, as "
+        f"https://host[:port][/prefix] (or ${_KEEPERS}URL)",
+    )
+    keepers.add_argument(
+        "--keepers-ca",
+        metavar="FILE",
+        help="certificates of who signs what ends TLS before that door, in PEM; without it, who the keepers' "
+        f"machines know (or ${_KEEPERS}CA)",
+    )
     serve.add_argument("--ready-fd", type=int, metavar="N", help="write a byte there once ready")
     serve.add_argument("--log-file", type=Path, help="log there (rotated) and not to standard error")
     serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
@@ -98,6 +114,7 @@ def _serve(parsed: argparse.Namespace) -> None:
         allowed_hosts=tuple(parsed.allowed_host),
         url_prefix=parsed.url_prefix or "",
         no_token=parsed.no_token,
+        keepers=_keeper_options(parsed),
     )
     if options.no_token and options.host not in _LOOPBACK:
         raise CannotServe(
@@ -123,6 +140,47 @@ def _serve(parsed: argparse.Namespace) -> None:
         gc.freeze()
         gc.enable()
         run(options, home=home, claim=claim, listener=listener)
+
+
+def _keeper_options(parsed: argparse.Namespace) -> KeeperOptions:
+    listen, name = _said(parsed.keepers_listen, "listen")
+    if listen is not None:
+        try:
+            address = Address.parse(listen)
+        except ValueError as error:
+            raise CannotServe(f"{name} {error}.") from error
+        if address.port is None:
+            raise CannotServe(f"{name} {listen!r} needs a port, as in 0.0.0.0:8081.")
+    url, name = _said(parsed.keepers_url, "url")
+    if url is not None:
+        try:
+            url = check_url(url)
+        except ValueError as error:
+            raise CannotServe(f"{name} {error}.") from error
+    path, name = _said(parsed.keepers_ca, "ca")
+    authorities = None if path is None else _read_authorities(path, name)
+    return KeeperOptions(listen=listen, url=url, authorities=authorities)
+
+
+def _said(given: str | None, what: str) -> tuple[str | None, str]:
+    """An option or, if it was not given, its variable; and which of them said it."""
+    variable = f"{_KEEPERS}{what.upper()}"
+    if given is not None:
+        return given, f"--keepers-{what}"
+    return os.environ.get(variable) or None, variable
+
+
+def _read_authorities(path: str, name: str) -> str:
+    import ssl
+
+    try:
+        text = Path(path).read_text(encoding="ascii")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError) as error:
+        raise CannotServe(f"{name} {path} holds no certificates in PEM.") from error
+    except OSError as error:
+        raise CannotServe(f"{name} {path} cannot be read: {error.strerror}.") from error
+    return text
 
 
 def _own(descriptor: int) -> None:

@@ -5,9 +5,26 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass, field
 
-__all__ = ["ServeOptions"]
+__all__ = ["CannotServe", "KeeperOptions", "ServeOptions"]
 
 _ANY = ("0.0.0.0", "::")
+
+
+class CannotServe(Exception):
+    """The server cannot start; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperOptions:
+    """Where keepers of other machines find the server.
+
+    ``listen``: "address:port" of a door that is opened at once. ``url``: what leads here from elsewhere;
+    ``authorities``: PEM of those that sign what ends TLS there, None: those that the keepers' machines know.
+    """
+
+    listen: str | None = None
+    url: str | None = None
+    authorities: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +38,7 @@ class ServeOptions:
     allowed_hosts: tuple[str, ...] = field(default=())
     url_prefix: str = ""  # of NNI's routes, without slashes around it
     no_token: bool = False  # whoever can connect may do everything
+    keepers: KeeperOptions = KeeperOptions()
 
     @property
     def url(self) -> str:

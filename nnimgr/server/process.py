@@ -32,8 +32,9 @@ from nnimgr.core.manager import NNIManager
 from nnimgr.home import Home, ServerClaim
 from nnimgr.server.doors import Doors
 from nnimgr.server.http import http_config
-from nnimgr.server.options import ServeOptions
+from nnimgr.server.options import CannotServe, ServeOptions
 from nnimgr.server.watchdog import Watchdog
+from training_services.base import ServiceUnavailable
 from training_services.keeper_door import KeeperDoor
 from training_services.keeper_hub import KeeperHub
 from training_services.keeper_service import ServiceTools
@@ -61,7 +62,19 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
     token = home.token()
     hub = KeeperHub()
     door = KeeperDoor(hub)
-    doors = Doors(door, folder=home.private_path, name=str(options.port))
+    keepers = options.keepers
+    doors = Doors(
+        door,
+        folder=home.private_path,
+        name=str(options.port),
+        url=keepers.url,
+        authorities=keepers.authorities,
+    )
+    if keepers.listen is not None:
+        try:
+            await doors.listen(keepers.listen)
+        except ServiceUnavailable as error:
+            raise CannotServe(f"The keepers' door: {error}.") from error
     tools = ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.local_url,), doors=doors)
     assembly = Assembly(tools)
     sessions = Sessions(home.private_path / f"sessions-{options.port}.json", token=token)

@@ -63,6 +63,19 @@ async def test_server_profile(lab: Lab) -> None:
     assert shown["startedAt"] == "2026-01-01T00:00:00Z"
 
 
+async def test_probes_need_no_token_and_no_name(lab: Lab) -> None:
+    headers = {"Authorization": "", "Host": "10.1.2.3:8080"}
+    for path in ("/healthz", "/readyz"):
+        for method in ("GET", "HEAD"):
+            assert (await lab.client.request(method, path, headers=headers)).status_code == 200
+        assert (await lab.client.post(path, headers=headers)).status_code == 405
+    lab.parts.life.closing.set()
+    assert (await lab.client.get("/healthz", headers=headers)).text == "ok\n"
+    leaving = await lab.client.get("/readyz", headers=headers)
+    assert leaving.status_code == 503
+    assert leaving.json() == {"error": {"message": "The server is leaving."}}
+
+
 async def test_a_wrong_method(lab: Lab) -> None:
     answer = await lab.client.put(EXPERIMENT)
     assert answer.status_code == 405

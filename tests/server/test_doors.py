@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from nnimgr.server import doors as doors_module
-from nnimgr.server.doors import Address, Doors
+from nnimgr.server.addresses import Address
+from nnimgr.server.doors import Doors
+from tests.certificates import Authority
 from tests.server.harness import free_port
 from tests.trial_keeper.harness import oldest_python
 from training_services.base import ExperimentContext, JobEnded, JobStarted, ServiceUnavailable, TrialJobSpec
@@ -38,8 +40,10 @@ SYNC = "/keepers/v1/exp/local/sync"
 
 
 @contextlib.asynccontextmanager
-async def opened(folder: Path, hub: KeeperHub | None = None) -> AsyncIterator[Doors]:
-    doors = Doors(KeeperDoor(hub or KeeperHub()), folder=folder, name="8080")
+async def opened(
+    folder: Path, hub: KeeperHub | None = None, *, authorities: str | None = None
+) -> AsyncIterator[Doors]:
+    doors = Doors(KeeperDoor(hub or KeeperHub()), folder=folder, name="8080", authorities=authorities)
     try:
         yield doors
     finally:
@@ -69,10 +73,44 @@ def ask(door: PrivateDoor, target: str) -> int:
         return connection.getresponse().status
 
 
+@contextlib.asynccontextmanager
+async def ending_tls(tls: ssl.SSLContext, door: str) -> AsyncIterator[str]:
+    """What stands before a door ("https://host:port") as an ingress does: its own address."""
+    host, _, port = door.removeprefix("https://").rpartition(":")
+    passing: set[asyncio.Task[None]] = set()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(1 << 16):
+                writer.write(chunk)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(writer.transport.abort)
+            inner = await asyncio.open_connection(host, int(port), ssl=trusting(), server_hostname="")
+            stack.callback(inner[1].transport.abort)
+            await asyncio.gather(pass_on(reader, inner[1]), pass_on(inner[0], writer))
+
+    def called(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passing.add(asyncio.create_task(serve(reader, writer)))
+
+    server = await asyncio.start_server(called, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield f"https://localhost:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in passing:
+            task.cancel()
+        await asyncio.gather(*passing, return_exceptions=True)
+
+
 def call(reach: Reach, folder: Path, *, fingerprint: str | None) -> int:
     """The status of a keeper's call at this address."""
     manager = folder / "manager.json"
-    manager.write_text(json.dumps({"urls": [reach.urls[0] + SYNC], "token": "t", "fingerprint": fingerprint}))
+    said = {"token": "t", "fingerprint": fingerprint, "authorities": reach.authorities}
+    manager.write_text(json.dumps({"urls": [reach.urls[0] + SYNC], **said}))
     server = connections.connect(str(manager), turn=0, timeout_s=10)
     with contextlib.closing(server.connection):
         server.connection.request("POST", server.path, b"x", server.headers)
@@ -168,7 +206,12 @@ async def test_a_port_that_was_named_is_taken_or_missed(tmp_path: Path) -> None:
         ("10.0.0.5:", "no port after its colon"),
         ("10.0.0.5:99999", "no port from 1 to 65535"),
         ("[fe80::1", "neither an address nor"),
-        ("http://10.0.0.5", "nniManagerIp 'http://10.0.0.5'"),
+        ("http://10.0.0.5", "nniManagerIp 'http://10.0.0.5' has to begin with https://"),
+        ("https://", "nniManagerIp 'https://' is no address as https://host"),
+        ("https://a:port", "is no address as https://host"),
+        ("https://a/b?c", "is no address as https://host"),
+        ("https://user@a", "is no address as https://host"),
+        ("https://a b", "is no address as https://host"),
         ("", "is no address"),
     ],
 )
@@ -202,9 +245,74 @@ async def test_a_damaged_certificate_is_told_in_a_sentence(tmp_path: Path) -> No
             await doors.network("127.0.0.1")
 
 
-async def test_a_keeper_works_through_the_network_door(tmp_path: Path) -> None:
-    hub = KeeperHub()
-    async with opened(tmp_path, hub) as doors:
+async def test_the_door_that_stands_open_is_everybodys(tmp_path: Path) -> None:
+    port = free_port()
+    async with opened(tmp_path) as doors:
+        await doors.listen(f"0.0.0.0:{port}")
+        for address in ("127.0.0.1", f"127.0.0.1:{port}", "127.0.0.2"):
+            reach = await doors.network(address)
+            assert reach.urls == [f"https://{address.partition(':')[0]}:{port}"]
+            assert await asyncio.to_thread(call, reach, tmp_path, fingerprint=reach.fingerprint) == 404
+        with pytest.raises(ServiceUnavailable, match=r"does not have the address 192\.0\.2\.7"):
+            await doors.network("192.0.2.7")
+        other = await doors.network(f"127.0.0.1:{free_port()}")
+        assert other.urls[0] != reach.urls[0] and other.fingerprint == reach.fingerprint
+        with pytest.raises(ServiceUnavailable, match=f"port {port} .* which --keepers-listen names"):
+            await doors.listen(f"127.0.0.1:{port}")
+        with pytest.raises(ServiceUnavailable, match=r"--keepers-listen '0\.0\.0\.0' needs a port"):
+            await doors.listen("0.0.0.0")
+        with pytest.raises(ServiceUnavailable, match="--keepers-listen '::1]' is no address"):
+            await doors.listen("::1]")
+
+
+async def test_what_leads_here_from_elsewhere_is_told_as_it_is(tmp_path: Path) -> None:
+    async with opened(tmp_path) as doors:
+        here = await doors.network("127.0.0.1")
+        reach = await doors.network("https://nnimgr.example.org/a/")
+    assert reach == Reach(["https://nnimgr.example.org/a"], here.fingerprint, "")
+    async with opened(tmp_path, authorities="PEM") as doors:
+        assert (await doors.network("https://nnimgr.example.org")).authorities == "PEM"
+
+
+async def test_who_ends_tls_before_the_door_has_to_be_vouched_for(tmp_path: Path) -> None:
+    authority, stranger = Authority(), Authority()
+    async with (
+        opened(tmp_path, authorities=authority.pem) as doors,
+        ending_tls(
+            authority.server("localhost", tmp_path), (await doors.network("127.0.0.1")).urls[0]
+        ) as url,
+        ending_tls(authority.server("elsewhere", tmp_path), url) as misnamed,
+    ):
+        reach = await doors.network(url)
+
+        async def calls(reach: Reach) -> int:
+            return await asyncio.to_thread(call, reach, tmp_path, fingerprint=reach.fingerprint)
+
+        assert await calls(reach) == 404
+        with pytest.raises(connections.CallFailed, match=r"no authority known here vouches for it: .*issuer"):
+            await calls(reach._replace(authorities=stranger.pem))
+        with pytest.raises(connections.CallFailed, match="no authority known here vouches for it"):
+            await calls(reach._replace(authorities=""))
+        with pytest.raises(connections.CallFailed, match="is not the server that this keeper belongs to"):
+            await calls(reach._replace(authorities=None))
+        with pytest.raises(connections.CallFailed, match="Hostname mismatch"):
+            await calls(await doors.network(misnamed))
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["straight", "behind-what-ends-tls"])
+async def test_a_keeper_works_through_the_network_door(tmp_path: Path, behind: bool) -> None:
+    hub, authority = KeeperHub(), Authority()
+    async with (
+        opened(tmp_path, hub, authorities=authority.pem) as doors,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        address = "127.0.0.1"
+        if behind:
+            door = (await doors.network(address)).urls[0]
+            address = await stack.enter_async_context(
+                ending_tls(authority.server("localhost", tmp_path), door)
+            )
+            address += "/a/prefix"
         tools = ServiceTools(hub=hub, ledger=HostLedger(), urls=(), doors=doors)
         (tmp_path / "code").mkdir()
         (tmp_path / "code" / "word").write_text("hello\n")
@@ -225,7 +333,7 @@ async def test_a_keeper_works_through_the_network_door(tmp_path: Path) -> None:
             read_log = KeeperHost.read_log
 
             async def reach(self) -> Reach:
-                return await tools.doors.network("127.0.0.1")
+                return await tools.doors.network(address)
 
             def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
                 return {**super().start_order(job, gpus), "code": code}

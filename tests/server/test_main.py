@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import signal
 import socket
+import ssl
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from nnimgr import __version__
 from nnimgr.server import main as command
 from nnimgr.server.options import ServeOptions
+from tests.certificates import Authority
 from tests.server.harness import free_port, serving
 
 
@@ -103,6 +106,24 @@ def test_the_log_goes_to_its_file_and_holds_no_token(tmp_path: Path) -> None:
         assert token not in log.read_text()
 
 
+def test_the_keepers_door_opens_with_the_server(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(Authority().pem)
+    port = free_port()
+    keepers = {"LISTEN": f"127.0.0.1:{port}", "URL": "https://a.example", "CA": str(tmp_path / "ca.pem")}
+    environ = {f"NNIMGR_KEEPERS_{name}": value for name, value in keepers.items()}
+    with serving(tmp_path, environ=environ) as server:
+        assert server.ready, server.said
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with closing(http.client.HTTPSConnection("127.0.0.1", port, context=context)) as keeper:
+            keeper.request("POST", "/keepers/v1/exp/local/sync", b"x")
+            assert keeper.getresponse().status == 404
+        with closing(server.connection()) as probe:
+            probe.request("GET", "/readyz")
+            assert probe.getresponse().status == 200
+        assert server.end() == 0
+
+
 def test_what_cannot_be(tmp_path: Path) -> None:
     for options, environ, sentence in (
         (["--host", "no.such.host.invalid"], {}, "Cannot find the address no.such.host.invalid"),
@@ -110,6 +131,16 @@ def test_what_cannot_be(tmp_path: Path) -> None:
         (["--log-file", str(tmp_path / "no" / "log")], {}, "Cannot write the log"),
         ([], {"NNIMGR_LOG_LEVEL": "loud"}, "NNIMGR_LOG_LEVEL is 'loud'"),
         ([], {"NNIMGR_HOME": "/proc/nothing"}, "Cannot write to /proc/nothing"),
+        (["--keepers-listen", "0.0.0.0"], {}, "--keepers-listen '0.0.0.0' needs a port, as in 0.0.0.0:8081."),
+        (
+            ["--keepers-listen", "192.0.2.1:9"],
+            {},
+            "does not have the address 192.0.2.1 that --keepers-listen",
+        ),
+        ([], {"NNIMGR_KEEPERS_LISTEN": "a:b"}, "NNIMGR_KEEPERS_LISTEN 'a:b' has no port from 1 to 65535."),
+        ([], {"NNIMGR_KEEPERS_URL": "http://a"}, "NNIMGR_KEEPERS_URL 'http://a' has to begin with https://"),
+        (["--keepers-ca", str(tmp_path / "no")], {}, "/no cannot be read: No such file or directory."),
+        (["--keepers-ca", __file__], {}, "test_main.py holds no certificates in PEM."),
     ):
         with serving(tmp_path, *options, environ=environ) as server:
             assert not server.ready

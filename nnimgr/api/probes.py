@@ -1,0 +1,26 @@
+"""What an orchestrator asks of the server, without a token: does it live, and does it take requests?"""
+
+from __future__ import annotations
+
+from nnimgr.api.asgi import Scope, Send, answer, refuse
+
+__all__ = ["LIVE", "READY", "answer_probe"]
+
+LIVE = "/healthz"
+READY = "/readyz"
+_METHODS = frozenset({"GET", "HEAD"})
+_FRESH = ((b"cache-control", b"no-store"),)
+
+
+async def answer_probe(scope: Scope, send: Send, *, leaving: bool) -> None:
+    """Answer 200, or 503 to ``/readyz`` once the server leaves: what runs on until then is not to be killed.
+
+    Nobody is answered before the experiments of the index are open again.
+    """
+    if scope["method"] not in _METHODS:
+        sentence = f"{scope['path']} does not take {scope['method']}."
+        await refuse(send, 405, sentence=sentence, headers=[(b"allow", b"GET, HEAD")])
+    elif scope["path"] == READY and leaving:
+        await refuse(send, 503, sentence="The server is leaving.", headers=_FRESH)
+    else:
+        await answer(send, 200, body=b"ok\n", content_type=b"text/plain", headers=_FRESH)

@@ -1,0 +1,69 @@
+"""Addresses as a user gives them: where keepers of other machines find the server."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+__all__ = ["Address", "check_url", "is_url"]
+
+
+class Address(NamedTuple):
+    """A host, perhaps with a port."""
+
+    host: str
+    port: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Of "10.0.0.5", "10.0.0.5:9000", "fe80::1", "[fe80::1]:9000", "name", "name:9000".
+
+        Raises ValueError, whose sentence lacks its subject: what ``text`` was given as.
+        """
+        host, port = text.strip(), ""
+        if host.startswith("["):
+            host, closed, port = host[1:].partition("]")
+            if not closed or (port and not port.startswith(":")):
+                raise ValueError(f"{text!r} is neither an address nor [address]:port")
+            port = port[1:]
+        elif host.count(":") == 1:
+            host, _, port = host.partition(":")
+            if not port:
+                raise ValueError(f"{text!r} has no port after its colon")
+        if not host or any(character in host for character in " /@?#[]"):
+            raise ValueError(f"{text!r} is no address, name, address:port or name:port")
+        if not port:
+            return cls(host, None)
+        if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+            raise ValueError(f"{text!r} has no port from 1 to 65535")
+        return cls(host, int(port))
+
+    @property
+    def key(self) -> str:
+        return self.host if self.port is None else f"{self.host} {self.port}"
+
+    def url(self, port: int) -> str:
+        return f"https://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
+
+
+def is_url(text: str) -> bool:
+    """Whether this names something that leads to the server, and not an address of its machine."""
+    return "://" in text
+
+
+def check_url(text: str) -> str:
+    """``text``, an address as "https://host[:port][/prefix]", without a slash at its end.
+
+    Raises ValueError as ``Address.parse`` does.
+    """
+    said = text.strip()
+    if not said.lower().startswith("https://"):
+        raise ValueError(f"{text!r} has to begin with https://, since keepers send their tokens there")
+    try:
+        parts = urlsplit(said)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        named = False
+    if not named or "@" in parts.netloc or parts.query or parts.fragment or any(c.isspace() for c in said):
+        raise ValueError(f"{text!r} is no address as https://host[:port][/prefix]")
+    return said.rstrip("/")
