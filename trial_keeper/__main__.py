@@ -1,6 +1,10 @@
 """``trial-keeper <directory>``: be the keeper of one experiment on this host, unless it has one.
 
-``<directory>`` is ``<the experiment's directory>/keeper``. The spawner is forked before anything but the
+``<directory>`` is ``<the experiment's directory>/keeper``. With ``--foreground`` before it the log goes to
+standard output, not into a file there. ``trial-keeper wrap ...`` is process 1 of a container
+(``trial_keeper.wrap``).
+
+The spawner is forked before anything but the
 least is imported: all that this process holds by then every shim holds too.
 """
 
@@ -24,17 +28,26 @@ USAGE = 2
 
 def main() -> NoReturn:
     """Run the keeper; exit status 0 at once if another one serves the directory."""
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        sys.stderr.write("usage: trial-keeper <directory of the experiment's keeper>\n")
+    arguments = sys.argv[1:]
+    if len(arguments) == 3 and arguments[0] == "wrap":
+        from trial_keeper import wrap
+
+        wrap.run(arguments[1], arguments[2])
+    foreground = arguments[:1] == ["--foreground"]
+    if len(arguments) != 1 + foreground or arguments[-1].startswith("-"):
+        sys.stderr.write(
+            "usage: trial-keeper [--foreground] <directory of the experiment's keeper>\n"
+            "       trial-keeper wrap <folder of manager.json> <the experiment's directory>\n"
+        )
         sys.exit(USAGE)
-    directory = os.path.abspath(sys.argv[1])
+    directory = os.path.abspath(arguments[-1])
     os.makedirs(directory, mode=0o700, exist_ok=True)
     lock = os.open(f"{directory}/lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit(0)
-    _detach(directory, lock)
+    _detach(lock, None if foreground else f"{directory}/keeper.log")
     wake = _wake(f"{directory}/wake")
     requests, ask = os.pipe2(os.O_CLOEXEC)
     failures, report = os.pipe2(os.O_CLOEXEC)
@@ -55,18 +68,18 @@ def main() -> NoReturn:
     keeper.run(directory, keeper.Pipes(ask, failures, wake, child))
 
 
-def _detach(directory: str, lock: int) -> None:
-    """A session of its own, nothing inherited, its log for what it has to say."""
+def _detach(lock: int, log: str | None) -> None:
+    """A session of its own, nothing inherited, its log (None: standard output) for what it says."""
     try:
         os.setsid()
     except PermissionError:
         pass  # it leads its group already
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    log = os.open(f"{directory}/keeper.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(null, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    if log is not None:
+        os.dup2(os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600), 1)
+    os.dup2(1, 2)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != lock:
             try:

@@ -9,6 +9,7 @@ from trial_keeper.claim import Claim, Exit
 from trial_keeper.effects import Shim
 
 _ORPHANED = "its keeper had not heard from the server for too long"
+_EVICTED = "its pod was told to end"
 
 
 class Attempt:
@@ -27,6 +28,7 @@ class Attempt:
         "directory",
         "doomed",
         "empty_sweeps",
+        "evicted",
         "exit",
         "final",
         "final_sent",
@@ -66,6 +68,7 @@ class Attempt:
         self.watched = False
         self.doomed = False  # unknown to the server: forget it when it has ended
         self.orphaned = False  # stopped because the server was not heard of
+        self.evicted = False  # stopped because its host is about to end
         self.claimed = False
         self.shim: Shim | None = None
         self.respawns = 0
@@ -148,12 +151,13 @@ class Attempt:
             "at": at,
             "message": self.cause,
         }
-        if self.orphaned and self.verdict == "never_started":
-            final.update(reason="lease", message=_ORPHANED)
+        stopped, why = self._stopping()
+        if why is not None and self.verdict == "never_started":
+            final.update(reason=stopped, message=why)
         if self.verdict is not None:
             return final
         if found is None:
-            final["reason"] = "exited" if self.stop is None else "lease" if self.orphaned else "stopped"
+            final["reason"] = "exited" if self.stop is None else stopped
             return final
         if not here and size < found.size:
             final["reason"] = wire.HOST_LOST
@@ -164,10 +168,10 @@ class Attempt:
             remarks.append(f"processes that could not be killed: {', '.join(map(str, found.survivors))}")
         if found.signalled and self.stop is None:
             remarks.append("the shim was told to stop, but not by its keeper")
-        reason = "stopped" if found.signalled and self.stop is not None else "exited"
-        if reason == "stopped" and self.orphaned:
-            reason = wire.LEASE
-            remarks.insert(0, _ORPHANED)
+        reason = "exited"
+        if found.signalled and self.stop is not None:
+            reason = stopped
+            remarks[:0] = filter(None, [why])
         if found.lapsed:
             reason = wire.LEASE
         final.update(
@@ -178,6 +182,14 @@ class Attempt:
             message="; ".join(remarks) or None,
         )
         return final
+
+    def _stopping(self) -> tuple[str, str | None]:
+        """The reason of its end if a stop brings that about, and why it was stopped unless that is known."""
+        if self.evicted:
+            return wire.HOST_LOST, _EVICTED
+        if self.orphaned:
+            return wire.LEASE, _ORPHANED
+        return "stopped", None
 
     def take(self, claim: Claim) -> None:
         """The claim is known: from now on its process is the attempt's, and the command is not needed."""

@@ -28,6 +28,7 @@ SWEEPS = 200
 RETRY_S = 1.0
 REMIND_S = 5.0
 KILL_GRACE_S = 10.0
+LAST_WORDS_S = 5.0  # on a host that is about to end: so long the server may take to hear of the ends
 REPLACED = "instance"  # why the server refuses a keeper in whose place it has another one
 
 
@@ -36,7 +37,8 @@ class Identity(NamedTuple):
 
     ``idle_s``: so long without server or live attempt, and it leaves. ``orphan_s``: so long without the
     server, and its attempts are stopped; None: they run on. ``host``: the ``host`` of ``trial_keeper.wire``,
-    asked for when it is to be told; None: not known.
+    asked for when it is to be told; None: not known. ``ending``: the host was told to end and gives what
+    runs this grace in seconds; None: it was not told.
     """
 
     instance: str
@@ -47,6 +49,7 @@ class Identity(NamedTuple):
     jitter: Callable[[], float] = lambda: 0.5
     lease: tuple[int, float] = (0, 0.0)  # its number and its end, as found
     host: Callable[[], dict[str, Any] | None] = lambda: None
+    ending: float | None = None
 
 
 class KeeperCore:
@@ -74,6 +77,8 @@ class KeeperCore:
         self._heard_at: float | None = None
         self._remind_at: float | None = None
         self._leaving = False
+        self._ending = identity.ending
+        self._leave_at: float | None = None
         self._surveys = False
 
     @property
@@ -88,6 +93,8 @@ class KeeperCore:
     def begin(self, now: float) -> list[Effect]:
         """The first input: everything unfinished is looked at."""
         self._heard_at = now
+        if self._ending is not None:
+            self._evict()
         for attempt in self.attempts.values():
             if attempt.live:
                 if self._here(attempt):
@@ -114,7 +121,9 @@ class KeeperCore:
     def _starter(self, job: str, seq: int, start: dict[str, Any]) -> Act:
         def begin(now: float) -> None:
             attempt = self.attempts[job] = Attempt(job, seq, start)
-            if self._here(attempt):
+            if self._ending is not None:
+                self._evict()
+            elif self._here(attempt):
                 self._out.append(self._spawning(job, start))
             else:  # it was meant for a boot that is over
                 self._look(attempt)
@@ -490,6 +499,8 @@ class KeeperCore:
         """Start the calls that should be in flight; return what has come together."""
         if self._replaced and not self.attempts:
             self._leave("another keeper has its place, and nothing that it started runs any more")
+        if self._ending is not None:
+            self._wind_up(now)
         # While a record is being written a call would not yet say that its command is seen.
         quiet = self._leaving or self._replaced or self._commands.writing
         if now >= self._line.retry_at and not quiet:
@@ -586,7 +597,11 @@ class KeeperCore:
             times.append(max(self._line.retry_at, self._wait_at))
         if self._commands:
             times.append(self._ledger.retry_at)
-        times += [at for at in (self._remind_at, self._idle_at(), self._orphaned_at()) if at is not None]
+        times += [
+            at
+            for at in (self._remind_at, self._idle_at(), self._orphaned_at(), self._leave_at)
+            if at is not None
+        ]
         return min(times) if times else None
 
     def _idle_at(self) -> float | None:
@@ -610,6 +625,30 @@ class KeeperCore:
             attempt.orphaned = True
             self._stop(attempt, KILL_GRACE_S)
             self._ledger.append(stop_record(attempt))
+
+    def host_ends(self, now: float, grace: float) -> list[Effect]:
+        """The host was told to end: what runs is stopped with this grace in seconds, and counts as lost."""
+        if self._ending is None:
+            self._ending = grace
+            self._evict()
+        return self._pump(now)
+
+    def _evict(self) -> None:
+        assert self._ending is not None
+        for attempt in list(self._orphans()):
+            self._out.append(fx.Say(f"{attempt.job}: it is stopped because its host is about to end"))
+            attempt.evicted = True
+            self._stop(attempt, self._ending)
+            self._ledger.append(stop_record(attempt))
+
+    def _wind_up(self, now: float) -> None:
+        """On a host that is about to end: leave as soon as the server has heard everything, or in time."""
+        if not self.attempts:
+            self._leave("its host is about to end")
+        elif self._leave_at is None and not any(attempt.live for attempt in self.attempts.values()):
+            self._leave_at = now + LAST_WORDS_S
+        elif self._leave_at is not None and now >= self._leave_at:
+            self._leave("its host is about to end, though the server has not heard of all that ended here")
 
     def _leave(self, reason: str) -> None:
         if not self._leaving:

@@ -24,6 +24,7 @@ from trial_keeper import (
     memory,
     procs,
     spawner,
+    wrap,
 )
 from trial_keeper import effects as fx
 from trial_keeper import journal as journals
@@ -97,6 +98,7 @@ class Keeper:
             jitter=random.random,
             lease=lease.find(directory, self._boot_id),
             host=self._capacity,
+            ending=wrap.grace(directory),
         )
         self._core = KeeperCore(identity, [] if found.damage else found.records)
         self._open_journal()
@@ -216,6 +218,9 @@ class Keeper:
         now = _now()
         due = self._core.deadline(now)
         wait = None if due is None else max(0.0, due - now)
+        if self._watcher is None:
+            self._look_for_end()
+            wait = PROCESS_LOOK_S if wait is None else min(wait, PROCESS_LOOK_S)
         if self._blind:
             look = LOOK_S if self._watcher is None else PROCESS_LOOK_S
             if self._blind_at <= now:
@@ -266,23 +271,31 @@ class Keeper:
             elif change.watch == self._manager_watch:
                 if change.name == "manager.json":
                     self._perform(self._core.manager_changed(_now()))
+                elif change.name == wrap.ENDING:
+                    self._look_for_end()
             elif change.watch in self._watched:
                 self._perform(self._core.grown(_now(), self._watched[change.watch]))
 
     def _look_everywhere(self) -> None:
         """There were more changes than the kernel could keep: any file may have changed."""
         self._perform(self._core.manager_changed(_now()))
+        self._look_for_end()
         for job in list(self._watches):
             self._perform(self._core.grown(_now(), job))
+
+    def _look_for_end(self) -> None:
+        """The container that this keeper is in may have been told to end."""
+        grace = wrap.grace(self._directory)
+        if grace is not None:
+            self._perform(self._core.host_ends(_now(), grace))
 
     def _start_over(self) -> NoReturn:
         """The spawner is gone, and only a fresh process can fork a lean one. All state is in the files."""
         self._log.write("the spawner has ended: the keeper starts anew")
         time.sleep(RESTART_PAUSE_S)
         _reap_all()
-        with open("/proc/self/cmdline", "rb") as file:
-            arguments = file.read().split(b"\0")[:-1]
-        os.execv(sys.executable, arguments)
+        arguments = procs.strings(os.getpid(), "cmdline")
+        os.execv(procs.program(arguments), arguments)
 
     # -- what the core asks for
 

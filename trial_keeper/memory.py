@@ -58,6 +58,7 @@ def _restore_attempt(attempt: Attempt, record: Record) -> None:
         attempt.stop = record["grace"]
         attempt.doomed = record["doomed"]
         attempt.orphaned = record.get("orphaned", False)
+        attempt.evicted = record.get("evicted", False)
     elif kind == "update":
         attempt.updates[record["index"]] = record["parameter"]
     elif kind == "final":
@@ -91,6 +92,7 @@ def stop_record(attempt: Attempt) -> Record:
         "grace": attempt.stop,
         "doomed": attempt.doomed,
         "orphaned": attempt.orphaned,
+        "evicted": attempt.evicted,
     }
 
 

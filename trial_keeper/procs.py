@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ def strings(pid: int, name: str) -> list[str]:
             return [os.fsdecode(text) for text in file.read().split(b"\0") if text]
     except OSError:
         return []
+
+
+def program(arguments: list[str]) -> str:
+    """The file to execute for a command line of a process like this one.
+
+    Where a loader was started that was told which Python to load, the loader is it.
+    """
+    return arguments[0] if "/" in arguments[0] else sys.executable
 
 
 def ancestors(pid: int) -> list[int]:

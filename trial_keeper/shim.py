@@ -14,7 +14,7 @@ import select
 import sys
 import time
 
-from trial_keeper import claim, procs
+from trial_keeper import cgroup, claim, procs
 from trial_keeper.log import CappedLog, complain
 
 TYPE_CHECKING = False
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from trial_keeper.deadline import Deadline
 
-SHELL = "/bin/bash"
+_SHELLS = ("/bin/bash", "/bin/sh")
+SHELL = next((path for path in _SHELLS if os.access(path, os.X_OK)), None)
 DEFAULT_GRACE_S = 10.0
 GIVE_UP_S = 10.0  # what SIGKILL has not ended by then hangs in the kernel: reported by pid
 RETRY_S = 1.0
@@ -39,6 +40,7 @@ _RESET = [
 _FILES = ("stdout", "stderr", "parameter.cfg", claim.METRICS, f"{claim.DIRECTORY}/{claim.NAME}")
 _FOLDERS = (".nni", claim.DIRECTORY, "")
 _LEASE = 7  # of the fields
+_SIGKILL = _signal.SIGKILL  # a shell says 128 more of a command that ended so
 
 
 def main(
@@ -105,7 +107,7 @@ class _Shim:
     __slots__ = (
         "_beat", "_boot", "_cap", "_changes", "_claim", "_command", "_cwd", "_directory", "_dropped",
         "_flush_at", "_flush_pause", "_flushed", "_give_up_at", "_job", "_kill_at", "_lapsed", "_lease",
-        "_logs", "_main", "_metrics", "_parameter", "_pause", "_poll", "_pulse", "_status",
+        "_logs", "_main", "_metrics", "_oom_kills", "_parameter", "_pause", "_poll", "_pulse", "_status",
         "_stopping", "_wake",
     )  # fmt: skip
 
@@ -122,6 +124,7 @@ class _Shim:
         self._claim = -1
         self._metrics = -1
         self._main = 0
+        self._oom_kills = 0  # in its control group, before it was started
         self._status: int | None = None
         self._stopping = False
         self._kill_at: float | None = None
@@ -194,6 +197,8 @@ class _Shim:
             os.rename(own, path)
 
     def _start(self, environ: dict[bytes, bytes]) -> None:
+        if SHELL is None:
+            raise ValueError(f"there is neither {' nor '.join(_SHELLS)} here to read it")
         for change in self._changes:
             name, equals, value = change.partition(b"=")
             if equals:
@@ -209,6 +214,7 @@ class _Shim:
             self._poll.register(reader, select.POLLIN)
             actions.append((os.POSIX_SPAWN_DUP2, writer, number))
             ends.append(writer)
+        self._oom_kills = cgroup.oom_kills()
         try:
             self._main = os.posix_spawn(
                 SHELL, (SHELL, b"-c", self._command), environ,
@@ -335,6 +341,9 @@ class _Shim:
         message = f"{self._dropped} bytes of output could not be written" if self._dropped else ""
         if code and not self._stopping:
             message = message or _last_words(f"{self._directory}/stderr")
+        if not self._stopping and _SIGKILL in (number, (code or 0) - 128):
+            if cgroup.oom_kills() > self._oom_kills:
+                message = cgroup.out_of_memory()
         self._append(
             claim.Exit(
                 code, number, os.fstat(self._metrics).st_size,

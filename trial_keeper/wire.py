@@ -54,7 +54,8 @@ Answer (200, JSON)::
                                  (``trial_keeper.lease``); null: for ever
 
     start = {"trial_id": str, "attempt": int, "boot_id": str, "directory": str (relative to the experiment's),
-             "command": str (for /bin/bash -c), "cwd": str, "environment": {str: str | null (unset)},
+             "command": str (for /bin/bash -c; for /bin/sh where there is no bash), "cwd": str,
+             "environment": {str: str | null (unset)},
              "parameter": str (text of parameter.cfg), "log_cap": bytes,
              "lease": bool,        it may run under a lease only; left out: it needs none
              "code": {"sha256": str, "size": bytes}}   of its archive; left out: the code is on the host

@@ -10,7 +10,15 @@ import zipfile
 import trial_keeper
 from trial_keeper.interpreter import SDK
 
-_MAIN = b"from trial_keeper.__main__ import main\n\nmain()\n"
+_MAIN = b"""import sys
+
+if sys.version_info < (3, 8):
+    sys.exit("A trial keeper needs Python 3.8 or newer; %s is %s." % (sys.executable, sys.version.split()[0]))
+
+from trial_keeper.__main__ import main
+
+main()
+"""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

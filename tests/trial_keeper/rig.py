@@ -39,6 +39,7 @@ class Rig:
         self.surveys: list[bool] = []
         self.left: str | None = None
         self.orphan_s: float | None = None
+        self.ending: float | None = None  # the grace
         self.lease = (0, 0.0)  # number and end
         self.leases: list[int | None] = []  # that each shim was given
         self._pids = itertools.count(100)
@@ -48,7 +49,9 @@ class Rig:
         """A keeper starts and recovers."""
         self.calls = {}
         self.watched = set()
-        identity = Identity(instance="i", boot_id=self.boot, orphan_s=self.orphan_s, lease=self.lease)
+        identity = Identity(
+            instance="i", boot_id=self.boot, orphan_s=self.orphan_s, lease=self.lease, ending=self.ending
+        )
         self.core = KeeperCore(identity, self.journal)
         self.journal = self.core.records()
         self.durable = len(self.journal)

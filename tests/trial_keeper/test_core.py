@@ -501,6 +501,76 @@ def test_orphans_are_stopped_when_so_wanted_and_the_keeper_leaves(rig: Rig) -> N
     assert rig.left is not None
 
 
+def ends(rig: Rig) -> dict[str, tuple[str, str | None]]:
+    finals = [record for record in rig.journal if record["k"] == "final"]
+    return {each["job"]: (each["final"]["reason"], each["final"]["message"]) for each in finals}
+
+
+def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) -> None:
+    running(rig)
+    rig.order(start(2, "exp-stopped-1"), start(3, "exp-waiting-1"), start(4, "exp-over-1"))
+    rig.claim("exp-stopped-1")
+    rig.claim("exp-over-1")
+    rig.order(stop(5, "exp-stopped-1", 30.0))
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.run(rig.core.host_ends(rig.now, 1.0))  # nothing new
+    assert rig.signalled == [("exp-stopped-1", 30.0), (JOB, 7.0), ("exp-over-1", 7.0)]
+    rig.write(JOB, b"last")
+    rig.exit(JOB, 0, signalled=True)
+    rig.exit("exp-stopped-1", 0, signalled=True)
+    rig.exit("exp-over-1", 4)  # by itself, just before
+    why = "its pod was told to end"
+    assert ends(rig) == {
+        "exp-waiting-1": ("host_lost", why),
+        JOB: ("host_lost", why),
+        "exp-stopped-1": ("stopped", None),
+        "exp-over-1": ("exited", None),
+    }
+    while rig.left is None:
+        entries = rig.call()["attempts"]
+        rig.answer(done=[job for job, entry in entries.items() if entry["final"] is not None])
+    assert rig.left == "its host is about to end" and rig.core.attempts == {}
+
+
+def test_what_is_to_start_on_a_host_that_ends_does_not(rig: Rig) -> None:
+    running(rig)
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.order(start(2, "e-b-1"))
+    assert rig.spawned == [JOB]
+    assert ends(rig) == {"e-b-1": ("host_lost", "its pod was told to end")}
+
+
+def test_a_keeper_started_anew_on_a_host_that_ends_goes_on_with_that(rig: Rig) -> None:
+    running(rig)
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.order(start(2, "e-b-1"))
+    rig.ending = 7.0
+    rig.start()
+    rig.greet()
+    assert rig.signalled == [(JOB, 7.0), (JOB, 7.0)]
+    rig.exit(JOB, None, signalled=True)
+    assert [reason for reason, _ in ends(rig).values()] == ["host_lost", "host_lost"]
+
+
+def test_a_host_that_ends_is_left_in_time_without_the_server(rig: Rig) -> None:
+    running(rig)
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.wait(6.0)
+    rig.exit(JOB, None, signalled=True)
+    ended_at = rig.now
+    while rig.left is None:
+        for channel in list(rig.calls):
+            rig.fail(channel)
+        rig.wait(0.5)
+    assert 5.0 <= rig.now - ended_at <= 6.0
+    assert "has not heard" in rig.left
+
+
+def test_an_idle_host_that_ends_is_left_at_once(rig: Rig) -> None:
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    assert rig.left == "its host is about to end"
+
+
 def test_two_attempts_share_a_report(rig: Rig) -> None:
     rig.order(start(1, JOB), start(2, "e-b-1"))
     rig.claim(JOB)

@@ -32,3 +32,24 @@ def test_what_a_control_group_allows_is_what_there_is(tmp_path: Path) -> None:
 
 def test_the_keeper_has_the_version_of_the_whole() -> None:
     assert nnimgr.__version__ == trial_keeper.VERSION
+
+
+def test_so_do_groups_of_version_1_as_a_container_sees_them(tmp_path: Path) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text("MemTotal:       16384000 kB\n")
+    (proc / "self" / "cgroup").write_text("4:memory:/outside/pod\n2:cpu,cpuacct:/outside/pod\n0::/outside\n")
+    for name, content in {
+        "memory/memory.limit_in_bytes": "268435456",
+        "cpu/cpu.cfs_quota_us": "150000",
+        "cpu/cpu.cfs_period_us": "100000",
+    }.items():
+        (groups / name).parent.mkdir(parents=True, exist_ok=True)
+        (groups / name).write_text(f"{content}\n")
+    found = capacity("/", str(proc), str(groups))
+    assert found["memory"] == 256
+    assert found["cpus"] == min(1.5, len(os.sched_getaffinity(0)))
+    (groups / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    (groups / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+    found = capacity("/", str(proc), str(groups))
+    assert (found["memory"], found["cpus"]) == (16000, len(os.sched_getaffinity(0)))

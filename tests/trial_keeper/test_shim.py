@@ -47,3 +47,22 @@ def test_a_rehearsal_runs_nothing_of_the_user_s(tmp_path: Path) -> None:
     script.write_text(f"touch {ran}\n")
     rehearse(str(tmp_path / "rehearsal"), BASH_ENV=str(script))
     assert not ran.exists()
+
+
+SHELLS = """
+import sys
+from trial_keeper import claim, shim
+shim.SHELL = None
+fields = [b"e-a-1", b"boot", sys.argv[1].encode(), b"true", b"/", b"{}", b"4096", b""]
+attempt = shim._Shim(fields, 1)
+attempt.take_signals(())
+attempt.run({})
+print(claim.read(sys.argv[1]).failed[1])
+"""
+
+
+def test_where_there_is_no_shell_the_attempt_says_so(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", SHELLS, str(tmp_path / "attempt")], capture_output=True, text=True, check=True
+    )
+    assert "there is neither /bin/bash nor /bin/sh here to read it" in said.stdout

@@ -1,0 +1,191 @@
+"""``trial-keeper wrap <folder of manager.json> <work>``: process 1 of a container that is there for a keeper.
+
+``<work>`` is the experiment's directory in the container, and all that has to be writable there. What is set
+up in it is a keeper's directory whose ``manager.json`` leads to the given one, which may be replaced at any
+time. The keeper is a child: it says what it has to say on standard output, and is started again should it be
+killed. Whatever is left without a parent is collected here.
+
+SIGTERM means that the container is about to end: the keeper finds the file ``ending``, stops what runs, with
+``NNIMGR_POD_GRACE_S`` seconds of grace, tells the server and leaves. The container ends when its keeper
+leaves, with the exit status of the one attempt that it ran.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import sys
+import time
+from typing import NoReturn
+
+from trial_keeper import claim, procs
+from trial_keeper.log import complain
+
+KEEPER = "keeper"  # the keeper's directory, below <work>
+ENDING = "ending"  # in it: the container was told to end, and this is the grace in seconds
+DEFAULT_GRACE_S = 10.0
+UNUSABLE = 1  # exit status: the keeper cannot run here
+NOT_STARTED = 127  # exit status: the command could not be started; a shell says that too
+BY_SIGNAL = 128  # exit status: and the signal's number
+PAUSE_S = 1.0
+FAILURES = 10  # of the keeper, each soon after its start: another start would not help
+SOON_S = 30.0
+
+_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+
+
+def run(manager: str, work: str) -> NoReturn:
+    """Be that process. Exits with a sentence and UNUSABLE if a keeper cannot run here."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # they are waited for; process 1 has no other way
+    os.dup2(1, 2)
+    directory = f"{work}/{KEEPER}"
+    try:
+        _prepare(os.path.abspath(manager), work, directory)
+    except OSError as error:
+        _give_up(f"{error.filename or work}, where a keeper works, cannot be written: {error.strerror}")
+    if importlib.util.find_spec("_ssl") is None:
+        _give_up(f"{sys.executable} was built without TLS, by which a keeper knows its server")
+    try:
+        shared = _environment(work)
+    except OSError as error:
+        _give_up(f"{error.filename} cannot be made: {error.strerror}")
+    ended = _Init([*procs.strings(os.getpid(), "cmdline")[:-3], "--foreground", directory], shared).run()
+    sys.exit(exit_status(work, ended=ended))
+
+
+class _Init:
+    """Keeps the keeper running; ``arguments`` are its command, the last one its directory."""
+
+    def __init__(self, arguments: list[str], environ: dict[str, str]) -> None:
+        self._arguments = arguments
+        self._environ = environ
+        self._directory = arguments[-1]
+        self._keeper = 0
+        self._started_at = 0.0
+        self._failures = 0
+        self._ended = False
+
+    def run(self) -> bool:
+        """Until the keeper leaves. Returns whether the container was told to end."""
+        self._start()
+        while True:
+            if signal.sigwait(_SIGNALS) != signal.SIGCHLD:
+                self._tell()
+                continue
+            status = self._reap()
+            if status == 0:
+                return self._ended
+            if status is not None:
+                self._start_again(status)
+
+    def _start(self) -> None:
+        self._started_at = time.monotonic()
+        self._keeper = os.posix_spawn(
+            procs.program(self._arguments), self._arguments, self._environ, setsigmask=[]
+        )
+
+    def _start_again(self, status: int) -> None:
+        soon = time.monotonic() - self._started_at < SOON_S
+        self._failures = self._failures + 1 if soon else 1
+        if self._failures >= FAILURES:
+            _give_up(f"the keeper has ended {FAILURES} times, each soon after its start ({_how(status)})")
+        complain(f"the keeper has ended ({_how(status)}): it is started again")
+        time.sleep(PAUSE_S)
+        self._start()
+
+    def _reap(self) -> int | None:
+        """Collect what has ended; the keeper's wait status if it has."""
+        found = None
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if pid == self._keeper:
+                    found = status
+        return found
+
+    def _tell(self) -> None:
+        """Have the keeper end; the file was written beforehand, so that a full disk is not in the way."""
+        if not self._ended:
+            self._ended = True
+            complain("the container was told to end")
+            os.rename(f"{self._directory}/{ENDING}.new", f"{self._directory}/{ENDING}")
+
+
+def grace(directory: str) -> float | None:
+    """The seconds that a container that was told to end gives its trials; None: it was not told."""
+    try:
+        with open(f"{directory}/{ENDING}", encoding="ascii") as file:
+            return float(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return DEFAULT_GRACE_S
+
+
+def exit_status(work: str, *, ended: bool) -> int:
+    """The container's: of the attempt below ``work``, if there was exactly one; 0 else.
+
+    ``ended``: the container was told to end. Then it is never 0, unless its one attempt had ended by itself.
+    """
+    told = BY_SIGNAL + signal.SIGTERM if ended else 0
+    found = [each for each in map(claim.read, _attempts(work)) if each is not None and each.pid is not None]
+    if len(found) != 1:
+        return told
+    [attempt] = found
+    if attempt.failed is not None:
+        return NOT_STARTED
+    if attempt.exit is None:  # its shim was killed
+        return BY_SIGNAL + signal.SIGKILL
+    number = BY_SIGNAL + attempt.exit.signal if attempt.exit.signal is not None else attempt.exit.code or 0
+    return number or (told if attempt.exit.signalled else 0)
+
+
+def _attempts(work: str) -> list[str]:
+    """The directories of attempts; what lies below one is not looked at."""
+    found = []
+    for path, folders, _ in os.walk(work):
+        if claim.DIRECTORY in folders:
+            found.append(path)
+            folders.clear()
+        elif path == work:
+            folders[:] = [name for name in folders if name != KEEPER]
+    return found
+
+
+def _prepare(manager: str, work: str, directory: str) -> None:
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    link = f"{directory}/manager.json"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(link)
+    os.symlink(f"{manager}/manager.json", link)
+    seconds = os.environ.get("NNIMGR_POD_GRACE_S") or str(DEFAULT_GRACE_S)
+    with open(f"{directory}/{ENDING}.new", "w", encoding="ascii") as file:
+        file.write(seconds)
+
+
+def _environment(work: str) -> dict[str, str]:
+    """What keeper and trials get: with a home and a place for temporary files that can be written."""
+    environ = dict(os.environ)
+    environ.setdefault("NNIMGR_HOME", work)
+    if not os.access(environ.get("HOME") or "/nonexistent", os.W_OK):
+        environ["HOME"] = f"{work}/home"
+        os.makedirs(environ["HOME"], mode=0o700, exist_ok=True)
+    if not os.access(environ.get("TMPDIR") or "/tmp", os.W_OK):
+        environ["TMPDIR"] = f"{work}/tmp"
+        os.makedirs(environ["TMPDIR"], mode=0o700, exist_ok=True)
+    return environ
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"killed by signal {os.WTERMSIG(status)}"
+    return f"exit status {os.WEXITSTATUS(status)}"
+
+
+def _give_up(sentence: str) -> NoReturn:
+    complain(sentence)
+    sys.exit(UNUSABLE)
