@@ -112,8 +112,8 @@ class KeeperHost(abc.ABC):
     """A machine with a keeper of this experiment, as its platform reaches it.
 
     ``wants`` None: what the experiment says; ``changed`` is to be called when its obstacle has changed.
-    ``passing``: it is made for some jobs and gone after them. No other keeper will ever be started there, so its
-    ``manager.json`` need not say when it was written, and it is not missed before its first word.
+    ``passing``: it is made for some jobs and gone after them. No other keeper will ever be started there, so
+    its ``manager.json`` need not say when it was written, and it is not missed before its first word.
     """
 
     keeper_id: str

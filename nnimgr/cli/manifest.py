@@ -29,15 +29,15 @@ class PlannedJob:
 
 
 def plan_job(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob | None:
-    """The Job of the experiment's first trial; None: its platform has none. Nothing is made in the cluster."""
+    """The Job of the experiment's first trial; None: its platform has none. Nothing is made there."""
     if config.platform != "kubernetes":
         return None
     return asyncio.run(_plan(config, experiment_id, environ))
 
 
 async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob:
-    from nnimgr.core.plan import GRACE
     from nnimgr.core.state import job_id_of, trial_id_of
+    from training_services.base import TRIAL_GRACE
     from training_services.keeper_host import Wants
     from training_services.kubernetes.client import Cluster
     from training_services.kubernetes.config import KubernetesConfig
@@ -54,7 +54,7 @@ async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[s
             job_id_of(experiment_id, trial_id_of(experiment_id, 0), 1),
             namespace=service.namespace or await usual_namespace(cluster),
             wants=Wants(member.job_gpu_number, member.job_cpu_number, member.job_memory_size),
-            grace=GRACE,
+            grace=TRIAL_GRACE,
         )
         accepted, sentence = await verdict(cluster, experiment_id, manifest)
     finally:

@@ -266,7 +266,7 @@ def _pod(
         spec["affinity"] = config.affinity
     if config.keeper_image is not None:
         spec["initContainers"] = [_install(config, config.keeper_image)]
-    spec["containers"] = [_container(config, belonging, keeper_id, wants)]
+    spec["containers"] = [_container(config, belonging, keeper_id, wants, grace)]
     spec["volumes"] = _volumes(config, belonging, keeper_id, archive)
     return spec
 
@@ -284,7 +284,7 @@ def _install(config: KubernetesConfig, image: str) -> dict[str, Any]:
 
 
 def _container(
-    config: KubernetesConfig, belonging: Belonging, keeper_id: str, wants: Wants
+    config: KubernetesConfig, belonging: Belonging, keeper_id: str, wants: Wants, grace: timedelta
 ) -> dict[str, Any]:
     if config.keeper_image is None:
         program = [config.python, "-S", "-E", f"{_KEEPER}/{ARCHIVE}"]
@@ -310,7 +310,7 @@ def _container(
         "image": config.image,
         **_pull_policy(config),
         "command": [*program, "wrap", _MANAGER, _WORK],
-        "env": _environment(config, belonging, keeper_id),
+        "env": _environment(config, belonging, keeper_id, grace),
     }
     if config.env_from:
         found["envFrom"] = [_environment_from(source) for source in config.env_from]
@@ -320,8 +320,14 @@ def _container(
     return found
 
 
-def _environment(config: KubernetesConfig, belonging: Belonging, keeper_id: str) -> list[dict[str, Any]]:
-    own = {"NNIMGR_EXPERIMENT": belonging.experiment_id, "NNIMGR_KEEPER": keeper_id}
+def _environment(
+    config: KubernetesConfig, belonging: Belonging, keeper_id: str, grace: timedelta
+) -> list[dict[str, Any]]:
+    own = {
+        "NNIMGR_EXPERIMENT": belonging.experiment_id,
+        "NNIMGR_KEEPER": keeper_id,
+        "NNIMGR_POD_GRACE_S": str(_seconds(grace)),
+    }
     if config.orphaned is not None:
         own["NNIMGR_KEEPER_ORPHAN_S"] = str(_seconds(config.orphaned))
     if config.reuse_mode:

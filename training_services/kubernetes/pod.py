@@ -25,8 +25,9 @@ _OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}  # a further attempt would e
 class PodHost(KeeperHost):
     """The keeper of one experiment in one pod, whose Job has the keeper's name.
 
-    ``trial``: the only one that it is for, and the number of its attempt. ``known``: its Job may have been made by
-    an earlier server; ``spoken``: its keeper has called before, so that its Job must not be made again.
+    ``trial``: the only one that it is for, and the number of its attempt. ``known``: its Job may have been
+    made by an earlier server; ``spoken``: its keeper has called before, so that its Job must not be made
+    again.
     """
 
     passing = True
@@ -83,10 +84,8 @@ class PodHost(KeeperHost):
         if over.cause in (Cause.FAILED, Cause.NEVER_RAN) and not self.spoken:
             pod = self._seen().pod
             said = None if pod is None else await self._site.last_words(pod)
-            reason = f"{reason}, before its keeper had called" + (
-                "" if said is None else f"; it says: {said}"
-            )
-            raise HostGone(reason, failed=True)
+            reason = f"{reason}, before its keeper had called"
+            raise HostGone(reason if said is None else f"{reason}; it says: {said}", failed=True)
         raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
 
     def heard(self) -> None:

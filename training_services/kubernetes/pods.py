@@ -37,8 +37,8 @@ Start = Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
 class PodQueue(abc.ABC):
     """``JobPlacing`` over pods.
 
-    ``start`` gives a job a place on a seat, ``put`` takes events for the core, ``bring(keeper_id, trial)`` has
-    a pod made, ``send_away`` has one go. A pod runs one job at a time.
+    ``start`` gives a job a place on a seat, ``put`` takes events for the core, ``bring(keeper_id, trial)``
+    has a pod made, ``send_away`` has one go. A pod runs one job at a time.
     """
 
     def __init__(

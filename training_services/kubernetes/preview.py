@@ -10,7 +10,8 @@ from training_services.base import ServiceUnavailable
 from training_services.keeper_host import Wants
 from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS, ApiError, Resource
 from training_services.kubernetes.config import KubernetesConfig
-from training_services.kubernetes.manifest import Belonging, job, object_name, owner, secret
+from training_services.kubernetes.manifest import Belonging, archive_name, job, object_name, owner, secret
+from trial_keeper import zipapp
 
 __all__ = ["Asked", "first_job", "usual_namespace", "verdict"]
 
@@ -42,11 +43,12 @@ def first_job(
     """
     experiment_id, trial_id, attempt = job_id.rsplit("-", 2)
     belonging = _belonging(experiment_id, namespace)
+    keeper = None if config.keeper_image is not None else archive_name(experiment_id, zipapp.content())
     if config.reuse_mode:
         keeper_id = object_name(f"{experiment_id}-pool-000000")
-        return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace)
+        return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, archive=keeper)
     keeper_id, trial = object_name(job_id), (trial_id, int(attempt))
-    return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, trial=trial)
+    return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, trial=trial, archive=keeper)
 
 
 async def usual_namespace(cluster: Asked) -> str:

@@ -304,8 +304,11 @@ def _trial_of(keeper: KnownKeeper) -> tuple[str, int] | None:
 async def _copy(seat: KeeperSeat, parts: Sequence[str], name: str, folder: Path) -> None:
     """Raises OSError, ServiceError."""
     fresh = folder / f".{name}.part"
-    with open(fresh, "wb") as file:
+    file = await asyncio.to_thread(fresh.open, "wb")
+    try:
         async with aclosing(seat.desk.read(parts, name)) as chunks:
             async for chunk in chunks:
                 await asyncio.to_thread(file.write, chunk)
+    finally:
+        file.close()
     os.replace(fresh, folder / name)

@@ -1,7 +1,7 @@
 """An experiment's place in a cluster: its objects, what becomes of its Jobs, and the way there.
 
-What is asked of the cluster for one trial is bounded: its Job is created, and the keepers' Secret changed once
-for all that come and go at that moment. Everything else comes by the watch.
+What is asked of the cluster for one trial is bounded: its Job is created, and the keepers' Secret changed
+once for all that come and go at that moment. Everything else comes by the watch.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from training_services.kubernetes.client import CONFIG_MAPS, JOBS, SECRETS, ApiE
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, ResourceFault
 from training_services.kubernetes.sighting import Sighting
+from training_services.kubernetes.syntax import label_value
 from training_services.kubernetes.template import TemplateError
 from training_services.kubernetes.watch import JobWatch
 from trial_keeper import zipapp
@@ -40,7 +41,7 @@ class ImpossibleJob(ServiceError):
 
 
 class Site:
-    """``changed`` is called with the names of Jobs of which there is news; of none of them: of the cluster."""
+    """``changed`` is called with the names of Jobs that there is news of; none of them: of the cluster."""
 
     def __init__(
         self,
@@ -257,7 +258,7 @@ class Site:
 
     def _is_ours(self, found: Mapping[str, Any]) -> bool:
         tags = found["metadata"].get("labels") or {}
-        return bool(tags.get(manifest.DATABASE_LABEL) == manifest.label_value(self._database_id))
+        return bool(tags.get(manifest.DATABASE_LABEL) == label_value(self._database_id))
 
     async def _write(self) -> None:
         """Write all entries of the Secret that are due, with whoever else wants to."""
