@@ -240,21 +240,25 @@ class KeeperSeat:
         try:
             reach = await self.keeper.reach()
         except (OSError, ServiceError) as error:
-            return f"its machine cannot be reached: {error}"
+            return self._what_for("its machine cannot be reached", error)
         if not self.keeper.passing:
             self._written += 1
             self.desk.turn = f"{self._known.m_epoch}.{self._written}"
         try:
             await self.keeper.write_manager(self._manager(reach))  # tells, too, if its disk takes no writing
         except (OSError, ServiceError) as error:
-            return f"it cannot be told where the server is: {error}"
+            return self._what_for("it cannot be told where the server is", error)
         try:
             await self.keeper.keep()
         except HostGone:
             raise
         except (OSError, ServiceError) as error:
-            return f"it could not be started: {error}"
+            return self._what_for("it could not be started", error)
         return "it has ended and is started again"
+
+    def _what_for(self, failed: str, error: Exception) -> str:
+        """What could not be done; a host that is yet to be made has its own sentences."""
+        return str(error) if self.keeper.passing else f"{failed}: {error}"
 
     def _manager(self, reach: Reach) -> Mapping[str, Any]:
         path = PATH.format(experiment_id=self._platform.context.experiment_id, keeper_id=self.id)

@@ -24,12 +24,13 @@ class Outbox:
             self._filled.set()
 
     async def take(self) -> list[JobEvent] | None:
-        """Everything there is, once there is something; None when it is closed."""
+        """Everything there is, once there is something; None when it is closed and there is nothing left."""
         await self._filled.wait()
-        if self._closed:
-            return None
         events, self._events = self._events, []
-        self._filled.clear()
+        if not self._closed:
+            self._filled.clear()
+        elif not events:
+            return None
         return events
 
     def close(self) -> None:

@@ -37,6 +37,7 @@ from training_services.base import (
 logger = logging.getLogger(__name__)
 
 SERVICE_RETRY_S = (1.0, 30.0)  # first and longest wait before a service is opened again
+LAST_EVENTS_S = 1.0
 TURNS_WITHOUT_END = 10_000
 
 LIVE = frozenset({f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING})
@@ -405,11 +406,14 @@ class ExperimentRunner:
             self._pump = self._spawn(self._serve(), "service")
             self._keepers_left, self.left = False, ()
         elif not needs_service and self._pump is not None:
-            self._pump.cancel()
+            pump, self._pump, opened = self._pump, None, self.service is not None
             service, self.service, self._opening = self.service or self._opening, None, None
+            if not opened:
+                pump.cancel()
             if service is not None:
                 self.left = await service.close(detach=state.detached)
-            self._pump = None
+            await asyncio.wait({pump}, timeout=LAST_EVENTS_S)  # it brings what the service said last
+            pump.cancel()
         elif self._keepers_left and not needs_service and not state.detached:
             # The last server died between the experiment's end and that of its keepers.
             self._keepers_left = False

@@ -15,8 +15,9 @@ from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting
 from training_services.kubernetes.site import ImpossibleJob, Site
 from training_services.placement import Host
 
-__all__ = ["PodHost"]
+__all__ = ["COMING", "PodHost"]
 
+COMING = "waits for its pod, which is being made"
 RETRY_S = 5.0  # where the cluster cannot be asked
 LEAVE_S = 30.0  # for a keeper that was told to leave, until its pod is seen to have ended
 _OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}  # a further attempt would end the same way
@@ -138,12 +139,12 @@ class PodHost(KeeperHost):
         if self.spoken:
             return None
         sight = self._seen()
-        waiting = sight.waiting or sight.doubt
-        if waiting is None and self._site.trouble is not None:
-            return f"waits for its pod: {self._site.trouble}"
+        waiting = sight.waiting or sight.doubt or self._site.trouble
         if waiting is not None:
-            return f"waits for its pod: {waiting}"
-        return f"waits for the keeper in {self.host.name}" if sight.phase is Phase.RUNNING else None
+            return f"waits, since {waiting}"
+        if sight.phase is Phase.RUNNING:
+            return f"waits for the keeper in its pod {sight.pod}"
+        return COMING
 
     @property
     def doubt(self) -> str | None:

@@ -22,12 +22,12 @@ from training_services.base import (
 from training_services.keeper_host import HostGone
 from training_services.keeper_link import Received
 from training_services.keeper_seat import KeeperSeat
+from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.syntax import object_name
 
 __all__ = ["OwnPods", "PodQueue", "SharedPods"]
 
 FIRST = 8  # so many waiting jobs are told whatever is new of why they wait; what an event costs is bounded
-COMING = "waits for its pod, which is being made"
 FAILURES = 3  # pods in a row that never came to work, after which a job is not tried in a further one
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a further pod after such a one
 
@@ -312,6 +312,8 @@ class SharedPods(PodQueue):
 
 
 def _reason(seat: KeeperSeat) -> str:
+    if seat.trouble is not None:
+        return f"waits, since {seat.trouble}"
     return seat.keeper.obstacle() or seat.obstacle() or COMING
 
 

@@ -105,6 +105,7 @@ class KubernetesService(KeeperService):
                 seat.desk.flush()
                 pod = _pod(seat)
                 pod.leaves_at_once, pod.obeys = True, seat.link.leave_told
+            self._outbox.put([KeeperGone(keeper_id=keeper_id) for keeper_id in self._seats])
         for task in fetches:
             task.cancel()
         left = list(await super().close(detach=detach))
