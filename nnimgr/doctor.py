@@ -103,7 +103,16 @@ def _patients(case: _Case, service: Any) -> list[AsyncIterator[Finding]]:
         return [_code(case.context), *machines]
     if isinstance(service, LocalConfig):
         return [_local(case, service)]
+    if getattr(service, "platform", None) == "kubernetes":
+        return [_code(case.context), _cluster(case, service)]
     return [_unknown(service)]
+
+
+async def _cluster(case: _Case, config: Any) -> AsyncIterator[Finding]:
+    from training_services.kubernetes.checkup import check_cluster  # few need it
+
+    async for finding in check_cluster(_for_one(case.context), config, case.tools):
+        yield finding
 
 
 async def _unknown(service: Any) -> AsyncIterator[Finding]:

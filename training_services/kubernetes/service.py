@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 from training_services.base import (
@@ -22,6 +23,7 @@ from training_services.base import (
     KeeperGone,
     KnownKeeper,
     KnownKeepers,
+    Machine,
     ServiceError,
     StopOrdered,
 )
@@ -209,6 +211,15 @@ class KubernetesService(KeeperService):
             await self._site.delete(seat.id)
         except ServiceError as error:
             logger.warning("experiment %s: %s", self.context.experiment_id, error)
+
+    def machines(self) -> Sequence[Machine]:
+        """The pods, each with its node."""
+        found = []
+        for machine in super().machines():
+            sight = self._site.sighting(machine.keeper_id)
+            node = "" if sight is None or sight.node is None else f" on {sight.node}"
+            found.append(replace(machine, name=f"{machine.name}{node}"))
+        return found
 
     def notices(self) -> Mapping[str, str]:
         trouble = self._site.trouble

@@ -37,13 +37,13 @@ async def list_hosts(parts: Parts) -> models.Hosts:
 
 def _host(manager: NNIManager, address: str, members: _Members) -> models.Host:
     use = manager.ledger.use(address)
-    reading, capacity = use.reading, use.capacity
+    reading, capacity, told = use.reading, use.capacity, members[0][1]
     return models.Host(
         address=address,
         name=members[0][1].name,
-        cpus=None if capacity is None else capacity.cpus,
-        memory_mb=None if capacity is None else capacity.memory,
-        disk_free_mb=None if capacity is None else capacity.disk,
+        cpus=told.cpus if capacity is None else capacity.cpus,
+        memory_mb=told.memory if capacity is None else capacity.memory,
+        disk_free_mb=told.disk if capacity is None else capacity.disk,
         gpus=None
         if reading is None
         else [
