@@ -39,6 +39,7 @@ PROGRAMS = {
     ),
     "dashboard": ("--trials", "3000", "--few", "300", "--seconds", "3"),
     "dashboard_peers": ("--trials", "300", "--seconds", "10"),
+    "kubernetes_watch": ("--pods", "1000", "--events", "2000", "--runs", "1"),
     "growth": ("--trials", "3000", "--runs", "1", "--past", "5000"),
 }  # with the sizes of --quick
 LIBRARIES = ("nnimgr", "sqlalchemy", "fastapi", "uvicorn", "pydantic")

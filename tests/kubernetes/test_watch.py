@@ -27,11 +27,13 @@ class Followed:
 
     def __init__(self, cluster: Cluster, namespace: str = NAMESPACE, **options: Any) -> None:
         self.calls: list[list[str]] = []
+        self.troubles: list[str | None] = []
         self._news = asyncio.Event()
         self.watch = JobWatch(cluster, namespace, EXPERIMENT, self._changed, **options)
 
     def _changed(self, names: Collection[str]) -> None:
         self.calls.append(sorted(names))
+        self.troubles.append(self.watch.trouble)
         self._news.set()
 
     async def until(self, true: Callable[[], object], limit_s: float = LIMIT_S) -> None:
@@ -140,7 +142,8 @@ async def test_what_went_while_nobody_watched_is_gone_after_listing_again(
     stays = followed.watch.sighting("stays")
     assert stays is not None
     assert (stays.phase, stays.over) == (Phase.RUNNING, None)
-    assert followed.watch.trouble is None
+    await followed.until(lambda: followed.watch.trouble is None)
+    assert all("too old" not in (trouble or "") for trouble in followed.troubles)
 
 
 async def test_an_api_server_that_is_away_is_told_with_the_time_and_found_again(

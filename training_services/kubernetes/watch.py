@@ -250,6 +250,7 @@ class _Stream:
         self._since: datetime | None = None
         self._failures = 0
         self._version: str | None = None  # up to which everything has been seen; None: to be listed
+        self._fresh = False  # listed last, and nothing has come since
 
     async def run(self) -> None:
         while True:
@@ -257,10 +258,11 @@ class _Stream:
                 if self._version is None:
                     await self._list()
                 await self._watch(self._version or "")
-                self._failures = 0
+                self._failures, self._fresh = 0, False
             except ApiError as error:
                 self._version = None
-                await self._failed(None if error.status == 410 and not self._failures else error)
+                if error.status != 410 or self._fresh:  # else it is too long ago, and nothing to speak of
+                    await self._failed(error)
             except ServiceUnavailable as error:
                 await self._failed(error)
             except Exception as error:  # what the cluster says must not end this
@@ -277,6 +279,7 @@ class _Stream:
         raise NotImplementedError
 
     async def _list(self) -> None:
+        self._fresh = True
         listing = await self._cluster.list(
             self._resource, self._namespace, label_selector=self._labels, field_selector=self._fields
         )
@@ -307,16 +310,14 @@ class _Stream:
                             names.add(name)
                     self._version = event.object["metadata"]["resourceVersion"]
                 if batch:
-                    self._failures = 0
+                    self._failures, self._fresh = 0, False
                     self._owner.saw(names)
 
-    async def _failed(self, error: Exception | None) -> None:
-        """Wait a little longer each time. ``error``: None is nothing to speak of."""
+    async def _failed(self, error: Exception) -> None:
+        """Tell why nothing is heard, and wait a little longer each time."""
         pause_s = min(LAST_PAUSE_S, self._first_pause_s * 2**self._failures)
         self._failures += 1
         self.tried.set()
-        if error is None:
-            return
         if self._since is None:
             self._since = datetime.now(UTC)
             logger.warning("watching %s: %s", self._resource.plural, error)
