@@ -102,3 +102,15 @@ def test_the_trials_side_needs_nothing_but_the_standard_library(name: str) -> No
 def test_the_core_is_pure(name: str) -> None:
     used = {target.split(".")[0] for target in imports(name, lazy=True)}
     assert not used & NOT_IN_THE_CORE
+
+
+def test_one_module_knows_the_library_of_kubernetes() -> None:
+    knowing = {
+        name
+        for name in MODULES
+        if any(target.split(".")[0] == "kubernetes" for target in imports(name, lazy=True))
+    }
+    assert knowing == {"training_services.kubernetes.login"}
+    assert "training_services.kubernetes.login" not in imports(
+        "training_services.kubernetes.client", lazy=False
+    )

@@ -16,6 +16,7 @@ import itertools
 import json
 import queue
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -72,12 +73,14 @@ class FakeApi:
     """The server. Its methods may be called from any thread.
 
     ``token``: what requests have to bear, None: nothing. ``makes_pods``: whether Jobs get pods.
+    ``tls``: a file with a key and a certificate.
     """
 
-    def __init__(self, *, token: str | None = None, makes_pods: bool = True) -> None:
+    def __init__(self, *, token: str | None = None, makes_pods: bool = True, tls: Path | None = None) -> None:
         self.requests: list[Asked] = []
         self.token = token
         self.makes_pods = makes_pods
+        self._tls = tls
         self.logs: dict[str, bytes] = {}  # of pods, by name
         self.cond = threading.Condition()
         self._objects: dict[str, dict[tuple[str, str], Object]] = {resource: {} for resource in RESOURCES}
@@ -96,7 +99,7 @@ class FakeApi:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def kubeconfig(self, folder: Path) -> str:
         """A kubeconfig that leads here, in this folder."""
@@ -123,6 +126,10 @@ class FakeApi:
         """Listen, on the same port as before; what it had is still there."""
         self._server = _Server(("127.0.0.1", self.port), self)
         self.port = self._server.server_address[1]
+        if self._tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self._tls)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
@@ -337,7 +344,8 @@ class FakeApi:
             if reply[:2] == (asked.verb, asked.resource):
                 self._replies.remove(reply)
                 return reply[2]
-        if self.token is not None and asked.headers.get("authorization") != f"Bearer {self.token}":
+        scheme, _, token = asked.headers.get("authorization", "").partition(" ")
+        if self.token is not None and (scheme.lower(), token) != ("bearer", self.token):
             return Reply(401, "Unauthorized", "Unauthorized")
         return None
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
+import threading
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tests.kubernetes.fake_api import NAMESPACE, FakeApi, Reply
 from training_services.base import ServiceError, ServiceUnavailable
@@ -295,23 +303,67 @@ async def test_a_login_command_runs_in_the_creators_environment(tmp_path: Path) 
             await Cluster(str(path), None, environ).connect()
 
 
+def certificate(path: Path) -> Path:
+    """A key and a certificate for 127.0.0.1, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+    addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime(2020, 1, 1))
+        .not_valid_after(datetime(2120, 1, 1))
+        .add_extension(addresses, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(private + made.public_bytes(Encoding.PEM))
+    return path
+
+
+def service_account(folder: Path, **files: str) -> Path:
+    """The files that a pod finds there."""
+    folder.mkdir()
+    for name, text in {"token": "old", "namespace": "trials\n", **files}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
 async def test_in_a_pod_its_service_account_is_used_and_its_token_read_again(tmp_path: Path) -> None:
-    account = tmp_path / "account"
-    account.mkdir()
-    with FakeApi(token="old") as fake:
-        for name, text in {"token": "old", "namespace": "trials\n", "ca.crt": "none"}.items():
-            (account / name).write_text(text)
+    tls = certificate(tmp_path / "tls.pem")
+    account = service_account(tmp_path / "account", **{"ca.crt": tls.read_text(encoding="utf-8")})
+    with FakeApi(token="old", tls=tls) as fake:
         environ = {
             "HOME": str(tmp_path),
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": str(fake.port),
         }
         cluster = Cluster(None, None, environ, service_account=account)
-        await cluster.connect()
-        assert (cluster.server, cluster.namespace, cluster.context) == (
-            f"https://127.0.0.1:{fake.port}",
-            "trials",
-            None,
+        assert (await cluster.list(JOBS, NAMESPACE)).items == []
+        assert (cluster.server, cluster.namespace, cluster.context) == (fake.url, "trials", None)
+        fake.token = "new"
+        (account / "token").write_text("new", encoding="utf-8")
+        opened = asyncio.Event()
+        watching = asyncio.create_task(collect(cluster, [], opened))
+        await opened.wait()
+        watching.cancel()
+        await asyncio.wait([watching])
+        readers = [thread for thread in threading.enumerate() if thread.name == "kubernetes watch"]
+        for reader in readers:
+            await asyncio.to_thread(reader.join, 30)
+        assert not any(reader.is_alive() for reader in readers), "it does not wait for the watch's end"
+        await cluster.close()
+
+
+async def test_a_certificate_that_is_not_trusted_is_told(tmp_path: Path) -> None:
+    with FakeApi(tls=certificate(tmp_path / "tls.pem")) as fake:
+        cluster = Cluster(fake.kubeconfig(tmp_path), None, {})
+        assert (await refusal(cluster)).endswith(
+            "cannot be reached: its certificate is not trusted (self-signed certificate)"
         )
         await cluster.close()
 
