@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 EXPERIMENT_LABEL = "nnimgr.io/experiment"
 FIRST_PAUSE_S = 0.5  # after a failure; doubled by each further one
 LAST_PAUSE_S = 30.0
+AT_ONCE = 200  # objects of a list that are read in one go
 KEPT_GONE = 1_000  # jobs that are in the cluster no longer, and still can be asked for
 KEPT_EARLY = 1_000  # warnings about what has not been seen yet
 
@@ -127,10 +128,10 @@ class JobWatch:
         """``trouble`` or ``known`` has changed."""
         self._changed(())
 
-    def saw(self, names: Collection[str]) -> None:
-        """Fold what has come about these jobs, and tell which of them look different now."""
+    def saw(self, names: Collection[str | None]) -> None:
+        """Fold what has come about these jobs (None: about none), and tell which look different now."""
         different = []
-        for name in names:
+        for name in (name for name in names if name is not None):
             known = self._jobs[name]
             before = known.sighting
             known.sighting = fold(
@@ -206,12 +207,12 @@ class JobWatch:
             known.pod_note = note.sentence
         return name
 
-    def only_jobs(self, names: Collection[str]) -> list[str]:
-        """These are all Jobs; the others are gone, and named."""
+    def jobs_beside(self, names: Collection[str]) -> list[str]:
+        """The names of the Jobs that were seen, and are none of these."""
         return [name for name, known in self._jobs.items() if known.job is not None and name not in names]
 
-    def only_pods(self, uids: Collection[str]) -> list[tuple[str, str]]:
-        """These are all pods; (job, uid) of those that are gone."""
+    def pods_beside(self, uids: Collection[str]) -> list[tuple[str, str]]:
+        """(job, uid) of the pods that were seen, and are none of these."""
         return [(name, uid) for name, known in self._jobs.items() for uid in known.alive if uid not in uids]
 
     def _at(self, name: str) -> _Known:
@@ -270,12 +271,12 @@ class _Stream:
                 self._version = None
                 await self._failed(error)
 
-    def all(self, items: Sequence[Object]) -> set[str]:
-        """These are all objects. The names of the jobs that they are about."""
+    def one(self, event: WatchEvent) -> str | None:
+        """One object has changed. The name of the job that it is about."""
         raise NotImplementedError
 
-    def one(self, event: WatchEvent) -> str | None:
-        """One object has changed."""
+    def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
+        """These are all objects there are. The names of the jobs whose object is gone."""
         raise NotImplementedError
 
     async def _list(self) -> None:
@@ -283,9 +284,14 @@ class _Stream:
         listing = await self._cluster.list(
             self._resource, self._namespace, label_selector=self._labels, field_selector=self._fields
         )
+        ordered = sorted(listing.items, key=lambda item: _meta(item, "creationTimestamp"))
+        for start in range(0, len(ordered), AT_ONCE):
+            names = {self.one(WatchEvent("ADDED", item)) for item in ordered[start : start + AT_ONCE]}
+            self._owner.saw(names)
+            await asyncio.sleep(0)  # others are served between
+        self._owner.saw(set(self.missing(ordered)))
         self._version = listing.resource_version
         first, self.listed = not self.listed, True
-        self._owner.saw(self.all(listing.items))
         if not self._recovered() and first:
             self._owner.told()
         self.tried.set()
@@ -302,15 +308,14 @@ class _Stream:
         async with contextlib.aclosing(batches):
             async for batch in batches:
                 self._recovered()
-                names = set()
-                for event in batch:
-                    if event.type != "BOOKMARK":
-                        name = self.one(event)
-                        if name is not None:
-                            names.add(name)
-                    self._version = event.object["metadata"]["resourceVersion"]
-                if batch:
-                    self._failures, self._fresh = 0, False
+                names: set[str | None] = set()
+                try:
+                    for event in batch:
+                        self._version = event.object["metadata"]["resourceVersion"]
+                        if event.type != "BOOKMARK":
+                            names.add(self.one(event))
+                        self._failures, self._fresh = 0, False
+                finally:
                     self._owner.saw(names)
 
     async def _failed(self, error: Exception) -> None:
@@ -341,38 +346,34 @@ class _Stream:
 
 
 class _JobStream(_Stream):
-    def all(self, items: Sequence[Object]) -> set[str]:
-        sights = [read_job(item) for item in items]
-        gone = self._owner.only_jobs({sight.name for sight in sights})
-        return {*map(self._owner.job, sights), *filter(None, map(self._owner.job_gone, gone))}
-
     def one(self, event: WatchEvent) -> str | None:
         sight = read_job(event.object)
         return self._owner.job_gone(sight.name) if event.type == "DELETED" else self._owner.job(sight)
 
+    def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
+        gone = self._owner.jobs_beside({_meta(item, "name") for item in items})
+        return map(self._owner.job_gone, gone)
+
 
 class _PodStream(_Stream):
-    def all(self, items: Sequence[Object]) -> set[str]:
-        sights = [self._owner.pod(item) for item in sorted(items, key=_created)]
-        gone = self._owner.only_pods({sight.uid for sight in sights})
-        names = {*(sight.job for sight in sights), *(self._owner.pod_gone(*pair) for pair in gone)}
-        return {name for name in names if name is not None}
-
     def one(self, event: WatchEvent) -> str | None:
         sight = self._owner.pod(event.object)
         if event.type == "DELETED" and sight.job is not None:
             self._owner.pod_gone(sight.job, sight.uid)
         return sight.job
 
+    def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
+        gone = self._owner.pods_beside({_meta(item, "uid") for item in items})
+        return (self._owner.pod_gone(job, uid) for job, uid in gone)
+
 
 class _NoteStream(_Stream):
-    def all(self, items: Sequence[Object]) -> set[str]:
-        return {name for name in map(self._owner.note, items) if name is not None}
-
     def one(self, event: WatchEvent) -> str | None:
         return None if event.type == "DELETED" else self._owner.note(event.object)
 
+    def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
+        return iter(())  # a warning is kept for an hour, and said once
 
-def _created(item: Object) -> str:
-    """When an object was made, as the cluster writes it: sortable, to the second."""
-    return str(item.get("metadata", {}).get("creationTimestamp"))
+
+def _meta(item: Object, field: str) -> str:
+    return str(item["metadata"].get(field))
