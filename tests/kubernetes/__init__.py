@@ -1,0 +1,1 @@
+"""What needs a real cluster: the one that KUBECONFIG names."""

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -47,7 +48,9 @@ class Told:
 class FakeServer:
     """Takes frames in order and once, repeats commands until they are acknowledged."""
 
-    def __init__(self, instance: str) -> None:
+    def __init__(
+        self, instance: str, *, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> None:
         self.db_id = "db-1"
         self.m_epoch = 1
         self.instance = instance
@@ -92,14 +95,19 @@ class FakeServer:
             def handle_error(self, request: object, client_address: object) -> None:
                 pass  # a keeper was killed in the middle of its call
 
-        self.http = Http(("127.0.0.1", 0), Handler)
+        self.http = Http((address, 0), Handler)
+        self._scheme = "http"
+        if tls is not None:
+            self._scheme = "https"
+            self.http.socket = tls.wrap_socket(self.http.socket, server_side=True)
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
         self.thread.start()
 
     @property
     def url(self) -> str:
         path = wire.PATH.format(experiment_id="exp", keeper_id="local")
-        return f"http://127.0.0.1:{self.http.server_address[1]}{path}"
+        host, port = self.http.server_address[:2]
+        return f"{self._scheme}://{host!s}:{port}{path}"
 
     def close(self) -> None:
         with self.condition:
