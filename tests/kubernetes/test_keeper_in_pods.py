@@ -30,7 +30,7 @@ BUILD = Path(__file__).parents[2] / "deploy" / "keeper-image" / "build.py"
 PYTHON_IMAGE = os.environ.get("NNIMGR_TEST_PYTHON_IMAGE", "localhost/python:h5")
 BARE_IMAGE = os.environ.get("NNIMGR_TEST_BARE_IMAGE", "localhost/busybox:h5")
 KEEPER_IMAGE = "localhost/nnimgr-keeper:test"
-POD_S = 40.0  # a node may take its time
+POD_S = 90.0  # a node may take its time
 USER = 12345
 WRAP = ["wrap", "/nnimgr/manager", "/nnimgr/work"]
 REPORT = "report() { printf 'ME%06d%s\\n' $((${#1} + 1)) \"$1\" >> $NNI_SYS_DIR/.nni/metrics; }; "
@@ -168,7 +168,7 @@ class Pod:
         self.server.command("start", job, start)
 
     def look(self) -> str:
-        return kubectl("get", "pods", f"--namespace={self.namespace}", "--output=wide")
+        return kubectl("get", "pod", self.name, f"--namespace={self.namespace}", "--output=wide")
 
     def log(self) -> str:
         return kubectl("logs", self.name, f"--namespace={self.namespace}")
@@ -242,6 +242,7 @@ def test_a_deleted_pod_tells_everything_first(pod: Pod) -> None:
     pod.attempt("e-a-1", REPORT + "trap 'report last; exit 0' TERM; report 1; while :; do sleep 0.05; done")
     told = pod.server.told("e-a-1")
     wait_for(lambda: told.frames, "a metric")
+    wait_for(lambda: "Running" in pod.look(), "a kubelet that knows it", POD_S)  # or it ends it 10 s later
     pod.delete()
     assert pod.server.ended("e-a-1", POD_S).frames == [b"1\n", b"last\n"]
     assert told.final is not None

@@ -36,7 +36,7 @@ class Chaos:
             (10 if self._world.far else 5, lambda: self._cut(host)), (4, lambda: self._jump(host)),
             (3, lambda: self._fill(host)), (3, lambda: self._kill_shim(host)), (2, self._kill_child),
             (2, self._world.server.close), (1, self._world.start_second_server), (2, self._stall_server),
-            (2, lambda: self._stall(host)), (6, lambda: self._hurry(host)),
+            (2, lambda: self._stall(host)), (6, lambda: self._hurry(host)), (1, host.end),
         ]  # fmt: skip
         act = kernel.random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]
         act()

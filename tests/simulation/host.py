@@ -22,6 +22,7 @@ class Host:
         self.kernel, self.name, self.network, self.witness = kernel, name, network, witness
         self.clock = Clock(kernel)
         self.up = True
+        self.ending: float | None = None  # the grace, once it was told to end
         self.cut = self.full = self.busy = False
         self.keeper: SimKeeper | None = None
         self.journal = Journal()
@@ -156,6 +157,22 @@ class Host:
         if not self.up:
             self.kernel.say(self.name, "boots: %s", self.boot_id)
             self.up = True
+            self.ending = None
+
+    def end(self) -> None:
+        """It is told to end, as a pod is: what runs has a grace, and a while later all of it is gone."""
+        if not self.up or self.ending is not None:
+            return
+        self.kernel.fault("told to end", self.name)
+        self.ending = self.kernel.random.choice([0.5, 5.0])
+        boot_id = self.boot_id
+        self.kernel.at(self.ending + self.kernel.random.uniform(0.0, 10.0), self._vanish, boot_id)
+        if self.keeper is not None:
+            self.keeper.tell(self.keeper.core.host_ends, self.ending)
+
+    def _vanish(self, boot_id: str) -> None:
+        if self.boot_id == boot_id:
+            self.lose_power(wipe=True)
 
     def wipe(self) -> None:
         """The keeper's directory and the attempts' are removed; what runs runs on."""

@@ -45,6 +45,7 @@ class SimKeeper:
             idle_s=self.kernel.random.choice(IDLE_S),
             jitter=self.kernel.random.random,
             lease=host.find_lease(),
+            ending=host.ending,
         )
         self.core = product.KeeperCore(identity, host.journal.load())
         self._acts: dict[type, Callable[[Any], list[fx.Effect]]] = {

@@ -342,6 +342,12 @@ class Witness:
             self._kernel.counts["given up by a user"] += 1
         elif self._fenced(attempt):
             return
+        elif attempt.place is not None and self.hosts[attempt.place.keeper_id].ending is not None:
+            if self._runs(fact.job_id) or attempt.recorded != len(attempt.frames):
+                self._kernel.fail(
+                    f"attempt {fact.job_id} was told to end with its host, too early: {attempt}"
+                )
+            self._kernel.counts["told to end with its host"] += 1
         elif not self.leased:
             self._kernel.fail(f"attempt {fact.job_id} was given up without cause: {fact.reason}")
         elif not attempt.shim_killed and self._runs(fact.job_id):
