@@ -55,12 +55,18 @@ def bring(root: Path, name: str, scratch: Path) -> None:
     """Have the node know an image of what is in ``root``; ``scratch``: a folder for its archive."""
     made = scratch / "image.tar"
     archive(root, name, made)
-    subprocess.run(
-        ["ctr", "--namespace", "k8s.io", "--address", _socket(), "images", "import", str(made)],
-        check=True,
-        capture_output=True,
-    )
+    _ctr("import", str(made))
     made.unlink()
+
+
+def take_away(name: str) -> None:
+    """Have the node forget an image."""
+    _ctr("rm", name)
+
+
+def _ctr(*arguments: str) -> None:
+    command = ["ctr", "--namespace", "k8s.io", "--address", _socket(), "images", *arguments]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def _socket() -> str:

@@ -58,8 +58,8 @@ pytestmark = pytest.mark.skipif(_why_not() is not None, reason=str(_why_not()))
 
 
 @pytest.fixture(scope="module")
-def keeper_image(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The script that has built the image; the node has it."""
+def keeper_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The script that has built the image; the node has that meanwhile."""
     folder = tmp_path_factory.mktemp("image")
     subprocess.run([sys.executable, BUILD, folder / "root"], check=True, capture_output=True)
     images.bring(folder / "root", KEEPER_IMAGE, folder)
@@ -67,7 +67,8 @@ def keeper_image(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    yield module
+    images.take_away(KEEPER_IMAGE)
 
 
 @pytest.fixture(scope="module")
