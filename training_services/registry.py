@@ -29,6 +29,7 @@ __all__ = [
     "UnknownPlatform",
     "config_class",
     "create",
+    "hosts_class",
     "load",
     "platforms",
     "register",
@@ -168,6 +169,13 @@ def sources() -> dict[str, str]:
 def config_class(platform: str) -> type[BaseModel]:
     """The model of the platform's ``trainingService``. Raises UnknownPlatform."""
     return _named(_BUILT_IN[platform].config) if platform in _BUILT_IN else create(platform).config
+
+
+def hosts_class(platform: str) -> HostsClass | None:
+    """What gives the platform's machines; None: it has none with keepers. Raises UnknownPlatform."""
+    if platform in _BUILT_IN and _BUILT_IN[platform].hosts is None:
+        return None
+    return create(platform).hosts
 
 
 def service_class(platform: str) -> ServiceClass:

@@ -184,7 +184,7 @@ def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
     seen: dict[str, int] = {}
     for number, part in enumerate(parts):
         platform = str(getattr(part.service, "platform", ""))
-        if registry.create(platform).hosts is None:
+        if registry.hosts_class(platform) is None:
             reading.fault(
                 (_AT, number, "platform"),
                 f"{platform!r} cannot be one of several training services: it has no machines with keepers, "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nnimgr.cli.main import main
 from nnimgr.home import Home
@@ -157,6 +158,45 @@ def test_a_dry_run_as_json(home: Home, config: Path, capsys: pytest.CaptureFixtu
     assert answer["config"]["tuner"] == {"name": "Random"}
     assert answer["wouldStart"]["python"] == sys.executable
     assert answer["wouldStart"]["parameterSets"] is None
+
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: lab
+contexts: [{name: lab, context: {cluster: lab, user: me, namespace: vision}}]
+clusters: [{name: lab, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: me, user: {}}]
+"""
+
+
+def in_cluster(more: str = "") -> None:
+    Path("lab.yml").write_text(KUBECONFIG)
+    service = f"{{platform: kubernetes, image: a, kubeconfig: lab.yml, env: {{KEY: s3cret}}{more}}}"
+    Path("exp.yml").write_text(CONFIG.replace("{platform: local}", service))
+
+
+def test_a_dry_run_shows_the_first_job(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    in_cluster()
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--id", "mine"]) == 0
+    printed = capsys.readouterr()
+    assert "s3cret" not in printed.out + printed.err
+    _, _, job = printed.out.partition("# The Job of its first trial\n")
+    manifest = yaml.safe_load(job)
+    assert manifest["kind"] == "Job" and manifest["metadata"]["namespace"] == "vision"
+    assert re.fullmatch("mine-[a-z0-9]{5}-1", manifest["metadata"]["name"])
+    assert "# the cluster could not be asked: " in job
+    assert not home.path.exists() or not Index(home).entries()
+
+
+def test_a_dry_run_in_a_pool_as_json(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    in_cluster(", reuseMode: true")
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    assert "# The Job of a pod in its pool" in capsys.readouterr().out
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["manifest"]["metadata"]["name"] == "experiment-pool-000000"
+    assert told["accepted"] is None and told["verdict"].startswith("the cluster could not be asked")
 
 
 def test_a_dry_run_shows_no_secret(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from nnimgr.config import (
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.core.facts import OnFailure
 
+PLATFORMS = "(valid: frameworkcontroller, kubeflow, kubernetes, local, remote)"
 MINIMAL = """\
 searchSpace:
   x: {_type: uniform, _value: [0, 1]}
@@ -221,8 +222,7 @@ foo: 1
     assert found[7].startswith("exp.yml:8:3: tuner.name: there is no built-in tuner 'Randm'")
     assert found[8].startswith("exp.yml:11:5: searchSpace.x._type: must be one of choice, randint")
     assert found[9] == (
-        "exp.yml:14:3: trainingService.platform: unknown platform 'locl'; "
-        "did you mean 'local'? (valid: local, remote)"
+        f"exp.yml:14:3: trainingService.platform: unknown platform 'locl'; did you mean 'local'? {PLATFORMS}"
     )
     assert found[10].startswith("exp.yml:15:1: foo: unknown field (valid: experimentName, ")
 
@@ -255,13 +255,16 @@ foo: 1
         ("tuner: {name: _none_}", "tuner: required, but not given"),
         (
             "trainingService: local",
-            "trainingService: must be a mapping with a platform (valid: local, remote)",
+            f"trainingService: must be a mapping with a platform {PLATFORMS}",
         ),
         ("trainingService: []", "trainingService: the list of training services is empty"),
-        ("trainingService: {}", "trainingService.platform: required, but not given (valid: local, remote)"),
         (
-            "trainingService: {platform: kubeflow}",
-            "NNI's platform 'kubeflow' cannot be used in this version (valid: local, remote)",
+            "trainingService: {}",
+            f"trainingService.platform: required, but not given {PLATFORMS}",
+        ),
+        (
+            "trainingService: {platform: openpai}",
+            f"NNI's platform 'openpai' cannot be used in this version {PLATFORMS}",
         ),
         ("trainingService: {platform: local, gpus: 1}", "trainingService.gpus: unknown field"),
         (

@@ -19,6 +19,7 @@ from tests.e2e.disks import disk
 from tests.e2e.processes import of_home
 from tests.server.harness import free_port
 
+PLATFORMS = "(valid: frameworkcontroller, kubeflow, kubernetes, local, remote)"
 CONFIG = """\
 searchSpace:
   x: {_type: uniform, _value: [0, 1]}
@@ -126,8 +127,7 @@ FAULTS = {  # what is replaced, by what, and what is said
     "unknown platform": (
         "platform: local",
         "platform: locl",
-        "exp.yml:7:19: trainingService.platform: unknown platform 'locl'; "
-        "did you mean 'local'? (valid: local, remote)",
+        f"exp.yml:7:19: trainingService.platform: unknown platform 'locl'; did you mean 'local'? {PLATFORMS}",
     ),
 }
 

@@ -185,10 +185,10 @@ def job(
     ``trial``: the id of the only trial that it runs, and the number of its attempt; None: it runs many.
     ``grace``: how long a trial has to end when it is stopped. Raises ResourceFault, TemplateError.
     """
-    tags = {**labels(belonging), KEEPER_LABEL: keeper_id}
+    tags = {**config.labels, **labels(belonging), KEEPER_LABEL: keeper_id}
     if trial is not None:
         tags |= {TRIAL_LABEL: label_value(trial[0]), ATTEMPT_LABEL: str(trial[1])}
-    metadata: dict[str, Any] = {"labels": {**config.labels, **tags}}
+    metadata: dict[str, Any] = {"labels": tags}
     if config.annotations:
         metadata["annotations"] = dict(config.annotations)
     template = {"metadata": metadata, "spec": _pod(config, belonging, keeper_id, wants, grace, archive)}

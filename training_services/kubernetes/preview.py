@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from trial_keeper import zipapp
 
 __all__ = ["Asked", "first_job", "usual_namespace", "verdict"]
 
+ANSWER_S = 20.0  # for all that is asked: somebody waits for it
 USUAL_NAMESPACE = "default"
 _NOT_YET = "00000000-0000-0000-0000-000000000000"  # for what the cluster gives out
 
@@ -75,15 +77,18 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
         "spec": template["spec"],
     }
     try:
-        await cluster.connect()
-        await cluster.create(CONFIG_MAPS, namespace, owner(belonging), dry_run=True)
-        await cluster.create(SECRETS, namespace, secret(belonging, {}), dry_run=True)
-        await cluster.create(JOBS, namespace, manifest, dry_run=True)
-        try:  # what shows only when the Job makes its pod: quotas, service accounts, policies
-            await cluster.create(PODS, namespace, pod, dry_run=True)
-        except ApiError as error:
-            if "cannot create resource" not in error.message:  # Jobs make pods, we need not be allowed to
-                raise
+        async with asyncio.timeout(ANSWER_S):
+            await cluster.connect()
+            await cluster.create(CONFIG_MAPS, namespace, owner(belonging), dry_run=True)
+            await cluster.create(SECRETS, namespace, secret(belonging, {}), dry_run=True)
+            await cluster.create(JOBS, namespace, manifest, dry_run=True)
+            try:  # what shows only when the Job makes its pod: quotas, service accounts, policies
+                await cluster.create(PODS, namespace, pod, dry_run=True)
+            except ApiError as error:
+                if "cannot create resource" not in error.message:  # Jobs make pods, we need not be allowed to
+                    raise
+    except TimeoutError:
+        return None, f"the cluster could not be asked: it has not answered within {ANSWER_S:g} s"
     except ServiceUnavailable as error:
         return None, f"the cluster could not be asked: {error}"
     except ApiError as error:

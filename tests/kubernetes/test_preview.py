@@ -1,0 +1,90 @@
+"""What a cluster is asked before anything is made in it, and how its answers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from training_services.base import ServiceUnavailable
+from training_services.keeper_host import Wants
+from training_services.kubernetes.client import ApiError, Resource
+from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.preview import first_job, usual_namespace, verdict
+
+
+class FakeCluster:
+    """Answers with an error for one kind of objects, or cannot be reached."""
+
+    namespace = "lab"
+    server = "https://cluster"
+
+    def __init__(self, *, refuses: tuple[str, str] = ("", ""), away: bool = False) -> None:
+        self.asked: list[tuple[str, str, bool]] = []
+        self._refuses, self._away = refuses, away
+
+    async def connect(self) -> None:
+        if self._away:
+            raise ServiceUnavailable("nobody answers")
+
+    async def create(
+        self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        self.asked.append((body["kind"], namespace, dry_run))
+        kind, message = self._refuses
+        if body["kind"] == kind:
+            raise ApiError(403, "Forbidden", message)
+        return dict(body)
+
+
+def planned(config: KubernetesConfig) -> dict[str, Any]:
+    nothing = Wants(None, None, None)
+    return first_job(config, "My_Exp-abcde-1", namespace="lab", wants=nothing, grace=timedelta(seconds=5))
+
+
+async def test_all_kinds_are_asked_for_and_none_is_made() -> None:
+    cluster = FakeCluster()
+    accepted, sentence = await verdict(cluster, "My_Exp", planned(KubernetesConfig(image="a")))
+    assert (accepted, sentence) == (True, "the cluster at https://cluster would take it, in namespace lab")
+    assert cluster.asked == [(kind, "lab", True) for kind in ("ConfigMap", "Secret", "Job", "Pod")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "accepted"),
+    [
+        ("Job", "Job in version v1 cannot be handled", False),
+        ("Pod", "error looking up service account lab/trainer", False),
+        ("Secret", 'secrets is forbidden: User "x" cannot create resource "secrets"', False),
+        ("Pod", 'pods is forbidden: User "x" cannot create resource "pods"', True),  # Jobs make them
+    ],
+)
+async def test_a_refusal_is_told(kind: str, message: str, accepted: bool) -> None:
+    cluster = FakeCluster(refuses=(kind, message))
+    found, sentence = await verdict(cluster, "My_Exp", planned(KubernetesConfig(image="a")))
+    assert found is accepted
+    if not accepted:
+        assert sentence == f"the cluster refuses it: {message}"
+
+
+async def test_a_cluster_that_is_away_says_nothing() -> None:
+    cluster = FakeCluster(away=True)
+    found = await verdict(cluster, "My_Exp", planned(KubernetesConfig(image="a")))
+    assert found == (None, "the cluster could not be asked: nobody answers")
+    assert await usual_namespace(cluster) == "default"
+    assert await usual_namespace(FakeCluster()) == "lab"
+
+
+def test_the_first_job_has_a_name_that_can_be_one() -> None:
+    config = KubernetesConfig(image="a")
+    metadata = planned(config)["metadata"]
+    assert metadata["name"].startswith("my-exp-abcde-1-")
+    assert metadata["labels"]["nnimgr.io/experiment"] == "My_Exp"
+    assert (metadata["labels"]["nnimgr.io/trial"], metadata["labels"]["nnimgr.io/attempt"]) == ("abcde", "1")
+
+
+def test_a_pod_of_a_pool_is_no_trials() -> None:
+    metadata = planned(KubernetesConfig(image="a", reuse_mode=True))["metadata"]
+    assert metadata["name"].startswith("my-exp-pool-000000-")
+    assert "nnimgr.io/trial" not in metadata["labels"]
