@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from nnimgr import search_space
+from nnimgr.config import load_config
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher import registry
 from tests.dispatcher.hosting import Hosted, start_line
@@ -35,6 +36,14 @@ def test_configurations_are_sound(name: str) -> None:
         algorithm = loaded.get(role, {})
         if "name" in algorithm:
             registry.check(role, algorithm["name"], algorithm.get("classArgs", {}))
+
+
+def test_the_quickstart_runs_in_a_cluster_as_well(tmp_path: Path) -> None:
+    loaded = load_config(EXAMPLES / "quickstart" / "kubernetes.yml", environ={"HOME": str(tmp_path)})
+    assert loaded.config.platform == "kubernetes" and not loaded.warnings
+    local = config("quickstart")
+    assert loaded.config.trial_command == local["trialCommand"]
+    assert loaded.config.tuner.class_args == local["tuner"]["classArgs"]
 
 
 def test_the_shell_trial_writes_frames(tmp_path: Path) -> None:

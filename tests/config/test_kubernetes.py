@@ -55,6 +55,21 @@ def test_one_word_and_an_image(tmp_path: Path) -> None:
     assert read_canonical(config.canonical()) == config
 
 
+@pytest.mark.parametrize(
+    "image",
+    [
+        "busybox",
+        "localhost/python:h5",
+        "quay.io/jupyter/scipy-notebook:python-3.12",
+        "Lab.org:5000/team/a__b/c-d.e:V7",
+        "[fd00::1]:5000/a",
+        f"ghcr.io/a/b:1@sha256:{'0' * 64}",
+    ],
+)
+def test_names_of_images(tmp_path: Path, image: str) -> None:
+    assert service(load(tmp_path, f"image: '{image}'")).image == image
+
+
 def test_paths_names_and_spellings(tmp_path: Path) -> None:
     (tmp_path / "cluster.yml").touch()
     found = service(
@@ -81,6 +96,9 @@ trialCode: archive
     [
         ("namespace: lab", "exp.yml:6:1: trainingService.image: required, but not given"),
         ("imgae: a", "exp.yml:8:3: trainingService.imgae: unknown field; did you mean 'image'?"),
+        ("image: Lab/Train", "'Lab/Train' is not the name of an image"),
+        ("image: 'a:'", "'a:' is not the name of an image"),
+        ("image: a\nkeeperImage: a//b", "trainingService.keeperImage: 'a//b' is not the name of an image"),
         ("image: a b", "exp.yml:8:3: trainingService.image: 'a b' is not the name of an image"),
         ("image: a\ndockerImage: b", "'image' and 'dockerImage' mean the same: give one of them"),
         (

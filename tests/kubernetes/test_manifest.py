@@ -61,6 +61,7 @@ spec:
         env:
         - {name: NNIMGR_EXPERIMENT, value: k3xp}
         - {name: NNIMGR_KEEPER, value: k3xp-abcde-1}
+        - {name: NNIMGR_POD_GRACE_S, value: "5"}
         resources: {}
         securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
         volumeMounts:
@@ -154,6 +155,7 @@ containers:
   env:
   - {name: NNIMGR_EXPERIMENT, value: k3xp}
   - {name: NNIMGR_KEEPER, value: k3xp-pool-4zq9xw}
+  - {name: NNIMGR_POD_GRACE_S, value: "5"}
   - {name: NNIMGR_KEEPER_ORPHAN_S, value: "300"}
   - {name: NNIMGR_KEEPER_IDLE_S, value: "30"}
   - {name: MODE, valueFrom: {secretKeyRef: {name: nnimgr-k3xp, key: env.MODE}}}
@@ -334,7 +336,7 @@ def test_variables_of_a_template_come_beside_ours() -> None:
         f"{{image: a, podTemplate: {{spec: {{containers: [{{name: trial, env: [{variable}]}}]}}}}}}"
     )
     names = [variable["name"] for variable in pod(one(config))["containers"][0]["env"]]
-    assert names == ["NNIMGR_EXPERIMENT", "NNIMGR_KEEPER", "NODE"]
+    assert names == ["NNIMGR_EXPERIMENT", "NNIMGR_KEEPER", "NNIMGR_POD_GRACE_S", "NODE"]
 
 
 def test_the_owner_holds_the_keeper_unless_an_image_does() -> None:

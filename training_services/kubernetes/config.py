@@ -48,7 +48,12 @@ OWN_FOLDER = "/nnimgr"  # in the pod
 OWN_VOLUMES = "nnimgr-"
 _OWN_VARIABLES = "NNIMGR_"
 _OWN_LABELS = ("nnimgr.io/", "app.kubernetes.io/managed-by")
-_IMAGE = re.compile(r"[^\s\x00-\x1f]+")
+_IMAGE = re.compile(
+    r"(?:(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d+)?/)?"  # registry
+    r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+    r"(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-f]{32,})?",
+    re.ASCII,
+)
 
 
 class PullPolicy(StrEnum):
@@ -75,7 +80,7 @@ def _duration(value: Any) -> str | int:
 
 def _image(value: str) -> str:
     if not _IMAGE.fullmatch(value):
-        raise ValueError(f"{value!r} is not the name of an image; write one like python:3.12-slim")
+        raise ValueError(f"{value!r} is not the name of an image; write one like lab.org:5000/team/train:7")
     return value
 
 
