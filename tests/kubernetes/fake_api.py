@@ -11,47 +11,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import http.server
 import itertools
 import json
 import queue
-import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
-Object = dict[str, Any]
+from tests.kubernetes.fake_http import RESOURCES, Asked, Object, Refused, Reply, Server, status_of
 
-RESOURCES = {"jobs": "Job", "pods": "Pod", "secrets": "Secret", "configmaps": "ConfigMap", "events": "Event"}
-API = {"jobs": "/apis/batch/v1/"}
-CORE = "/api/v1/"
+__all__ = ["NAMESPACE", "FakeApi", "Reply"]
+
 NAMESPACE = "trials"
 TICK_S = 0.05  # how often a watch looks whether its time is over
-
-
-class Asked(NamedTuple):
-    """One request. ``verb``: as authorization has it: get, list, watch, create, patch, delete, log."""
-
-    verb: str
-    resource: str
-    namespace: str
-    name: str | None
-    query: Mapping[str, str]
-    body: Any
-    headers: Mapping[str, str]
-
-
-class Reply(NamedTuple):
-    """What is answered in place of the truth. ``status`` 0: the connection is closed without an answer."""
-
-    status: int
-    reason: str = ""
-    message: str = ""
-    retry_after: str | None = None
 
 
 class _Change(NamedTuple):
@@ -59,14 +34,6 @@ class _Change(NamedTuple):
     type: str
     resource: str
     object: Object
-
-
-class Refused(Exception):
-    """Answered as a Status."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.message = status, reason, message
 
 
 class FakeApi:
@@ -91,7 +58,7 @@ class FakeApi:
         self._replies: list[tuple[str, str, Reply]] = []
         self._holds: list[tuple[str, str, threading.Event]] = []
         self._watches: list[queue.SimpleQueue[bytes | None]] = []
-        self._server: _Server | None = None
+        self._server: Server | None = None
         self.port = 0
         self.start()
 
@@ -124,7 +91,7 @@ class FakeApi:
 
     def start(self) -> None:
         """Listen, on the same port as before; what it had is still there."""
-        self._server = _Server(("127.0.0.1", self.port), self)
+        self._server = Server(("127.0.0.1", self.port), self)
         self.port = self._server.server_address[1]
         if self._tls is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -198,7 +165,7 @@ class FakeApi:
 
     def expire_watches(self) -> None:
         """Tell all watches that their version is too old, as the server does after a compaction."""
-        told = _status(410, "Expired", "too old resource version: 1 (2)")
+        told = status_of(410, "Expired", "too old resource version: 1 (2)")
         self.send({"type": "ERROR", "object": told})
         self.drop_watches()
 
@@ -449,129 +416,6 @@ class FakeApi:
             if where == (asked.resource, asked.namespace) and _chosen(change.object, asked.query):
                 found.append(change)
         return found[::-1]
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, address: tuple[str, int], api: FakeApi) -> None:
-        self.api = api
-        self.open: set[socket.socket] = set()
-        super().__init__(address, _Handler)
-
-    def hang_up(self) -> None:
-        for connection in list(self.open):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that has gone is no news."""
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def setup(self) -> None:
-        super().setup()
-        self.server.open.add(self.connection)
-
-    def finish(self) -> None:
-        self.server.open.discard(self.connection)
-        with contextlib.suppress(OSError):
-            super().finish()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self._handle("get")
-
-    def do_POST(self) -> None:
-        self._handle("create")
-
-    def do_PATCH(self) -> None:
-        self._handle("patch")
-
-    def do_DELETE(self) -> None:
-        self._handle("delete")
-
-    def _handle(self, verb: str) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else None
-        url = urlsplit(self.path)
-        query = dict(parse_qsl(url.query))
-        for prefix in (CORE, *API.values()):
-            if url.path.startswith(f"{prefix}namespaces/"):
-                parts = url.path.removeprefix(f"{prefix}namespaces/").split("/")
-                break
-        else:
-            return self._say(
-                404, _status(404, "NotFound", "the server could not find the requested resource")
-            )
-        namespace, resource, name, more = (*parts, *[None] * 4)[:4]
-        if namespace is None or resource not in RESOURCES or API.get(resource, CORE) != prefix:
-            return self._say(
-                404, _status(404, "NotFound", "the server could not find the requested resource")
-            )
-        if verb == "get":
-            verb = "watch" if "watch" in query else "log" if more == "log" else "get" if name else "list"
-        headers = {key.lower(): value for key, value in self.headers.items()}
-        asked = Asked(verb, resource, namespace, name, query, body, headers)
-        reply = self.server.api.reply_to(asked)
-        if reply is not None:
-            return self._instead(reply)
-        try:
-            if verb == "watch":
-                return self._stream(asked)
-            if verb == "log":
-                return self._text(self.server.api.logs.get(name or "", b""), query)
-            self._say(201 if verb == "create" else 200, self.server.api.answer(asked))
-        except Refused as refused:
-            self._say(refused.status, _status(refused.status, refused.reason, refused.message))
-
-    def _instead(self, reply: Reply) -> None:
-        if reply.status == 0:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        headers = {} if reply.retry_after is None else {"Retry-After": reply.retry_after}
-        self._say(reply.status, _status(reply.status, reply.reason, reply.message), headers)
-
-    def _stream(self, asked: Asked) -> None:
-        lines = self.server.api.follow(asked)
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        try:
-            for line in lines:
-                self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
-            self.wfile.write(b"0\r\n\r\n")
-        except OSError:
-            self.close_connection = True
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
-
-    def _text(self, data: bytes, query: Mapping[str, str]) -> None:
-        if "tailLines" in query:
-            data = b"".join(data.splitlines(keepends=True)[-int(query["tailLines"]) :])
-        self._write(200, "text/plain", data, {})
-
-    def _say(self, status: int, value: Object, headers: Mapping[str, str] | None = None) -> None:
-        self._write(status, "application/json", json.dumps(value).encode(), headers or {})
-
-    def _write(self, status: int, kind: str, data: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for key, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
-            self.send_header(key, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-
-def _status(code: int, reason: str, message: str) -> Object:
-    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
 
 
 def _chosen(item: Object, query: Mapping[str, str]) -> bool:
