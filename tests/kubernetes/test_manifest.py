@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import runpy
 import shutil
 import subprocess
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,7 +72,7 @@ spec:
         - {name: nnimgr-work, mountPath: /nnimgr/work}
       volumes:
       - name: nnimgr-keeper
-        configMap: {name: nnimgr-k3xp}
+        configMap: {name: nnimgr-k3xp-archive}
       - name: nnimgr-manager
         secret:
           secretName: nnimgr-k3xp
@@ -144,14 +146,16 @@ initContainers:
 - name: nnimgr-install
   image: lab/keeper:1
   imagePullPolicy: Always
-  command: [/nnimgr-keeper/install, /nnimgr/keeper]
+  command: [/nnimgr-keeper/lib/ld.so, --inhibit-cache, --library-path, /nnimgr-keeper/lib,
+    /nnimgr-keeper/bin/python3, -I, -S, /nnimgr-keeper/install.py, /nnimgr/keeper]
   securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
   volumeMounts: [{name: nnimgr-keeper, mountPath: /nnimgr/keeper}]
 containers:
 - name: trial
   image: lab/train:7
   imagePullPolicy: Always
-  command: [/nnimgr/keeper/bin/trial-keeper, wrap, /nnimgr/manager, /nnimgr/work]
+  command: [/nnimgr/keeper/lib/ld.so, --inhibit-cache, --library-path, /nnimgr/keeper/lib,
+    /nnimgr/keeper/bin/python3, -I, -S, /nnimgr/keeper/trial_keeper.pyz, wrap, /nnimgr/manager, /nnimgr/work]
   env:
   - {name: NNIMGR_EXPERIMENT, value: k3xp}
   - {name: NNIMGR_KEEPER, value: k3xp-pool-4zq9xw}
@@ -207,7 +211,13 @@ def one(
 ) -> dict[str, Any]:
     """The Job of a trial."""
     return manifest.job(
-        config, belonging, keeper_id="k3xp-abcde-1", trial=("abcde", 1), wants=wants, grace=GRACE
+        config,
+        belonging,
+        keeper_id="k3xp-abcde-1",
+        trial=("abcde", 1),
+        wants=wants,
+        grace=GRACE,
+        archive="nnimgr-k3xp-archive",
     )
 
 
@@ -339,13 +349,24 @@ def test_variables_of_a_template_come_beside_ours() -> None:
     assert names == ["NNIMGR_EXPERIMENT", "NNIMGR_KEEPER", "NNIMGR_POD_GRACE_S", "NODE"]
 
 
-def test_the_owner_holds_the_keeper_unless_an_image_does() -> None:
-    found = manifest.owner(BELONGING, b"\x00zip")
+def test_the_owner_and_the_keeper_that_it_owns() -> None:
+    owner = manifest.owner(BELONGING)
+    assert owner["metadata"]["name"] == "nnimgr-k3xp" and "ownerReferences" not in owner["metadata"]
+    found = manifest.archive(BELONGING, b"\x00zip")
     assert base64.b64decode(found["binaryData"]["trial_keeper.pyz"]) == b"\x00zip"
-    assert found["metadata"]["name"] == "nnimgr-k3xp" and "ownerReferences" not in found["metadata"]
-    assert "binaryData" not in manifest.owner(BELONGING, None)
+    name = manifest.archive_name("k3xp", b"\x00zip")
+    assert found["metadata"]["name"] == name != manifest.archive_name("k3xp", b"other") and found["immutable"]
+    assert found["metadata"]["ownerReferences"][0]["name"] == "nnimgr-k3xp"
     with pytest.raises(ServiceUnavailable, match="more than a ConfigMap takes"):
-        manifest.owner(BELONGING, b"x" * 1_000_001)
+        manifest.archive(BELONGING, b"x" * 1_000_001)
+
+
+def test_an_image_brings_its_own_python() -> None:
+    path = Path(__file__).parents[2] / "deploy" / "keeper-image" / "build.py"
+    found = pod(one(configured("{image: a, keeperImage: k}")))
+    made = runpy.run_path(str(path))
+    assert found["initContainers"][0]["command"] == made["INSTALL"]
+    assert found["containers"][0]["command"] == [*made["KEEPER"], "wrap", "/nnimgr/manager", "/nnimgr/work"]
 
 
 def test_the_secret_and_its_changes() -> None:
@@ -398,12 +419,13 @@ def test_what_is_no_quantity(text: Any) -> None:
 
 @pytest.mark.skipif(not os.environ.get("KUBECONFIG"), reason="KUBECONFIG names no cluster")
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
-@pytest.mark.parametrize("kind", ["owner", "secret", "plain", "everything"])
+@pytest.mark.parametrize("kind", ["owner", "archive", "secret", "plain", "everything"])
 def test_a_real_cluster_takes_it(kind: str) -> None:
     here = Belonging(experiment_id="k3xp", database_id="d1", namespace="default", owner_uid="uid-1")
     everything = configured(EVERYTHING)
     found = {
-        "owner": lambda: manifest.owner(here, b"\x00zip"),
+        "owner": lambda: manifest.owner(here),
+        "archive": lambda: manifest.archive(here, b"\x00zip"),
         "secret": lambda: manifest.secret(here, {"k3xp-abcde-1": "{}", **manifest.secret_texts(everything)}),
         "plain": lambda: one(configured(), belonging=here),
         "everything": lambda: pooled(everything, belonging=here),

@@ -62,6 +62,7 @@ MANAGER = "nnimgr"
 ARCHIVE = "trial_keeper.pyz"
 MOST_ARCHIVE = 1_000_000  # bytes: a ConfigMap takes 1 MiB
 _KEEPER = f"{OWN_FOLDER}/keeper"
+_IMAGE_FOLDER = "/nnimgr-keeper"  # in the keeper's image, as deploy/keeper-image makes it
 _MANAGER = f"{OWN_FOLDER}/manager"
 _WORK = f"{OWN_FOLDER}/work"
 _CODE = f"{OWN_FOLDER}/code"
@@ -277,10 +278,16 @@ def _install(config: KubernetesConfig, image: str) -> dict[str, Any]:
         "name": f"{OWN_VOLUMES}install",
         "image": image,
         **_pull_policy(config),
-        "command": ["/nnimgr-keeper/install", _KEEPER],
+        "command": [*_python(_IMAGE_FOLDER), f"{_IMAGE_FOLDER}/install.py", _KEEPER],
         "securityContext": _harmless(),
         "volumeMounts": [{"name": _KEEPER_VOLUME, "mountPath": _KEEPER}],
     }
+
+
+def _python(folder: str) -> list[str]:
+    """What starts the Python of a keeper's image in any other one: its own loader comes first."""
+    loader = [f"{folder}/lib/ld.so", "--inhibit-cache", "--library-path", f"{folder}/lib"]
+    return [*loader, f"{folder}/bin/python3", "-I", "-S"]
 
 
 def _container(
@@ -289,7 +296,7 @@ def _container(
     if config.keeper_image is None:
         program = [config.python, "-S", "-E", f"{_KEEPER}/{ARCHIVE}"]
     else:
-        program = [f"{_KEEPER}/bin/trial-keeper"]
+        program = [*_python(_KEEPER), f"{_KEEPER}/{ARCHIVE}"]
     mounts: list[dict[str, Any]] = [
         {"name": _KEEPER_VOLUME, "mountPath": _KEEPER, "readOnly": True},
         {"name": _MANAGER_VOLUME, "mountPath": _MANAGER, "readOnly": True},

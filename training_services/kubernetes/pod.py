@@ -114,7 +114,7 @@ class PodHost(KeeperHost):
     async def end(self, *, told: bool) -> None:
         if told and (self.obeys or (not self.leaves_at_once and await self._ends_by_itself())):
             return
-        while self._made and self._seen().over is None:
+        while self._made and self._may_run():
             try:
                 await self._site.delete(self.keeper_id)
                 return
@@ -123,13 +123,20 @@ class PodHost(KeeperHost):
                     raise
             await asyncio.sleep(RETRY_S)
 
+    def _may_run(self) -> bool:
+        """Whether a pod of the Job may be there: a Job replaces one that somebody has deleted."""
+        sight = self._seen()
+        if sight.over is None:
+            return True
+        return sight.uid is not None and sight.over.cause in (Cause.DELETED, Cause.NODE_LOST)
+
     async def _ends_by_itself(self) -> bool:
         try:
             async with asyncio.timeout(LEAVE_S):
                 self.over = self.over or await self._end()
         except (TimeoutError, ServiceError):
             return False
-        return True
+        return not self._may_run()
 
     async def close(self) -> None:
         self._site.forget(self.keeper_id)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 import os
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from training_services.base import TRIAL_GRACE, ExperimentContext, ServiceError, ServiceUnavailable
 from training_services.code import PackedCode
@@ -32,12 +33,23 @@ from trial_keeper import zipapp
 
 __all__ = ["ImpossibleJob", "Site"]
 
-_KEY_FILE = "keepers/kubernetes.key"
+_FILE = "keepers/kubernetes.json"
 _LOG_LINES = 5
 
 
 class ImpossibleJob(ServiceError):
     """The cluster will never take such a Job."""
+
+
+class _Kept(NamedTuple):
+    """What an experiment keeps of its place: what tokens are derived from, and where the place is.
+
+    The context and the namespace are those of its first Job, whatever a kubeconfig says later.
+    """
+
+    key: str  # hex
+    context: str | None = None
+    namespace: str | None = None
 
 
 class Site:
@@ -53,10 +65,9 @@ class Site:
     ) -> None:
         self.code = PackedCode(context)
         self._context, self._config, self._doors = context, config, doors
-        kubeconfig = None if config.kubeconfig is None else str(config.kubeconfig)
-        self._cluster = Cluster(kubeconfig, config.context, context.environ)
+        self._cluster = self._login(config.context)
         self._tell = changed
-        self._key: bytes | None = None
+        self._kept: _Kept | None = None
         self._database_id = ""
         self._watch: JobWatch | None = None
         self._news: dict[str, asyncio.Event] = {}  # Jobs that somebody waits for
@@ -65,12 +76,23 @@ class Site:
         self._entries: dict[str, str | None] = {}  # of the Secret, to be written
         self._writing: asyncio.Task[None] | None = None
 
+    def _login(self, context: str | None) -> Cluster:
+        kubeconfig = None if self._config.kubeconfig is None else str(self._config.kubeconfig)
+        return Cluster(kubeconfig, context, self._context.environ)
+
     # ---- life ---------------------------------------------------------------------------------------------
 
     def open(self, database_id: str) -> None:
         """Nothing is asked yet: a cluster that is away does not keep keepers from being answered."""
         self._database_id = database_id
-        self._key = self._key or _kept_key(self._context.directory / _KEY_FILE)
+        path = self._context.directory / _FILE
+        kept = _read(path)
+        if kept is None:
+            kept = _Kept(key=secrets.token_hex(32))
+            _keep(path, kept)
+        self._kept = kept
+        if kept.context is not None:
+            self._cluster = self._login(kept.context)
 
     async def begin(self) -> None:
         """See to it that what all Jobs need is there. Raises ServiceError."""
@@ -89,8 +111,8 @@ class Site:
 
     def token(self, keeper_id: str) -> str:
         """The keeper's. Derived, so that nothing of it has to be kept for each."""
-        assert self._key is not None
-        return hmac.new(self._key, keeper_id.encode(), hashlib.sha256).hexdigest()
+        assert self._kept is not None
+        return hmac.new(bytes.fromhex(self._kept.key), keeper_id.encode(), hashlib.sha256).hexdigest()
 
     @property
     def trouble(self) -> str | None:
@@ -191,8 +213,12 @@ class Site:
 
     async def remove(self, *, only_look: bool) -> None:
         """Remove all that the experiment has in the cluster. Raises ServiceError."""
-        await self._cluster.connect()
-        namespace = self._config.namespace or self._cluster.namespace
+        self._kept = _read(self._context.directory / _FILE)
+        if self._kept is None or self._kept.namespace is None:
+            return  # it has never been there
+        if self._kept.context is not None:
+            self._cluster = self._login(self._kept.context)
+        namespace = await self._namespace()
         name = manifest.shared_name(self._context.experiment_id)
         found = await self._cluster.get(CONFIG_MAPS, namespace, name)
         if found is not None and not only_look:
@@ -205,9 +231,19 @@ class Site:
             self._making = asyncio.ensure_future(self._begin())
         return await asyncio.shield(self._making)
 
-    async def _begin(self) -> Belonging:
+    async def _namespace(self) -> str:
         await self._cluster.connect()
+        kept = self._kept
+        if kept is not None and kept.namespace is not None:
+            return kept.namespace
         namespace = self._config.namespace or self._cluster.namespace
+        if kept is not None:
+            self._kept = kept._replace(context=self._cluster.context, namespace=namespace)
+            await asyncio.to_thread(_keep, self._context.directory / _FILE, self._kept)
+        return namespace
+
+    async def _begin(self) -> Belonging:
+        namespace = await self._namespace()
         if self._watch is None:
             self._watch = JobWatch(self._cluster, namespace, self._context.experiment_id, self._changed)
             await self._watch.open()
@@ -287,20 +323,31 @@ def _succeeded(future: asyncio.Future[Belonging]) -> bool:
     return not future.cancelled() and future.exception() is None
 
 
-def _kept_key(path: Path) -> bytes:
-    """What tokens are derived from: made once, for this user alone. Raises ServiceUnavailable."""
+def _read(path: Path) -> _Kept | None:
+    """Raises ServiceUnavailable."""
+    try:
+        said = json.loads(path.read_bytes())
+        return _Kept(key=said["key"], context=said["context"], namespace=said["namespace"])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ServiceUnavailable(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ServiceUnavailable(
+            f"{path} is damaged: its experiment's pods cannot be known any more"
+        ) from error
+
+
+def _keep(path: Path, kept: _Kept) -> None:
+    """Raises ServiceUnavailable."""
+    fresh = path.with_suffix(".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            fresh = path.with_suffix(".new")
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(32))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.rename(path)
-            return path.read_bytes()
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="ascii") as file:
+            json.dump(kept._asdict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(path)
     except OSError as error:
-        raise ServiceUnavailable(f"the key of the keepers' tokens {path}: {error.strerror}") from error
+        raise ServiceUnavailable(f"{path} cannot be written: {error.strerror}") from error
