@@ -19,15 +19,16 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # as images name them
 
 def archive(root: Path, name: str, target: Path) -> None:
     """Write an image of one layer, all that is in ``root``, as ``docker save`` would write it."""
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
+    layer = target.with_suffix(".layer")
+    with tarfile.open(layer, "w") as tar:
         for path in sorted(root.iterdir()):
             tar.add(path, path.name, filter=_of_root)
-    digest = hashlib.sha256(layer.getvalue()).hexdigest()
+    with open(layer, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     config = {
         "architecture": MACHINES[os.uname().machine],
         "os": "linux",
-        "config": {"Env": ["PATH=/bin"]},
+        "config": {"Env": ["PATH=/usr/local/bin:/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
@@ -35,15 +36,18 @@ def archive(root: Path, name: str, target: Path) -> None:
         for entry, content in (
             ("config.json", json.dumps(config).encode()),
             ("manifest.json", json.dumps(manifest).encode()),
-            ("layer.tar", layer.getvalue()),
         ):
             info = tarfile.TarInfo(entry)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
+        tar.add(layer, "layer.tar")
+    layer.unlink()
 
 
 def why_not() -> str | None:
     """Why no image can be brought to the node; None: it can."""
+    if os.geteuid() != 0:
+        return "only root can bring images to a node"
     if shutil.which("ctr") is None:
         return "containerd's ctr is not here"
     if not os.path.exists(_socket()):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["build_root", "pack_image"]
+__all__ = ["build_root"]
 
 _INSTALL = Path(__file__).parents[2] / "deploy" / "image" / "install"
 _PROGRAMS = ("bash", "sh", "cat", "env", "id", "mkdir", "sleep", "tar", "touch")
@@ -48,34 +44,6 @@ def build_root(root: Path) -> None:
     for found in _libraries([python, *programs.values(), *modules]):
         if not found.is_relative_to(root):
             _copy(Path(os.path.realpath(found)), root, name=found)
-
-
-def pack_image(root: Path, archive: Path, *, name: str) -> None:
-    """Write the folder as an image of this name, in the form of "docker save"."""
-    layer = archive.with_suffix(".layer")
-    with tarfile.open(layer, "w") as inner:
-        inner.add(root, arcname=".")
-    with open(layer, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    config = json.dumps(
-        {
-            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(
-                os.uname().machine, os.uname().machine
-            ),
-            "os": "linux",
-            "config": {"Env": ["PATH=/usr/local/bin:/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-        }
-    ).encode()
-    named = f"{hashlib.sha256(config).hexdigest()}.json"
-    manifest = json.dumps([{"Config": named, "RepoTags": [name], "Layers": ["layer.tar"]}]).encode()
-    with tarfile.open(archive, "w") as outer:
-        for path, content in ((named, config), ("manifest.json", manifest)):
-            entry = tarfile.TarInfo(path)
-            entry.size = len(content)
-            outer.addfile(entry, io.BytesIO(content))
-        outer.add(layer, arcname="layer.tar")
-    layer.unlink()
 
 
 def _libraries(binaries: Iterable[Path]) -> set[Path]:

@@ -20,7 +20,8 @@ import httpx
 import pytest
 import yaml
 
-from tests.kubernetes.manager_image import build_root, pack_image
+from tests.kubernetes import images
+from tests.kubernetes.manager_image import build_root
 from tests.machines.detour import detour
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -29,7 +30,7 @@ _USER = 10001
 
 # What the account may do in its namespace, and nothing anywhere else.
 MAY = {
-    "jobs.batch": {"create", "get", "list", "watch", "patch", "delete", "deletecollection"},
+    "jobs.batch": {"create", "get", "list", "watch", "delete"},
     "pods": {"get", "list", "watch"},
     "pods/log": {"get"},
     "events": {"list", "watch"},
@@ -109,29 +110,21 @@ class Deployed:
         return self.inside("cat", "/data/.nnimgr/token").strip()
 
 
-def _containerd() -> list[str]:
-    """The command that loads images. Skips where there is no cluster whose node is this machine."""
-    if not os.environ.get("KUBECONFIG"):
-        pytest.skip("KUBECONFIG names no cluster")
-    socket = Path(os.environ.get("K8S", "/nowhere")) / "state/run/containerd.sock"
-    if os.geteuid() != 0 or not socket.is_socket() or shutil.which("ctr") is None:
-        pytest.skip("images can be brought only by root, with ctr, to the containerd of the cluster in $K8S")
-    return ["ctr", "--address", str(socket), "--namespace", "k8s.io", "images"]
-
-
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The name of the manager's image, which the node has."""
-    containerd = _containerd()
+    if not os.environ.get("KUBECONFIG"):
+        pytest.skip("KUBECONFIG names no cluster")
+    if (why := images.why_not()) is not None:
+        pytest.skip(why)
     folder = tmp_path_factory.mktemp("image")
     name = f"localhost/nnimgr:{secrets.token_hex(4)}"
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder)
         build_root(folder / "root")
-        pack_image(folder / "root", folder / "image.tar", name=name)
-        subprocess.run([*containerd, "import", folder / "image.tar"], check=True, stdout=subprocess.PIPE)
+        images.bring(folder / "root", name, folder)
     yield name
-    subprocess.run([*containerd, "rm", name], check=False, stdout=subprocess.PIPE)
+    images.take_away(name)
 
 
 @contextmanager
@@ -251,3 +244,16 @@ def test_what_it_keeps_outlives_its_pod(deployed: Deployed) -> None:
     assert "beside" in deployed.inside("nnictl", "experiment", "list", "--all")
     with deployed.client(headers={"Authorization": f"Bearer {token}"}) as user:
         assert user.get("/api/v1/server").status_code == 200
+
+
+def test_it_runs_an_experiment_in_its_cluster(deployed: Deployed) -> None:
+    found = deployed.run(
+        platform="kubernetes", id="inside", image="localhost/python:h5", imagePullPolicy="IfNotPresent"
+    )
+    assert found == ["SUCCEEDED"] * 2
+    jobs = deployed.kubectl("get", "jobs", "-l", "nnimgr.io/experiment=inside", "-o", "name").split()
+    assert len(jobs) == 2
+    deployed.inside("nnictl", "stop", "inside")
+    deployed.inside("nnictl", "experiment", "delete", "--yes", "inside")
+    left = deployed.kubectl("get", "configmaps,secrets", "-l", "nnimgr.io/experiment=inside", "-o", "name")
+    assert "nnimgr-inside" not in left.replace("configmap/", "").split()
