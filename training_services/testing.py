@@ -50,7 +50,7 @@ from training_services.base import (
 
 __all__ = ["Behaviour", "ContractPlatform", "CoreDouble", "TrainingServiceContract"]
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0  # for what takes seconds on the slowest of platforms
 GRACE = timedelta(seconds=5)
 
 E = TypeVar("E")
@@ -103,6 +103,7 @@ class CoreDouble:
     facts: list[JobEvent] = field(default_factory=list)  # committed
     taken: list[JobEvent] = field(default_factory=list)  # since it was opened
     commits: bool = True  # False: what is taken is never committed
+    withheld: dict[str, JobPlaced | None] = field(default_factory=dict)  # by job: not committed, once given
     m_epoch: int = 0
     machines: tuple[KnownMachine, ...] = ()  # what is committed about machines
     service: TrainingService | None = None
@@ -168,10 +169,12 @@ class CoreDouble:
 
     # ---- orders -------------------------------------------------------------------------------------------
 
-    def submit(self, trial_id: str, *, attempt: int = 1) -> str:
-        """Submit a new job and commit its place; its id."""
+    def submit(self, trial_id: str, *, attempt: int = 1, withhold: bool = False) -> str:
+        """Submit a new job and commit its place, unless that is withheld; its id."""
         job = self.spec(trial_id, attempt=attempt)
         assert self.service is not None
+        if withhold:
+            self.withheld[job.id] = None
         self._jobs[job.id] = _Kept(job)
         self.commit(self.service.submit_trial_job(job))
         return job.id
@@ -201,8 +204,11 @@ class CoreDouble:
         self._news.set()
 
     def _record(self, fact: JobEvent) -> bool:
-        """Fold the fact; False: it is no news."""
+        """Fold the fact; False: it is no news, or withheld."""
         if not self._admits(fact):
+            return False
+        if isinstance(fact, JobPlaced) and fact.job_id in self.withheld:
+            self.withheld[fact.job_id] = fact
             return False
         if isinstance(fact, KeeperEnrolled | KeeperBound):
             self._record_keeper(fact)
@@ -280,6 +286,13 @@ class CoreDouble:
         await self.until(lambda: any(isinstance(fact, kind) for fact in self.of(job_id)))
         return next(fact for fact in self.of(job_id) if isinstance(fact, kind))
 
+    async def offered(self, job_id: str) -> JobPlaced:
+        """The withheld place of a job, once it has been given one."""
+        await self.until(lambda: self.withheld[job_id] is not None)
+        placed = self.withheld[job_id]
+        assert placed is not None
+        return placed
+
     async def waits(self, job_id: str, reason: str) -> None:
         """Wait until the last that was said of the job is that it waits for this reason."""
         try:
@@ -334,17 +347,20 @@ class TrainingServiceContract:
         await core.open(platform.make())
         platform.behave("aaaa1", Behaviour.REPORTS)
         platform.behave("bbbb2", Behaviour.SLEEPS)
-        await core.seen(JobEnded, core.submit("aaaa1"))  # places are given at once from now on
+        platform.behave("cccc3", Behaviour.REPORTS)
+        await core.seen(JobEnded, core.submit("aaaa1"))  # places are given as soon as ever from now on
         assert core.service is not None
-        placed = core.service.submit_trial_job(core.spec("bbbb2"))
-        assert isinstance(placed, JobPlaced)
+        job_id = core.submit("bbbb2", withhold=True)
+        placed = await core.offered(job_id)
+        await core.seen(JobEnded, core.submit("cccc3"))  # what was committed later has started meanwhile
         assert platform.processes("bbbb2") == 0
         jobs = {job.job_id: job for job in await core.service.list_trial_jobs()}
-        assert not jobs[placed.job_id].started
+        assert not jobs[job_id].started
+        core.withheld.clear()
         core.commit(placed)
-        await core.until(lambda: any(isinstance(fact, JobStarted) for fact in core.of(placed.job_id)))
-        core.cancel(placed.job_id)
-        await core.seen(JobEnded, placed.job_id)
+        await core.seen(JobStarted, job_id)
+        core.cancel(job_id)
+        await core.seen(JobEnded, job_id)
         await core.close(detach=False)
 
     async def test_a_stop_ends_the_whole_tree(self, platform: ContractPlatform) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,8 +18,10 @@ from tests.kubernetes.fake_api import FakeApi
 from training_services.kubernetes.client import Cluster
 
 REAL = "KUBECONFIG"
+ACCOUNT_S = 30.0
 PREFIX = "nnimgr-test-"
 BUSYBOX = os.environ.get("NNIMGR_TEST_BUSYBOX", "localhost/busybox:h5")  # an image of the cluster with sh
+PYTHON = os.environ.get("NNIMGR_TEST_PYTHON", "localhost/python:h5")  # and one with sh, setsid and Python
 
 
 @pytest.fixture
@@ -47,16 +51,34 @@ async def cluster() -> AsyncIterator[RealCluster]:
     if not os.environ.get(REAL):
         pytest.skip(f"no cluster: {REAL} is not set")
     namespace = PREFIX + secrets.token_hex(4)
-    made = await _kubectl("create", "namespace", namespace)
+    made = await kubectl("create", "namespace", namespace)
     if made.returncode:
         pytest.skip(f"no cluster: {made.stderr.strip()[-200:]}")
+    account = "{.items[?(@.metadata.name=='default')].metadata.name}"  # without it no pod is made
+    async with asyncio.timeout(ACCOUNT_S):
+        while not (await kubectl("get", "sa", "-n", namespace, "-o", f"jsonpath={account}")).stdout:
+            await asyncio.sleep(0.05)
     client = Cluster(None, None, os.environ)
     yield RealCluster(client, namespace)
     await client.close()
-    await _kubectl("delete", "namespace", namespace, "--wait=false")
+    await kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-async def _kubectl(*arguments: str) -> subprocess.CompletedProcess[str]:
+async def node_address() -> str:
+    """The address at which pods reach this machine, which is the cluster's only node; skips elsewhere."""
+    nodes = json.loads((await kubectl("get", "nodes", "-o", "json")).stdout)["items"]
+    addresses = [each["address"] for node in nodes for each in node["status"]["addresses"]]
+    for address in addresses if len(nodes) == 1 else []:
+        with socket.socket() as probe:
+            try:
+                probe.bind((address, 0))
+            except OSError:
+                continue
+            return str(address)
+    pytest.skip("the cluster's node is another machine")
+
+
+async def kubectl(*arguments: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(
         subprocess.run, ["kubectl", *arguments], capture_output=True, text=True, timeout=60, check=False
     )

@@ -257,6 +257,11 @@ class KubernetesService(KeeperService):
         except (TimeoutError, OSError, ServiceError) as error:
             logger.warning("experiment %s: the logs of %s: %s", self.context.experiment_id, job_id, error)
 
+    async def _fetched(self, job_id: str) -> None:
+        """Wait for what of an ended job is on its way here."""
+        fetches = [jobs[job_id] for jobs in self._fetches.values() if job_id in jobs]
+        await asyncio.gather(*map(asyncio.shield, fetches), return_exceptions=True)
+
     async def read_log(
         self,
         job_id: str,
@@ -270,6 +275,7 @@ class KubernetesService(KeeperService):
             chunks = super().read_log(job_id, name, follow=follow, tail=tail, keeper_id=keeper_id)
         else:
             check_log_name(name)
+            await self._fetched(job_id)
             chunks = FolderFiles(self.context.directory).read(_parts(job_id), name, tail=tail)
         async with aclosing(chunks):  # type: ignore[type-var]
             async for chunk in chunks:
@@ -281,6 +287,7 @@ class KubernetesService(KeeperService):
         if self._is_in_pod(job_id, keeper_id):
             chunks = super().read_file(job_id, path, keeper_id=keeper_id)
         else:
+            await self._fetched(job_id)
             chunks = FolderFiles(self.context.directory).read(_parts(job_id), path)
         async with aclosing(chunks):  # type: ignore[type-var]
             async for chunk in chunks:
@@ -289,6 +296,7 @@ class KubernetesService(KeeperService):
     async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
         if self._is_in_pod(job_id, keeper_id):
             return await super().list_files(job_id, keeper_id=keeper_id)
+        await self._fetched(job_id)
         return await FolderFiles(self.context.directory).listing(_parts(job_id))
 
     def _is_in_pod(self, job_id: str, keeper_id: str | None = None) -> bool:
