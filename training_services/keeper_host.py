@@ -6,6 +6,7 @@ import abc
 import errno
 import json
 import os
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,10 @@ class KeeperHost(abc.ABC):
 
         It does not wait for the machine.
         """
+
+    def new_token(self) -> str:
+        """What its keeper is to show, if none was committed."""
+        return secrets.token_urlsafe(32)
 
     @abc.abstractmethod
     async def reach(self) -> Reach:

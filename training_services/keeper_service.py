@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -180,7 +179,7 @@ class KeeperService(TrainingService):
         token = split_turn(str(manager.get("token", "")))[0] if manager is not None else ""
         enrolled = record is not None and token_digest(token) == record.token_sha256
         if not enrolled:
-            token = secrets.token_urlsafe(32)
+            token = host.new_token()
         link = KeeperLink(
             record
             or KnownKeeper(

@@ -62,7 +62,10 @@ class PodHost(KeeperHost):
             await self._site.code.pack()
 
     async def read_manager(self) -> Mapping[str, Any] | None:
-        return {"token": self._site.token(self.keeper_id)}
+        return {"token": self.new_token()}
+
+    def new_token(self) -> str:
+        return self._site.token(self.keeper_id)
 
     async def reach(self) -> Reach:
         return await self._site.reach()
