@@ -35,15 +35,17 @@ REPLACED = "instance"  # why the server refuses a keeper in whose place it has a
 class Identity(NamedTuple):
     """What the keeper knows of itself.
 
-    ``idle_s``: so long without server or live attempt, and it leaves. ``orphan_s``: so long without the
-    server, and its attempts are stopped; None: they run on. ``host``: the ``host`` of ``trial_keeper.wire``,
-    asked for when it is to be told; None: not known. ``ending``: the host was told to end and gives what
-    runs this grace in seconds; None: it was not told.
+    ``idle_s``: so long without server or live attempt, and it leaves; ``unreported_s``: the same while there
+    are ended ones that the server has not heard of, and that would go with it; None: they stay on its disk.
+    ``orphan_s``: so long without the server, and its attempts are stopped; None: they run on. ``host``: the
+    ``host`` of ``trial_keeper.wire``, asked for when it is to be told; None: not known. ``ending``: the host
+    was told to end and gives what runs this grace in seconds; None: it was not told.
     """
 
     instance: str
     boot_id: str
     idle_s: float = 600.0
+    unreported_s: float | None = None
     orphan_s: float | None = None
     status: str | None = None
     jitter: Callable[[], float] = lambda: 0.5
@@ -607,7 +609,8 @@ class KeeperCore:
     def _idle_at(self) -> float | None:
         if self._heard_at is None or any(attempt.live for attempt in self.attempts.values()):
             return None
-        return self._heard_at + self._identity.idle_s
+        kept = self._identity.unreported_s if self.attempts else None
+        return self._heard_at + (self._identity.idle_s if kept is None else kept)
 
     def _orphaned_at(self) -> float | None:
         """When attempts that the server has not asked to stop are to be stopped all the same."""

@@ -93,6 +93,7 @@ class Keeper:
             instance=instance,
             boot_id=self._boot_id,
             idle_s=float(os.environ.get("NNIMGR_KEEPER_IDLE_S", "600")),
+            unreported_s=_seconds("NNIMGR_KEEPER_UNREPORTED_S"),
             orphan_s=_seconds("NNIMGR_KEEPER_ORPHAN_S"),
             status="; ".join(filter(None, (status, found.damage, left))) or None,
             jitter=random.random,

@@ -56,7 +56,8 @@ async def cluster() -> AsyncIterator[RealCluster]:
         pytest.skip(f"no cluster: {made.stderr.strip()[-200:]}")
     account = "{.items[?(@.metadata.name=='default')].metadata.name}"  # without it no pod is made
     async with asyncio.timeout(ACCOUNT_S):
-        while not (await kubectl("get", "sa", "-n", namespace, "-o", f"jsonpath={account}")).stdout:
+        ask = ("get", "sa", "-n", namespace, "-o", f"jsonpath={account}")
+        while not (await kubectl(*ask)).stdout:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     client = Cluster(None, None, os.environ)
     yield RealCluster(client, namespace)

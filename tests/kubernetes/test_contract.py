@@ -1,4 +1,4 @@
-"""The contract on a real cluster, whose node is this machine: each trial in a pod of its own, and in a pool."""
+"""The contract on a real cluster, whose node is this machine: a pod for each trial, and a pool."""
 
 from __future__ import annotations
 

@@ -64,6 +64,7 @@ spec:
         - {name: NNIMGR_EXPERIMENT, value: k3xp}
         - {name: NNIMGR_KEEPER, value: k3xp-abcde-1}
         - {name: NNIMGR_POD_GRACE_S, value: "5"}
+        - {name: NNIMGR_KEEPER_UNREPORTED_S, value: "86400"}
         resources: {}
         securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
         volumeMounts:
@@ -160,6 +161,7 @@ containers:
   - {name: NNIMGR_EXPERIMENT, value: k3xp}
   - {name: NNIMGR_KEEPER, value: k3xp-pool-4zq9xw}
   - {name: NNIMGR_POD_GRACE_S, value: "5"}
+  - {name: NNIMGR_KEEPER_UNREPORTED_S, value: "300"}
   - {name: NNIMGR_KEEPER_ORPHAN_S, value: "300"}
   - {name: NNIMGR_KEEPER_IDLE_S, value: "30"}
   - {name: MODE, valueFrom: {secretKeyRef: {name: nnimgr-k3xp, key: env.MODE}}}
@@ -346,7 +348,8 @@ def test_variables_of_a_template_come_beside_ours() -> None:
         f"{{image: a, podTemplate: {{spec: {{containers: [{{name: trial, env: [{variable}]}}]}}}}}}"
     )
     names = [variable["name"] for variable in pod(one(config))["containers"][0]["env"]]
-    assert names == ["NNIMGR_EXPERIMENT", "NNIMGR_KEEPER", "NNIMGR_POD_GRACE_S", "NODE"]
+    own = ["EXPERIMENT", "KEEPER", "POD_GRACE_S", "KEEPER_UNREPORTED_S"]
+    assert names == [*(f"NNIMGR_{name}" for name in own), "NODE"]
 
 
 def test_the_owner_and_the_keeper_that_it_owns() -> None:

@@ -39,6 +39,7 @@ class Rig:
         self.surveys: list[bool] = []
         self.left: str | None = None
         self.orphan_s: float | None = None
+        self.unreported_s: float | None = None
         self.ending: float | None = None  # the grace
         self.lease = (0, 0.0)  # number and end
         self.leases: list[int | None] = []  # that each shim was given
@@ -50,7 +51,12 @@ class Rig:
         self.calls = {}
         self.watched = set()
         identity = Identity(
-            instance="i", boot_id=self.boot, orphan_s=self.orphan_s, lease=self.lease, ending=self.ending
+            instance="i",
+            boot_id=self.boot,
+            unreported_s=self.unreported_s,
+            orphan_s=self.orphan_s,
+            lease=self.lease,
+            ending=self.ending,
         )
         self.core = KeeperCore(identity, self.journal)
         self.journal = self.core.records()

@@ -478,6 +478,21 @@ def test_it_stays_while_an_attempt_lives(rig: Rig) -> None:
     assert rig.left is None
 
 
+def test_where_all_goes_with_it_it_waits_longer_with_what_the_server_has_not_heard_of(rig: Rig) -> None:
+    rig.unreported_s = 3600.0
+    rig.start()
+    rig.greet()
+    running(rig)
+    rig.fail(Channel.WAIT)
+    ended_at = rig.now
+    rig.exit(JOB, 0)
+    while rig.left is None:
+        for channel in list(rig.calls):
+            rig.fail(channel)
+        rig.wait(10)
+    assert 3590 <= rig.now - ended_at <= 3620
+
+
 def test_orphans_are_stopped_when_so_wanted_and_the_keeper_leaves(rig: Rig) -> None:
     rig.orphan_s = 3600.0
     rig.start()

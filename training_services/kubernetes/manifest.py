@@ -70,6 +70,7 @@ _KEEPER_VOLUME = f"{OWN_VOLUMES}keeper"
 _MANAGER_VOLUME = f"{OWN_VOLUMES}manager"
 _WORK_VOLUME = f"{OWN_VOLUMES}work"
 _CODE_VOLUME = f"{OWN_VOLUMES}code"
+_UNREPORTED = timedelta(days=1)  # so long a pod waits with what has ended for a manager that is away
 _LAST_STEPS = timedelta(seconds=10)  # of the keeper, after the grace of its trial
 # Readable by whatever user the image names: nobody but the trial and its keeper is in the container.
 _READABLE = 0o444
@@ -334,6 +335,7 @@ def _environment(
         "NNIMGR_EXPERIMENT": belonging.experiment_id,
         "NNIMGR_KEEPER": keeper_id,
         "NNIMGR_POD_GRACE_S": str(_seconds(grace)),
+        "NNIMGR_KEEPER_UNREPORTED_S": str(_seconds(config.orphaned or _UNREPORTED)),
     }
     if config.orphaned is not None:
         own["NNIMGR_KEEPER_ORPHAN_S"] = str(_seconds(config.orphaned))
