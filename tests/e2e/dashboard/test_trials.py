@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.e2e.dashboard.stage import Stage
+from benchmarks import past
+from nnimgr.home import Home
+from tests.e2e.dashboard.stage import Stage, stage
 from tests.e2e.dashboard.trials import FAILING, TOLD
-from tests.e2e.dashboard.view import View
+from tests.e2e.dashboard.view import View, opened
 
 
 def rows(page: Page) -> Locator:
@@ -186,3 +190,25 @@ def test_the_table_is_used_by_keyboard(view: View) -> None:
     expect(rows(page).nth(1).get_by_role("checkbox")).to_be_checked()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("region", name="Parameters")).to_be_visible()
+
+
+def test_rows_come_into_view_by_themselves(browser: Browser, tmp_path: Path) -> None:
+    """Those above the first one in sight, too, which is the first of what is read at once."""
+    with ThreadPoolExecutor() as aside:  # this thread has the browser's loop
+        wanted = past.write(Home(tmp_path / "home"), "past", trials=400, metrics=10, seed=1)
+        aside.submit(asyncio.run, wanted).result()
+    with stage(tmp_path) as made, opened(browser, made.url) as view:
+        view.page.goto(made.sign_in())
+        page = view.open("/experiments/past/trials?sort=sequence")
+        expect(row(page, 0)).to_be_visible()
+        held: list[Route] = []
+        page.route(re.compile(r"/trials\?.*offset=(150|250)&"), lambda route: held.append(route))
+        row_height = page.locator(".trial-row").first.evaluate("(one) => one.offsetHeight")
+        page.get_by_role("treegrid").evaluate("(one, to) => { one.scrollTop = to; }", 200 * row_height)
+        expect(row(page, 200)).to_be_visible()
+        expect(page.locator(".trial-row.missing")).not_to_have_count(0)
+        while len(held) < 2:
+            page.wait_for_event("request", lambda request: "offset=" in request.url)
+        for route in held:
+            route.continue_()
+        expect(page.locator(".trial-row.missing")).to_have_count(0)

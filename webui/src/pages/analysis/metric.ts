@@ -21,11 +21,15 @@ export function metricOf(
   return { name, label, minimise, values, worst, best, count: there.length, levels };
 }
 
-/** How good a value is, from 0 to LEVELS - 1. */
-export function levelOf(value: number, worst: number, best: number): number {
-  const level = Math.round(((value - worst) / (best - worst || 1)) * (LEVELS - 1));
-  return level > 0 ? Math.min(LEVELS - 1, level) : 0;
+/** How good a value is, from 0 (the worst, or none) to 1. */
+export function goodnessOf(value: number, worst: number, best: number): number {
+  const share = (value - worst) / (best - worst || 1);
+  return share > 0 ? Math.min(1, share) : 0;
 }
+
+/** The same from 0 to LEVELS - 1. */
+export const levelOf = (value: number, worst: number, best: number): number =>
+  Math.round(goodnessOf(value, worst, best) * (LEVELS - 1));
 
 /** The row with the best value, or -1. */
 export function bestRow(metric: Metric, rows: Uint32Array): number {

@@ -1,5 +1,5 @@
 import { useQueries, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useLayoutEffect, useReducer, useRef, useState } from "react";
 import { windowQuery, WINDOW, type Trial, type TrialsQuestion } from "@/data/trials";
 
 export interface ShownRows {
@@ -41,12 +41,13 @@ export function useTrialRows(id: string, question: TrialsQuestion, first: number
   const total = newest.data?.total;
   if (total !== undefined && (fresh || total !== shown.total)) setShown({ question, total });
 
+  const [, arrived] = useReducer((times: number) => times + 1, 0); // nobody observes what is read ahead
   const settled = results.every((result) => result.data !== undefined);
   useEffect(() => {
     if (!settled || total === undefined) return;
     for (const index of [to + 1, from - 1])
       if (index >= 0 && index * WINDOW < total)
-        client.query(windowQuery(id, question, index)).catch(() => undefined);
+        client.query(windowQuery(id, question, index)).then(arrived, () => undefined);
   }, [client, id, question, settled, from, to, total]);
 
   const { question: answered } = shown;

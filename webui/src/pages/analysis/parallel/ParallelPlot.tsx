@@ -54,6 +54,7 @@ export function ParallelPlot(props: ParallelPlotProps) {
   const axes = useMemo(() => placed(looks, described, space), [looks, described, space]);
   const size = useMemo(() => ({ width, height: HEIGHT }), [width]);
   const few = selected.length <= MOST_LINES;
+  const lines = few ? selected : null; // the ribbons' picture does not depend on it, and is not painted twice
   const heights = useMemo(() => (few ? heightsOf(shared, axes, space) : []), [few, shared, axes, space]);
   const fits = (one: Bins | undefined) =>
     one?.header.axes.length === axes.length &&
@@ -70,10 +71,10 @@ export function ParallelPlot(props: ParallelPlotProps) {
   useLayoutEffect(() => {
     const context = contextOf(front.current, size);
     if (context === null) return;
-    if (few) paintLines(context, axes, heights, selected, metric, colours);
+    if (lines !== null) paintLines(context, axes, heights, lines, metric, colours);
     else if (ribbons !== undefined) paintRibbons(context, axes, ribbons, space, metric, colours);
     paintAxes(context, axes, space, colours);
-  }, [few, axes, heights, selected, ribbons, metric, space, size, colours]);
+  }, [axes, heights, lines, ribbons, metric, space, size, colours]);
   useImperativeHandle(
     ref,
     () => ({

@@ -3,24 +3,17 @@
  * neighbouring axes. The ribbons are summed up pixel by pixel here, which takes a tenth of the time that as
  * many strokes of a canvas take where no graphics card draws them.
  */
-import { LEVELS, levelColours, type Colours } from "@/ui/chart/colours";
-import { levelOf } from "../metric";
+import { levelColours, type Colours } from "@/ui/chart/colours";
+import { goodnessOf } from "../metric";
 import type { Metric } from "../shared";
 import type { PlacedAxis, Space } from "./axes";
-import type { Bins, Cells } from "./bins";
+import type { Bins } from "./bins";
 import { heightOf, NO_VALUE } from "./paint";
+import { sumUp, THICK, type Sums } from "./sums";
 
 const GRAIN = 2; // pixels of the picture, each way, to one that is summed up
-const THICK = 3; // of a ribbon, in those
 const FAINTEST = 0.1;
-
-/** How many trials go through each pixel, and the sum of their metrics. */
-interface Sums {
-  width: number;
-  height: number;
-  trials: Float32Array;
-  metrics: Float32Array;
-}
+const OPACITY = 2 ** 24; // where a pixel holds it, as browsers run on little-endian machines only
 
 /** The more trials the denser, in the colour of their mean; without a metric in faint grey. */
 export function paintRibbons(
@@ -38,19 +31,17 @@ export function paintRibbons(
   picture.height = height;
   const drawing = picture.getContext("2d");
   if (drawing === null) return;
-  const sums = {
-    width,
-    height,
-    trials: new Float32Array(width * height),
-    metrics: new Float32Array(width * height),
-  };
   const image = drawing.createImageData(width, height);
+  const good = (mean: number) => (metric === null ? 0 : goodnessOf(mean, metric.worst, metric.best));
+  const inks = inksOf(metric === null ? [colours.quiet] : levelColours(colours.dark));
   const heights = heightsOfBins(axes, bins, space);
+  const places = axes.map(({ x }) => Math.round(x / GRAIN));
   bins.pairs.forEach((cells, pair) => {
-    const between = [axes[pair]?.x ?? 0, axes[pair + 1]?.x ?? 0].map((x) => Math.round(x / GRAIN));
-    const [from = 0, to = 0] = between;
-    sumUp(sums, cells, heights[pair] ?? [], heights[pair + 1] ?? [], from, to, metric?.worst ?? 0);
-    colour(image, sums, from, to, metric, colours);
+    const from = places[pair] ?? 0;
+    const columns = (places[pair + 1] ?? 0) - from;
+    if (columns <= 0) return;
+    const sums = sumUp(cells, heights[pair] ?? [], heights[pair + 1] ?? [], columns, height, good);
+    colour(image, sums, from, inks, metric === null ? 0.3 : 1);
   });
   drawing.putImageData(image, 0, 0);
   context.drawImage(picture, 0, 0, width * GRAIN, height * GRAIN);
@@ -67,65 +58,30 @@ function heightsOfBins(axes: readonly PlacedAxis[], bins: Bins, space: Space): n
   );
 }
 
-function sumUp(
-  { width, trials, metrics }: Sums,
-  { cells, counts, means }: Cells,
-  left: readonly number[],
-  right: readonly number[],
-  from: number,
-  to: number,
-  worst: number,
-): void {
-  const columns = to - from || 1;
-  for (let index = 0; index < cells.length; index += 1) {
-    const cell = cells[index] ?? 0;
-    const count = counts[index] ?? 0;
-    const mean = means[index] ?? NaN;
-    const metric = count * (Number.isNaN(mean) ? worst : mean);
-    const start = left[Math.floor(cell / right.length)] ?? 0;
-    const slope = ((right[cell % right.length] ?? 0) - start) / columns;
-    const thick = Math.max(THICK, Math.ceil(Math.abs(slope)) + 1); // a steep one has no gaps
-    for (let column = 0; column < columns; column += 1) {
-      const top = Math.round(start + slope * column - thick / 2);
-      for (let row = 0; row < thick; row += 1) {
-        const pixel = (top + row) * width + from + column;
-        trials[pixel] = (trials[pixel] ?? 0) + count;
-        metrics[pixel] = (metrics[pixel] ?? 0) + metric;
-      }
+/** Give the pixels between two axes their colours: density is told in relation to the densest of them. */
+function colour(image: ImageData, sums: Sums, from: number, inks: Uint32Array, strength: number): void {
+  const { columns, height, trials, goodness } = sums;
+  const pixels = new Uint32Array(image.data.buffer);
+  let most = 0;
+  for (const here of trials) most = Math.max(most, here);
+  for (let column = 0; column < columns; column += 1) {
+    for (let y = 0; y < height - 1; y += 1) {
+      const at = column * height + y;
+      const here = trials[at] ?? 0;
+      if (here === 0) continue;
+      const ink = inks[Math.round(((goodness[at] ?? 0) / here) * (inks.length - 1))] ?? 0;
+      const density = FAINTEST + (1 - FAINTEST) * Math.sqrt(here / most);
+      pixels[y * image.width + from + column] = ink + Math.round(255 * strength * density) * OPACITY;
     }
   }
 }
 
-/** Give the pixels between two axes their colours: density is told in relation to the densest of them. */
-function colour(
-  image: ImageData,
-  { width, height, trials, metrics }: Sums,
-  from: number,
-  to: number,
-  metric: Metric | null,
-  colours: Colours,
-): void {
-  const palette = metric === null ? [rgb(colours.quiet)] : levelColours(colours.dark).map(rgb);
-  const strength = metric === null ? 0.3 : 1;
-  let most = 0;
-  for (let y = 0; y < height; y += 1)
-    for (let x = from; x < to; x += 1) most = Math.max(most, trials[y * width + x] ?? 0);
-  for (let y = 0; y < height; y += 1) {
-    for (let x = from; x < to; x += 1) {
-      const pixel = y * width + x;
-      const here = trials[pixel] ?? 0;
-      if (here === 0) continue;
-      const level = metric === null ? 0 : levelOf((metrics[pixel] ?? 0) / here, metric.worst, metric.best);
-      const [red = 0, green = 0, blue = 0] = palette[Math.min(level, LEVELS - 1)] ?? [];
-      const density = FAINTEST + (1 - FAINTEST) * Math.sqrt(here / most);
-      const at = 4 * pixel;
-      image.data[at] = red;
-      image.data[at + 1] = green;
-      image.data[at + 2] = blue;
-      image.data[at + 3] = 255 * strength * density;
-    }
-  }
-}
+/** Colours as pixels hold them, without their opacity. */
+const inksOf = (texts: readonly string[]): Uint32Array =>
+  Uint32Array.from(texts, (text) => {
+    const [red = 0, green = 0, blue = 0] = rgb(text);
+    return red + green * 2 ** 8 + blue * 2 ** 16;
+  });
 
 /** Red, green and blue of `#rrggbb` or `rgb(r g b)`. */
 function rgb(text: string): number[] {
