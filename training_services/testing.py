@@ -347,12 +347,10 @@ class TrainingServiceContract:
         await core.open(platform.make())
         platform.behave("aaaa1", Behaviour.REPORTS)
         platform.behave("bbbb2", Behaviour.SLEEPS)
-        platform.behave("cccc3", Behaviour.REPORTS)
         await core.seen(JobEnded, core.submit("aaaa1"))  # places are given as soon as ever from now on
         assert core.service is not None
         job_id = core.submit("bbbb2", withhold=True)
         placed = await core.offered(job_id)
-        await core.seen(JobEnded, core.submit("cccc3"))  # what was committed later has started meanwhile
         assert platform.processes("bbbb2") == 0
         jobs = {job.job_id: job for job in await core.service.list_trial_jobs()}
         assert not jobs[job_id].started

@@ -18,7 +18,6 @@ from tests.kubernetes.fake_api import FakeApi
 from training_services.kubernetes.client import Cluster
 
 REAL = "KUBECONFIG"
-ACCOUNT_S = 30.0
 PREFIX = "nnimgr-test-"
 BUSYBOX = os.environ.get("NNIMGR_TEST_BUSYBOX", "localhost/busybox:h5")  # an image of the cluster with sh
 PYTHON = os.environ.get("NNIMGR_TEST_PYTHON", "localhost/python:h5")  # and one with sh, setsid and Python
@@ -54,11 +53,7 @@ async def cluster() -> AsyncIterator[RealCluster]:
     made = await kubectl("create", "namespace", namespace)
     if made.returncode:
         pytest.skip(f"no cluster: {made.stderr.strip()[-200:]}")
-    account = "{.items[?(@.metadata.name=='default')].metadata.name}"  # without it no pod is made
-    async with asyncio.timeout(ACCOUNT_S):
-        ask = ("get", "sa", "-n", namespace, "-o", f"jsonpath={account}")
-        while not (await kubectl(*ask)).stdout:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await kubectl("create", "serviceaccount", "default", "-n", namespace)  # no pod without; it may be there
     client = Cluster(None, None, os.environ)
     yield RealCluster(client, namespace)
     await client.close()

@@ -1,4 +1,4 @@
-"""The contract on a real cluster, whose node is this machine: a pod for each trial, and a pool."""
+"""The contract on a real cluster, whose node is this machine: a pod for each trial, and pods for many."""
 
 from __future__ import annotations
 
