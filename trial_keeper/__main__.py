@@ -32,7 +32,7 @@ def main() -> NoReturn:
     if len(arguments) == 3 and arguments[0] == "wrap":
         from trial_keeper import wrap
 
-        wrap.run(arguments[1], arguments[2])
+        wrap.run(arguments[1], arguments[2], keep)
     foreground = arguments[:1] == ["--foreground"]
     if len(arguments) != 1 + foreground or arguments[-1].startswith("-"):
         sys.stderr.write(
@@ -40,7 +40,11 @@ def main() -> NoReturn:
             "       trial-keeper wrap <folder of manager.json> <the experiment's directory>\n"
         )
         sys.exit(USAGE)
-    directory = os.path.abspath(arguments[-1])
+    keep(os.path.abspath(arguments[-1]), foreground=foreground)
+
+
+def keep(directory: str, *, foreground: bool) -> NoReturn:
+    """Be the keeper of this directory, or exit at once if it has one."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     lock = os.open(f"{directory}/lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:

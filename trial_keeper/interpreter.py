@@ -1,7 +1,7 @@
 """Whether the trials' interpreter can import ``nni``: asked once per interpreter, in the background.
 
-Only where it cannot, our files of the trial API are laid down in ``<directory>/sdk`` for PYTHONPATH, and
-compiled: under PYTHONDONTWRITEBYTECODE every trial would spend 4 ms on that.
+Only where it cannot, our files of the trial API are laid down in ``<directory>/sdk`` for PYTHONPATH. The first
+trial compiles them for all; under PYTHONDONTWRITEBYTECODE, where each would spend 4 ms on that, we do.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Interpreters:
                 time.sleep(RETRY_S)
         self._answers[interpreter] = has
         self._changed()
-        if not has:
+        if not has and os.environ.get("PYTHONDONTWRITEBYTECODE"):
             _run(interpreter, _COMPILE, *(f"{self._sdk}/nni/{name}" for name in SDK))
 
     def _take_long(self, interpreter: str) -> None:

@@ -296,6 +296,8 @@ class Keeper:
         time.sleep(RESTART_PAUSE_S)
         _reap_all()
         arguments = procs.strings(os.getpid(), "cmdline")
+        if arguments[-3:-2] == ["wrap"]:  # it was forked in a container
+            arguments = [*arguments[:-3], "--foreground", self._directory]
         os.execv(procs.program(arguments), arguments)
 
     # -- what the core asks for

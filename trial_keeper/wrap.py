@@ -18,10 +18,17 @@ import os
 import signal
 import sys
 import time
-from typing import NoReturn
 
-from trial_keeper import claim, procs
+from trial_keeper import claim
 from trial_keeper.log import complain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn, Protocol
+
+    class Keep(Protocol):
+        def __call__(self, directory: str, *, foreground: bool) -> NoReturn: ...
+
 
 KEEPER = "keeper"  # the keeper's directory, below <work>
 ENDING = "ending"  # in it: the container was told to end, and this is the grace in seconds
@@ -36,7 +43,7 @@ SOON_S = 30.0
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 
 
-def run(manager: str, work: str) -> NoReturn:
+def run(manager: str, work: str, keep: Keep) -> NoReturn:
     """Be that process. Exits with a sentence and UNUSABLE if a keeper cannot run here."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # they are waited for; process 1 has no other way
     os.dup2(1, 2)
@@ -48,20 +55,19 @@ def run(manager: str, work: str) -> NoReturn:
     if importlib.util.find_spec("_ssl") is None:
         _give_up(f"{sys.executable} was built without TLS, by which a keeper knows its server")
     try:
-        shared = _environment(work)
+        os.environ.update(_environment(work))
     except OSError as error:
         _give_up(f"{error.filename} cannot be made: {error.strerror}")
-    ended = _Init([*procs.strings(os.getpid(), "cmdline")[:-3], "--foreground", directory], shared).run()
+    ended = _Init(keep, os.path.abspath(directory)).run()
     sys.exit(exit_status(work, ended=ended))
 
 
 class _Init:
-    """Keeps the keeper running; ``arguments`` are its command, the last one its directory."""
+    """Keeps the keeper of this directory running: forked, so that what both need is loaded once."""
 
-    def __init__(self, arguments: list[str], environ: dict[str, str]) -> None:
-        self._arguments = arguments
-        self._environ = environ
-        self._directory = arguments[-1]
+    def __init__(self, keep: Keep, directory: str) -> None:
+        self._keep = keep
+        self._directory = directory
         self._keeper = 0
         self._started_at = 0.0
         self._failures = 0
@@ -82,9 +88,17 @@ class _Init:
 
     def _start(self) -> None:
         self._started_at = time.monotonic()
-        self._keeper = os.posix_spawn(
-            procs.program(self._arguments), self._arguments, self._environ, setsigmask=[]
-        )
+        self._keeper = os.fork()
+        if self._keeper == 0:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, ())
+                self._keep(self._directory, foreground=True)
+            except SystemExit:
+                os._exit(0)  # another one serves the directory
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                os._exit(UNUSABLE)  # its own ways out do not come by here
 
     def _start_again(self, status: int) -> None:
         soon = time.monotonic() - self._started_at < SOON_S

@@ -258,7 +258,7 @@ class Site:
             owner_uid=owner["metadata"]["uid"],
         )
         if self._config.keeper_image is None:
-            content = await asyncio.to_thread(zipapp.content)
+            content = await asyncio.to_thread(zipapp.content, compiled=True)
             archive = manifest.archive(belonging, content)
             await self._make(CONFIG_MAPS, archive)
             self._archive = archive["metadata"]["name"]
