@@ -1,7 +1,7 @@
 """Whether the trials' interpreter can import ``nni``: asked once per interpreter, in the background.
 
-Only where it cannot, our files of the trial API are laid down in ``<directory>/sdk`` for PYTHONPATH. The first
-trial compiles them for all; under PYTHONDONTWRITEBYTECODE, where each would spend 4 ms on that, we do.
+Only where it cannot, our files of the trial API are laid down in ``<directory>/sdk`` for PYTHONPATH. The
+first trial compiles them for all; under PYTHONDONTWRITEBYTECODE, where each would spend 4 ms on that, we do.
 """
 
 from __future__ import annotations

@@ -45,7 +45,11 @@ def first_job(
     """
     experiment_id, trial_id, attempt = job_id.rsplit("-", 2)
     belonging = _belonging(experiment_id, namespace)
-    keeper = None if config.keeper_image is not None else archive_name(experiment_id, zipapp.content(compiled=True))
+    keeper = (
+        None
+        if config.keeper_image is not None
+        else archive_name(experiment_id, zipapp.content(compiled=True))
+    )
     if config.reuse_mode:
         keeper_id = object_name(f"{experiment_id}-pool-000000")
         return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, archive=keeper)
