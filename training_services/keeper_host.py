@@ -165,6 +165,10 @@ class KeeperHost(abc.ABC):
         """Why no job can be started here at present, as one sentence: looked at before each is placed."""
         return None
 
+    def verdict(self) -> str | None:
+        """Why it ends, if by what its job did: a job that ends with it has failed then, and is not lost."""
+        return None
+
     @abc.abstractmethod
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         """The start command of a job on these GPUs."""

@@ -190,6 +190,7 @@ class KeeperService(TrainingService):
             backlog=self._backlog,
             reads_gpus=bool((host.wants or Wants.of(self.context)).gpus),
             lease=self.context.lease,
+            verdict=host.verdict,
         )
         desk = KeeperDesk(
             link=link,

@@ -162,11 +162,11 @@ def _attempts(work: str) -> list[str]:
     """The directories of attempts; what lies below one is not looked at."""
     found = []
     for path, folders, _ in os.walk(work):
-        if claim.DIRECTORY in folders:
+        if path == work:  # which is the keeper's home, too
+            folders[:] = [name for name in folders if name not in (KEEPER, claim.DIRECTORY)]
+        elif claim.DIRECTORY in folders:
             found.append(path)
             folders.clear()
-        elif path == work:
-            folders[:] = [name for name in folders if name != KEEPER]
     return found
 
 

@@ -132,8 +132,9 @@ class Scene:
         with closing(self.server.connection()) as connection:
             connection.request("GET", f"{self.url}/trials/{trial_id}/logs/{name}", headers=self.server.bearer)
             response = connection.getresponse()
-            assert response.status == 200
-            return response.read()
+            content = response.read()
+            assert response.status == 200, content
+            return content
 
     def events(self) -> list[tuple[int, str, dict[str, Any]]]:
         """Number, kind and data of everything that has happened so far, from the event stream."""

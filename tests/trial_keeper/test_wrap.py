@@ -79,6 +79,7 @@ def here(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Container]:
 def test_it_ends_when_the_server_says_so_with_the_status_of_its_attempt(
     here: Container, command: str, status: int
 ) -> None:
+    (here.directory / ".nnimgr" / "code").mkdir(parents=True)  # code that was fetched: no attempt
     here.wrap()
     here.attempt("e-a-1", command)
     here.server.ended("e-a-1")

@@ -102,6 +102,7 @@ class KubernetesService(KeeperService):
         fetches = [task for of_pod in self._fetches.values() for task in of_pod.values()]
         if not detach:
             await asyncio.gather(*fetches, return_exceptions=True)
+            self._leaving.update(self._seats)  # what is read from now on is read here
             for seat in self._seats.values():
                 seat.link.leaving = True
                 seat.desk.flush()
