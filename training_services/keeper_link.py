@@ -12,7 +12,7 @@ metrics precede the end; the first end wins; what is unknown here is killed ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -103,7 +103,10 @@ class _Job:
 
 
 class KeeperLink:
-    """One keeper of one experiment, during one start of the experiment's runner."""
+    """One keeper of one experiment, during one start of the experiment's runner.
+
+    ``verdict`` says why its host ends, if a job that ends with it has failed by that, and is not lost.
+    """
 
     def __init__(
         self,
@@ -114,6 +117,7 @@ class KeeperLink:
         backlog: Backlog,
         reads_gpus: bool = False,
         lease: timedelta | None = None,
+        verdict: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.keeper_id = known.keeper_id
         self.instance = known.instance
@@ -128,6 +132,7 @@ class KeeperLink:
         self._m_epoch = m_epoch
         self._reads_gpus = reads_gpus  # the keeper is to
         self._lease_s = None if lease is None else lease.total_seconds()
+        self._verdict = verdict
         self._backlog = backlog
         self._jobs: dict[str, _Job] = {}
         self._orders = Orders(last=known.last_cmd, committed=known.last_cmd)  # for ``instance``

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,6 +56,7 @@ class PodHost(KeeperHost):
         self.spoken = spoken
         self._made = known  # its Job was created, or may have been
         self._awaited = False  # it was created just now: the watch will tell of it
+        self._made_at: float | None = None  # on the loop's clock, if it was made since the server started
         self._written: str | None = None
 
     async def open(self) -> None:
@@ -79,6 +81,7 @@ class PodHost(KeeperHost):
     async def keep(self) -> None:
         if not self.spoken and self._site.sighting(self.keeper_id) is None:
             self._made = self._awaited = True
+            self._made_at = asyncio.get_running_loop().time()
             try:
                 await self._site.create(self.keeper_id, wants=Wants.of(self._context), trial=self.trial)
             except ImpossibleJob as error:
@@ -95,6 +98,18 @@ class PodHost(KeeperHost):
     def heard(self) -> None:
         """Its keeper has called."""
         self.spoken = True
+
+    def verdict(self) -> str | None:
+        """It has run too long: by the cluster's word, or by the time where that has not come yet."""
+        if (ending := self._seen().ending) is not None:
+            return ending.reason
+        limit = self._config.deadline
+        if limit is None or self._made_at is None:
+            return None
+        seconds = limit.total_seconds()
+        if asyncio.get_running_loop().time() - self._made_at < seconds:
+            return None
+        return f"the Job {self.keeper_id} ran longer than its activeDeadlineSeconds of {math.ceil(seconds)} s"
 
     async def _end(self) -> Over:
         """How its pod has ended, once it has."""

@@ -98,7 +98,8 @@ class Sighting:
     """What the cluster shows of one job.
 
     ``uid``: the Job's; None: the Job itself has not been seen, or is gone. ``waiting``: why it does not run
-    yet, ``doubt``: why it may run no longer, which is no proof; one sentence each.
+    yet, ``doubt``: why it may run no longer, which is no proof; one sentence each. ``ending``: how the Job has
+    ended, though its pod has not yet: it ran too long.
     """
 
     uid: str | None
@@ -107,6 +108,7 @@ class Sighting:
     phase: Phase
     waiting: str | None = None
     doubt: str | None = None
+    ending: Over | None = None
     over: Over | None = None
 
 
@@ -227,13 +229,9 @@ def fold(
     if pods:
         pod = pods[0]
         over = pod.over
-        if (
-            over is not None
-            and over.cause is Cause.DELETED
-            and ended is not None
-            and ended.cause is Cause.DEADLINE
-        ):
-            over = replace(ended, exit_code=over.exit_code)
+        ending = ended if ended is not None and ended.cause is Cause.DEADLINE else None
+        if over is not None and over.cause is Cause.DELETED and ending is not None:
+            over = replace(ending, exit_code=over.exit_code)
         return Sighting(
             uid=uid,
             pod=pod.name,
@@ -241,6 +239,7 @@ def fold(
             phase=pod.phase,
             waiting=pod_note if pod.vague and pod_note is not None else pod.waiting,
             doubt=pod.doubt,
+            ending=ending if over is None else None,
             over=over,
         )
     if job is None:
