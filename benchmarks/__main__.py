@@ -37,6 +37,7 @@ PROGRAMS = {
         *("--trials", "60", "--pairs", "1", "--runs", "1"),
         *("--cut", "5", "--machines", "5", "--seconds", "5"),
     ),
+    "kubernetes": ("--trials", "16", "--shared", "60", "--pairs", "1"),
     "dashboard": ("--trials", "3000", "--few", "300", "--seconds", "3"),
     "dashboard_peers": ("--trials", "300", "--seconds", "10"),
     "kubernetes_watch": ("--pods", "1000", "--events", "2000", "--runs", "1"),
