@@ -98,8 +98,8 @@ class Sighting:
     """What the cluster shows of one job.
 
     ``uid``: the Job's; None: the Job itself has not been seen, or is gone. ``waiting``: why it does not run
-    yet, ``doubt``: why it may run no longer, which is no proof; one sentence each. ``ending``: how the Job has
-    ended, though its pod has not yet: it ran too long.
+    yet, ``doubt``: why it may run no longer, which is no proof; one sentence each. ``ending``: how the Job
+    has ended, though its pod has not yet: it ran too long.
     """
 
     uid: str | None
