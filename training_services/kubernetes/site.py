@@ -120,10 +120,13 @@ class Site:
         return None if self._watch is None else self._watch.trouble
 
     async def reach(self) -> Reach:
-        """Where pods find the server. Raises ServiceError."""
-        await self._belonging()
+        """Where pods find the server, which lets them in from now on, be the cluster there or not.
+
+        Raises ServiceError.
+        """
         address = self._context.nni_manager_ip or self._doors.url
         if address is None:
+            await self._cluster.connect()
             address = await asyncio.to_thread(own_address, self._cluster.server)
         if address is None:
             raise ServiceUnavailable(
