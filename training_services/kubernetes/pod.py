@@ -186,6 +186,3 @@ class PodHost(KeeperHost):
         if directory is not None:
             order["cwd"] = environment["NNI_CODE_DIR"] = directory
         return {**order, "environment": environment}
-
-    def files(self) -> Any:
-        raise ServiceUnavailable(f"what {self.host.name} has written can be read while it runs only")

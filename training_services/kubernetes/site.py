@@ -94,10 +94,6 @@ class Site:
         if kept.context is not None:
             self._cluster = self._login(kept.context)
 
-    async def begin(self) -> None:
-        """See to it that what all Jobs need is there. Raises ServiceError."""
-        await self._belonging()
-
     async def close(self) -> None:
         if self._making is not None:
             self._making.cancel()
