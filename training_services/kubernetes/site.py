@@ -48,6 +48,7 @@ class _Kept(NamedTuple):
     """
 
     key: str  # hex
+    database: str  # the id of the experiment's
     context: str | None = None
     namespace: str | None = None
 
@@ -88,7 +89,7 @@ class Site:
         path = self._context.directory / _FILE
         kept = _read(path)
         if kept is None:
-            kept = _Kept(key=secrets.token_hex(32))
+            kept = _Kept(key=secrets.token_hex(32), database=database_id)
             _keep(path, kept)
         self._kept = kept
         if kept.context is not None:
@@ -215,12 +216,13 @@ class Site:
         self._kept = _read(self._context.directory / _FILE)
         if self._kept is None or self._kept.namespace is None:
             return  # it has never been there
+        self._database_id = self._kept.database
         if self._kept.context is not None:
             self._cluster = self._login(self._kept.context)
         namespace = await self._namespace()
         name = manifest.shared_name(self._context.experiment_id)
         found = await self._cluster.get(CONFIG_MAPS, namespace, name)
-        if found is not None and not only_look:
+        if found is not None and self._is_ours(found) and not only_look:
             uid = found["metadata"]["uid"]
             await self._cluster.delete(CONFIG_MAPS, namespace, name, propagation="Foreground", uid=uid)
 
@@ -326,7 +328,7 @@ def _read(path: Path) -> _Kept | None:
     """Raises ServiceUnavailable."""
     try:
         said = json.loads(path.read_bytes())
-        return _Kept(key=said["key"], context=said["context"], namespace=said["namespace"])
+        return _Kept(**{name: said[name] for name in _Kept._fields})
     except FileNotFoundError:
         return None
     except OSError as error:
