@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.trial_keeper.harness import Host, oldest_python, wait_for
 from trial_keeper import zipapp
@@ -25,6 +29,31 @@ def test_the_same_content_has_the_same_bytes_and_name(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [os.path.basename(first)]
     assert zipapp.content() == Path(first).read_bytes()
     assert len(zipapp.content()) < 400_000  # a ConfigMap takes 1 MiB
+
+
+@pytest.mark.parametrize(("python", "used"), [(sys.executable, ".pyc"), (oldest_python(), ".py")])
+def test_compiled_it_is_what_this_python_runs_and_others_have_the_source(
+    tmp_path: Path, python: str | None, used: str
+) -> None:
+    if python is None:
+        pytest.skip("no Python 3.8 here")
+    content = zipapp.content(compiled=True)
+    assert len(content) < 500_000  # a ConfigMap takes 1 MiB
+    archive = tmp_path / "keeper.pyz"
+    archive.write_bytes(content)
+    program = f"import sys; sys.path.insert(0, {str(archive)!r}); from trial_keeper import {{}}; print({{}})"
+    # its bytes do not depend on what the process has loaded before
+    again = "hashlib.sha256(zipapp.content(compiled=True)).hexdigest()"
+    root = str(Path(zipapp.__file__).parents[1])
+    found = f"import hashlib, ssl, sys; sys.path.insert(0, {root!r}); from trial_keeper import keeper, zipapp"
+    made = _said(sys.executable, f"{found}; print({again})")
+    assert made == hashlib.sha256(content).hexdigest()
+    assert _said(python, program.format("procs", "procs.__file__")).endswith(f"/procs{used}")
+
+
+def _said(python: str, program: str) -> str:
+    command = [python, "-S", "-E", "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_it_runs_trials_and_brings_them_the_trial_api(tmp_path: Path) -> None:
