@@ -93,7 +93,10 @@ class ApiParts:
 
     def _service(self, experiment_id: str) -> TrainingService | None:
         runner = self.manager.find(experiment_id)
-        return None if runner is None else runner.service
+        if runner is None:
+            return None
+        closing = runner.closing
+        return closing if closing is not None and closing.capabilities.keeps_files else runner.service
 
     @asynccontextmanager
     async def _at_rest(

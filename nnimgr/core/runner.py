@@ -89,6 +89,9 @@ class ExperimentRunner:
         self.state = state
         self.last_number = state.number
         self.service: TrainingService | None = None
+        self.closing: TrainingService | None = (
+            None  # it lets go, and may yet bring here what jobs have written
+        )
         self._opening: TrainingService | None = None  # it has not adopted the jobs yet
         self.service_notice: str | None = None
         self.left: Sequence[str] = ()  # what the last end of the service may have left on machines: sentences
@@ -411,7 +414,9 @@ class ExperimentRunner:
             if not opened:
                 pump.cancel()
             if service is not None:
+                self.closing = service
                 self.left = await service.close(detach=state.detached)
+                self.closing = None
             await asyncio.wait({pump}, timeout=LAST_EVENTS_S)  # it brings what the service said last
             pump.cancel()
         elif self._keepers_left and not needs_service and not state.detached:

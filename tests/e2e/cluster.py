@@ -111,7 +111,7 @@ class Killed:
     def __init__(self, pid: int) -> None:
         self._arguments = procs.strings(pid, "cmdline")
         self._environ = dict(text.partition("=")[::2] for text in procs.strings(pid, "environ"))
-        self._directory, self._log = os.readlink(f"/proc/{pid}/cwd"), os.readlink(f"/proc/{pid}/fd/1")
+        self._log = os.readlink(f"/proc/{pid}/fd/1")
         handle = os.pidfd_open(pid)
         try:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -120,20 +120,16 @@ class Killed:
             os.close(handle)
 
     def start(self) -> None:
-        with open(self._log, "ab") as log:
-            process = subprocess.Popen(
-                self._arguments,
-                env=self._environ,
-                cwd=self._directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        appended = (os.POSIX_SPAWN_OPEN, 1, self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        quiet = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        actions = [quiet, appended, (os.POSIX_SPAWN_DUP2, 1, 2)]
+        pid = os.posix_spawn(
+            self._arguments[0], self._arguments, self._environ, file_actions=actions, setsid=True
+        )
         name = os.path.basename(self._arguments[0])
         noted = Path(self._environ.get("HOME", "/"), "run", f"{name}.pid")
         if noted.exists():  # by which whoever has brought the cluster up ends it
-            noted.write_text(f"{process.pid} {procs.start_time(process.pid)}\n")
+            noted.write_text(f"{pid} {procs.start_time(pid)}\n")
 
 
 @contextlib.contextmanager

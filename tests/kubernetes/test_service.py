@@ -1,0 +1,272 @@
+"""The service against a scripted API server, its pods' keepers played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.fake_api import NAMESPACE, FakeApi, Reply
+from tests.training_services.fleet import FakeMachine
+from training_services.base import (
+    EndReason,
+    ExperimentContext,
+    JobEnded,
+    JobLost,
+    JobPlaced,
+    JobStarted,
+    JobWaiting,
+    KeeperEnrolled,
+    KeeperGone,
+)
+from training_services.doors import NoDoors
+from training_services.keeper_host import Reach
+from training_services.keeper_hub import KeeperHub
+from training_services.keeper_service import ServiceTools
+from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.service import KubernetesService
+from training_services.placement import HostLedger
+from training_services.testing import CoreDouble
+
+SECRET = OWNER = "nnimgr-contract"
+LIMIT_S = 20.0
+
+
+class OpenDoors(NoDoors):
+    async def network(self, address: str) -> Reach:
+        return Reach((f"https://{address}:1",), "f" * 64)
+
+
+class Lab:
+    """One experiment on the scripted cluster; ``core`` is its core."""
+
+    def __init__(self, directory: Path, fake: FakeApi, **settings: Any) -> None:
+        self.fake = fake
+        self.hub = KeeperHub()
+        self.tools = ServiceTools(hub=self.hub, ledger=HostLedger(), urls=(), doors=OpenDoors())
+        self.core = CoreDouble()
+        (directory / "code").mkdir()
+        self.context = ExperimentContext(
+            experiment_id="contract",
+            directory=directory / "contract",
+            trial_command="true",
+            trial_code_directory=directory / "code",
+            trial_gpu_number=None,
+            python="python",
+            environ={},
+            nni_manager_ip="10.0.0.1",
+        )
+        self.config = KubernetesConfig.model_validate(
+            {"image": "python:3", "kubeconfig": Path(fake.kubeconfig(directory)), **settings}
+        )
+
+    async def open(self) -> None:
+        await self.core.open(KubernetesService(self.context, self.config, self.tools))
+
+    def entries(self) -> dict[str, str]:
+        """What the keepers' Secret holds."""
+        found = self.fake.object("secrets", SECRET).get("data") or {}
+        return {key: base64.b64decode(value).decode() for key, value in found.items()}
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Looked at whenever something has changed in the cluster."""
+
+        def wait() -> bool:
+            with self.fake.cond:
+                return bool(self.fake.cond.wait_for(true, LIMIT_S))
+
+        assert await asyncio.to_thread(wait), "it has not come about"
+
+    async def made(self, job: str) -> None:
+        await self.until(lambda: job in {each["metadata"]["name"] for each in self.fake.objects("jobs")})
+
+    async def keeper(self, job: str) -> FakeMachine:
+        """The keeper in the Job's pod, which runs and has called."""
+        await self.made(job)
+        self.fake.run(job)
+        keeper = FakeMachine(job)
+        await keeper.write_manager(json.loads(self.entries()[job]))
+        await keeper.speak(self.hub)
+        return keeper
+
+    async def start(self, trial: str) -> tuple[str, FakeMachine]:
+        """Submit a trial, and run it."""
+        job = self.core.submit(trial)
+        keeper = await self.keeper(job)
+        await self.run(job, keeper)
+        return job, keeper
+
+    async def run(self, job: str, keeper: FakeMachine) -> None:
+        await self.core.seen(JobPlaced, job)
+        await keeper.poll()
+        assert job in keeper.running
+
+    async def finish(self, job: str, keeper: FakeMachine) -> None:
+        """The trial ends, its keeper leaves, and so does the pod."""
+        await keeper.finish(job)
+        await self.core.seen(JobEnded, job)
+        async with asyncio.timeout(LIMIT_S):
+            while not keeper.left:
+                await keeper.poll()
+                await asyncio.sleep(0)  # for the service, in whose process this is
+        self.fake.finish(job)
+        await self.core.until(lambda: KeeperGone(keeper_id=job) in self.core.facts)
+
+    def waits(self, job: str) -> list[str]:
+        """Why the job was said to wait, one after the other."""
+        return [fact.reason for fact in self.core.of(job) if isinstance(fact, JobWaiting)]
+
+
+@pytest.fixture
+async def lab(tmp_path: Path, fake: FakeApi) -> AsyncIterator[Lab]:
+    made = Lab(tmp_path, fake)
+    yield made
+    if made.core.service is not None:
+        await made.core.close(detach=True)
+    made.hub.close()
+
+
+async def test_a_trial_costs_few_requests_and_leaves_no_key_behind(lab: Lab) -> None:
+    await lab.open()
+    first, keeper = await lab.start("first")
+    await lab.finish(first, keeper)
+    before = len(lab.fake.requests)
+    trials = [f"t{number:02}" for number in range(30)]
+    jobs = [lab.core.submit(trial) for trial in trials]
+    keepers = {job: await lab.keeper(job) for job in jobs}
+    assert lab.entries().keys() == {*jobs}, "of the first one nothing is left"
+    for job, keeper in keepers.items():
+        await lab.run(job, keeper)
+    for job, keeper in keepers.items():
+        await lab.finish(job, keeper)
+    asked = lab.fake.requests[before:]
+    assert len(asked) <= 4 * len(jobs)
+    assert {(each.verb, each.resource) for each in asked} <= {("create", "jobs"), ("patch", "secrets")}
+    assert [each.body["metadata"]["name"] for each in asked if each.verb == "create"] == jobs
+    tokens = {json.loads(text)["token"] for text in map(str, lab.entries().values())}
+    manifests = json.dumps(lab.fake.objects("jobs"))
+    assert len(tokens) == 30 and not any(token in manifests for token in tokens)
+    await lab.core.close(detach=False)
+    assert lab.fake.objects("secrets") == []
+
+
+async def test_why_a_pod_waits_is_said_once_for_each_change(lab: Lab) -> None:
+    await lab.open()
+    job = lab.core.submit("aaaa1")
+    await lab.made(job)
+
+    def pend(message: str) -> None:
+        condition = {"type": "PodScheduled", "status": "False", "message": message}
+        lab.fake.set_pod(job, {"phase": "Pending", "conditions": [condition]}, node=None)
+
+    for message in ("0/1 nodes are available", "0/2 nodes are available"):
+        for _ in range(3):
+            pend(message)
+        await lab.core.until(lambda message=message: message in lab.waits(job)[-1])  # type: ignore[misc]
+    said = [reason for reason in lab.waits(job) if "nodes are" in reason]
+    assert said == [
+        "waits, since no node takes its pod: 0/1 nodes are available",
+        "waits, since no node takes its pod: 0/2 nodes are available",
+    ]
+    await lab.run(job, await lab.keeper(job))
+
+
+async def test_refusals_and_broken_watches_are_outlived(lab: Lab) -> None:
+    lab.fake.fail("list", "jobs", Reply(429, "TooManyRequests", "later", retry_after="0"))
+    lab.fake.cut("create", "configmaps")
+    lab.fake.fail("create", "jobs", Reply(429, "TooManyRequests", "later", retry_after="0"))
+    lab.fake.fail("patch", "secrets", Reply(500, "InternalError", "no luck"))
+    await lab.open()
+    job, keeper = await lab.start("aaaa1")
+    lab.fake.expire_watches()
+    lab.fake.compact()
+    await lab.finish(job, keeper)
+    other, keeper = await lab.start("bbbb2")
+    lab.fake.remove("pods", lab.fake.pod_of(other)["metadata"]["name"])
+    lost = await lab.core.seen(JobLost, other)
+    assert lost.reason.startswith(f"the pod {other}-") and lost.reason.endswith(" was deleted")
+    assert len(lab.fake.objects("jobs")) == 2
+
+
+async def test_a_cluster_that_answers_late_holds_up_jobs_only(lab: Lab) -> None:
+    with lab.fake.hold("list", "pods"):
+        await lab.open()
+        job = lab.core.submit("aaaa1")
+        await asyncio.to_thread(lab.fake.wait_for, "list", "pods")
+        assert lab.fake.asked("create", "jobs") == []
+        assert [detail.job_id for detail in await _service(lab).list_trial_jobs()] == [job]
+    await lab.run(job, await lab.keeper(job))
+
+
+@pytest.mark.parametrize("spoken", [True, False], ids=["its keeper has called", "its pod is on its way"])
+async def test_after_a_restart_nothing_is_made_twice(lab: Lab, spoken: bool) -> None:
+    await lab.open()
+    if spoken:
+        job, keeper = await lab.start("aaaa1")
+    else:
+        job = lab.core.submit("aaaa1")
+        await lab.made(job)
+    entry = lab.entries()[job]
+    await lab.core.close(detach=True)
+    await lab.open()
+    if spoken:
+        keeper.epoch += 1
+        await keeper.poll()
+    else:
+        keeper = await lab.keeper(job)
+        await lab.run(job, keeper)
+    await lab.finish(job, keeper)
+    end = await lab.core.seen(JobEnded, job)
+    assert (end.reason, end.exit_code) == (EndReason.EXITED, 0)
+    created = [each for each in lab.fake.asked("create", "jobs")]
+    assert len(created) == 1 and len(lab.fake.objects("pods")) == 1
+    assert sum(isinstance(fact, JobStarted) for fact in lab.core.of(job)) == 1
+    enrolled = [fact for fact in lab.core.facts if isinstance(fact, KeeperEnrolled)]
+    assert len(enrolled) == 1 and lab.entries()[job] == entry, "no pod has to learn another token"
+
+
+async def test_a_job_that_was_made_though_nobody_heard_is_taken(lab: Lab) -> None:
+    await lab.open()
+    first, keeper = await lab.start("aaaa1")
+    made = lab.fake.object("jobs", first)
+    lab.fake.freeze()
+    twin = made | {"metadata": made["metadata"] | {"name": "contract-bbbb2-1"}}
+    del twin["metadata"]["uid"]
+    lab.fake.put("jobs", twin)
+    other = lab.core.submit("bbbb2")
+    await asyncio.to_thread(lab.fake.wait_for, "get", "jobs")
+    await lab.run(other, await lab.keeper(other))
+    assert len(lab.fake.objects("jobs")) == 2
+    assert first in keeper.running
+
+
+@pytest.mark.parametrize("database", [None, "another"])
+@pytest.mark.parametrize(
+    ("resource", "name", "kind"), [("jobs", "contract-aaaa1-1", "Job"), ("configmaps", OWNER, "ConfigMap")]
+)
+async def test_what_belongs_to_something_else_is_left_alone(
+    lab: Lab, resource: str, name: str, kind: str, database: str | None
+) -> None:
+    labels = {"nnimgr.io/experiment": "contract", "nnimgr.io/database": database} if database else {}
+    lab.fake.makes_pods = False
+    lab.fake.put(resource, {"metadata": {"name": name, "labels": labels}})
+    await lab.open()
+    job = lab.core.submit("aaaa1")
+    await lab.core.waits(
+        job,
+        f"waits, since {kind} {name} in namespace {NAMESPACE} belongs to something else: delete it, or give "
+        "this experiment another namespace",
+    )
+    lab.fake.makes_pods = True
+    lab.fake.remove(resource, name)
+    await lab.run(job, await lab.keeper(job))
+
+
+def _service(lab: Lab) -> KubernetesService:
+    assert isinstance(lab.core.service, KubernetesService)
+    return lab.core.service
