@@ -174,6 +174,7 @@ elif number == "3":
     codes = eventually(lambda: field.exit_codes(count=4), "the exit codes", LIMIT_S)
     assert [codes[trial["id"]] for trial in trials] == [0, 3, 143, 143]
 
+    field.nnictl("stop", "exp")
     answer = field.server.call("DELETE", field.url)
     assert answer.status == 200, answer.body
     eventually(lambda: not field.place.left(), "nothing in the cluster", LIMIT_S)
@@ -252,7 +253,7 @@ elif number == "2":
     field.place.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
     trials = field.done(LIMIT_S)
     assert [trial["status"] for trial in trials] == ["FAILED", "SUCCEEDED", "FAILED"]
-    assert "memory" in trials[0]["reason"], trials[0]
+    assert trials[0]["note"] == "killed for want of memory: the limit is 96 MiB", trials[0]
     assert (trials[1]["attempt"], trials[2]["attempt"]) == (2, 1), trials
     assert "activeDeadlineSeconds of 25 s" in trials[2]["reason"], trials[2]
 

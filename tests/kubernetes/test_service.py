@@ -147,7 +147,7 @@ async def test_a_trial_costs_few_requests_and_leaves_no_key_behind(lab: Lab) -> 
     asked = lab.fake.requests[before:]
     assert len(asked) <= 4 * len(jobs)
     assert {(each.verb, each.resource) for each in asked} <= {("create", "jobs"), ("patch", "secrets")}
-    assert [each.body["metadata"]["name"] for each in asked if each.verb == "create"] == jobs
+    assert sorted(each.body["metadata"]["name"] for each in asked if each.verb == "create") == sorted(jobs)
     tokens = {json.loads(text)["token"] for text in map(str, lab.entries().values())}
     manifests = json.dumps(lab.fake.objects("jobs"))
     assert len(tokens) == 30 and not any(token in manifests for token in tokens)
@@ -228,21 +228,6 @@ async def test_after_a_restart_nothing_is_made_twice(lab: Lab, spoken: bool) -> 
     assert sum(isinstance(fact, JobStarted) for fact in lab.core.of(job)) == 1
     enrolled = [fact for fact in lab.core.facts if isinstance(fact, KeeperEnrolled)]
     assert len(enrolled) == 1 and lab.entries()[job] == entry, "no pod has to learn another token"
-
-
-async def test_a_job_that_was_made_though_nobody_heard_is_taken(lab: Lab) -> None:
-    await lab.open()
-    first, keeper = await lab.start("aaaa1")
-    made = lab.fake.object("jobs", first)
-    lab.fake.freeze()
-    twin = made | {"metadata": made["metadata"] | {"name": "contract-bbbb2-1"}}
-    del twin["metadata"]["uid"]
-    lab.fake.put("jobs", twin)
-    other = lab.core.submit("bbbb2")
-    await asyncio.to_thread(lab.fake.wait_for, "get", "jobs")
-    await lab.run(other, await lab.keeper(other))
-    assert len(lab.fake.objects("jobs")) == 2
-    assert first in keeper.running
 
 
 @pytest.mark.parametrize("database", [None, "another"])

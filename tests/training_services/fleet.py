@@ -129,6 +129,10 @@ class FakeMachine(KeeperHost):
                 self.running[job_id] = 0
             elif kind == "stop" and job_id in self.running:
                 await self._end(job_id, self.running.pop(job_id), reason="stopped", code=None)
+        for number, *_ in answer.body["reads"]:  # its jobs have written nothing
+            if (stream := desk.take_read(number)) is not None:
+                stream.open()
+                stream.finish(FileNotFoundError("no such file"))
         self.left = self.left or answer.body["leave"]
 
 

@@ -246,7 +246,13 @@ class Site:
     async def _begin(self) -> Belonging:
         namespace = await self._namespace()
         if self._watch is None:
-            self._watch = JobWatch(self._cluster, namespace, self._context.experiment_id, self._changed)
+            self._watch = JobWatch(
+                self._cluster,
+                namespace,
+                label_value(self._context.experiment_id),
+                self._changed,
+                labels={manifest.DATABASE_LABEL: label_value(self._database_id)},
+            )
             await self._watch.open()
         orphan = Belonging(
             experiment_id=self._context.experiment_id, database_id=self._database_id, namespace=namespace

@@ -12,9 +12,10 @@ import contextlib
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from training_services.base import ServiceError, ServiceUnavailable
 from training_services.kubernetes.client import (
@@ -68,7 +69,7 @@ class _Known:
 
 
 class JobWatch:
-    """Follows the Jobs and pods that carry the experiment's label.
+    """Follows the Jobs and pods that carry the experiment's label, and those in ``labels``.
 
     ``changed`` is called on the event loop with the names of the Jobs whose sighting is another one now, many
     at a time; with none of them when ``trouble`` or ``known`` has changed.
@@ -81,6 +82,7 @@ class JobWatch:
         experiment_id: str,
         changed: Callable[[Collection[str]], None],
         *,
+        labels: Mapping[str, str] = MappingProxyType({}),
         watch_s: int = WATCH_S,
         first_pause_s: float = FIRST_PAUSE_S,
     ) -> None:
@@ -90,7 +92,8 @@ class JobWatch:
         self._gone: OrderedDict[str, None] = OrderedDict()  # names of those that are kept, oldest first
         self._pod_jobs: dict[str, str] = {}  # names of pods that are in the cluster -> names of Jobs
         self._early: OrderedDict[tuple[str, str], str] = OrderedDict()  # (kind, name) -> sentence
-        label = f"{EXPERIMENT_LABEL}={experiment_id}"
+        chosen = {EXPERIMENT_LABEL: experiment_id, **labels}
+        label = ",".join(f"{name}={value}" for name, value in chosen.items())
         self._streams = (
             _JobStream(self, JOBS, cluster, namespace, watch_s, first_pause_s, labels=label),
             _PodStream(self, PODS, cluster, namespace, watch_s, first_pause_s, labels=label),
