@@ -190,6 +190,7 @@ class FakeRunner:
         self.life = life
         self.state = life.state
         self.service: FakeService | None = FakeService()
+        self.closing: FakeService | None = None
         self.left: Sequence[str] = ()
         self.notices: dict[str, Notice] = {}
         self.last_number = 0

@@ -239,8 +239,7 @@ def test_ends_that_are_not_the_trials_own(field: Field) -> None:
 if number == "0":
     grown = [b"x" * 1_000_000 for _ in range(1_000)]
 elif number == "1":
-    wait("again")
-    report_both()
+    wait("never") if os.environ["NNIMGR_JOB_ID"].endswith("-1") else report_both()
 elif number == "2":
     wait("never")
 """,
@@ -249,7 +248,6 @@ elif number == "2":
     )
     second = field.until_running(1)[1]
     [pod] = [p for p in field.place.pods() if p["metadata"]["labels"]["nnimgr.io/trial"] == second["id"]]
-    field.release("again")
     field.place.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
     trials = field.done(LIMIT_S)
     assert [trial["status"] for trial in trials] == ["FAILED", "SUCCEEDED", "FAILED"]
