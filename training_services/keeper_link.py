@@ -422,7 +422,7 @@ class KeeperLink:
             note = f"{missing} metrics were lost on the host's disk; they are recorded here."
             events.append(JobNoted(job_id=job_id, note=note))
         if final.reason is None and (verdict := self._verdict()) is not None:
-            final = final._replace(reason=EndReason.EXITED, message=verdict)
+            final = final._replace(reason=EndReason.EXITED, code=None, signal=None, message=verdict)
         if final.reason is None:
             self._lose(job_id, job, final.message or "its host was restarted while it ran", events)
             return
