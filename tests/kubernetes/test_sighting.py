@@ -402,3 +402,12 @@ def test_objects_that_lack_fields_or_have_odd_ones_are_read_all_the_same(odd: An
                 read_pod(
                     pod({"phase": phase, "containerStatuses": statuses, "initContainerStatuses": statuses})
                 )
+
+
+def test_a_job_that_ran_too_long_is_known_by_it_while_its_pod_still_ends() -> None:
+    late = JobSight(name="j", uid="u", over=Over(Cause.DEADLINE, "the Job j ran longer than it may"))
+    pod = PodSight(name="j-1", uid="p", job="j", node="n", phase=Phase.RUNNING)
+    assert fold(late, [pod]).ending == late.over
+    assert fold(late, [pod]).over is None
+    ended = fold(late, [pod_gone(pod)])
+    assert ended.ending is None and ended.over == late.over
