@@ -44,7 +44,9 @@ def parallel(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any])
     if arguments.get("top") is not None:
         selected &= best_share(losses(columns, snapshot, arguments), among, arguments["top"])
     rows = np.flatnonzero(selected)
-    known = rows[~np.isnan(values[rows])]
+    mine = values[rows]
+    known = ~np.isnan(mine)
+    mine = np.where(known, mine, 0.0)
     header = {
         "revision": columns.revision,
         "total": int(np.count_nonzero(among)),
@@ -57,8 +59,10 @@ def parallel(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any])
         pair = _Pair(columns, left, right)
         if arguments.get("background", True):
             packed += _sparse(f"all.{number}", pair.counts(text, among))
-        counts = np.bincount(pair.cells[rows], minlength=pair.size)
-        packed += _sparse(f"selected.{number}", counts, pair.cells[known], values[known])
+        cells = pair.cells[rows]
+        counts = np.bincount(cells, minlength=pair.size)
+        packed += _sparse(f"selected.{number}", counts)
+        packed.append(_means(f"selected.{number}.mean", counts, cells, mine, known))
     if len(rows) <= arguments.get("lines", 0):
         packed.append(PackedColumn("sequences", columns.arrays["sequence"][rows]))
     return pack(header, packed)
@@ -96,18 +100,20 @@ def _counts(cells: Array, among: Array, size: int) -> Array:
     return np.bincount(cells if among.all() else cells[among], minlength=size)
 
 
-def _sparse(
-    name: str, counts: Array, cells: Array | None = None, values: Array | None = None
-) -> Iterator[PackedColumn]:
-    """The cells that have any trial; with ``cells`` and ``values`` (of trials) the mean of these as well."""
+def _sparse(name: str, counts: Array) -> Iterator[PackedColumn]:
+    """The cells that have any trial, and how many."""
     found = np.flatnonzero(counts)
     yield PackedColumn(f"{name}.cells", found.astype(np.uint32))
     yield PackedColumn(f"{name}.counts", counts[found].astype(np.uint32))
-    if cells is not None and values is not None:
-        sums = np.bincount(cells, weights=values, minlength=len(counts))[found]
-        known = np.bincount(cells, minlength=len(counts))[found]
-        with np.errstate(invalid="ignore"):
-            yield PackedColumn(f"{name}.mean", compact(sums / known))
+
+
+def _means(name: str, counts: Array, cells: Array, values: Array, known: Array) -> PackedColumn:
+    """The means of the metric in the cells that have any trial; ``values`` are 0 where they are not known."""
+    found = np.flatnonzero(counts)
+    sums = np.bincount(cells, weights=values, minlength=len(counts))[found]
+    of = counts if known.all() else np.bincount(cells, weights=known, minlength=len(counts))
+    with np.errstate(invalid="ignore"):
+        return PackedColumn(name, compact(sums / of[found]))
 
 
 def _span(values: Array) -> dict[str, float | None]:

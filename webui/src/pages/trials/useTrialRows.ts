@@ -18,12 +18,13 @@ export interface TrialRows extends ShownRows {
 }
 
 const PACE_MS = 80; // between windows that are asked for while the rows fly by
+const AHEAD = 4; // windows that are read before they come into view, while the view moves on steadily
 
 /**
  * The rows that answer a question, read by windows as they come into view.
  *
  * Only the windows in view are observed, so that a change of the experiment reads no others again; their
- * neighbours are read ahead. Windows that leave the view before their answer came are called off.
+ * neighbours are read ahead, more of them where the view is moving to. Windows that leave the view before their answer came are called off.
  */
 export function useTrialRows(id: string, question: TrialsQuestion, first: number, last: number): TrialRows {
   const client = useQueryClient();
@@ -43,12 +44,17 @@ export function useTrialRows(id: string, question: TrialsQuestion, first: number
 
   const [, arrived] = useReducer((times: number) => times + 1, 0); // nobody observes what is read ahead
   const settled = results.every((result) => result.data !== undefined);
+  const travel = useRef({ from, way: 0 });
   useEffect(() => {
-    if (!settled || total === undefined) return;
-    for (const index of [to + 1, from - 1])
-      if (index >= 0 && index * WINDOW < total)
+    const moved = from - travel.current.from;
+    if (moved !== 0) travel.current = { from, way: Math.abs(moved) <= AHEAD ? Math.sign(moved) : 0 };
+    const { way } = travel.current;
+    if (shown.total === undefined || (!settled && way === 0)) return;
+    const ahead = Array.from({ length: AHEAD }, (_, step) => (way > 0 ? to + 1 + step : from - 1 - step));
+    for (const index of way === 0 ? [to + 1, from - 1] : ahead)
+      if (index >= 0 && index * WINDOW < shown.total)
         client.query(windowQuery(id, question, index)).then(arrived, () => undefined);
-  }, [client, id, question, settled, from, to, total]);
+  }, [client, id, question, settled, from, to, shown.total]);
 
   const { question: answered } = shown;
   const rowAt = useCallback(

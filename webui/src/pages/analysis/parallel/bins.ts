@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "react";
 import { request, type Schemas } from "@/api/client";
 import { unpack, type NumberArray } from "@/data/packed";
 
-export const BINS = 48;
+export const BINS = 40;
 
 interface Header {
   axes: readonly {
