@@ -244,7 +244,7 @@ elif number == "2":
     wait("never")
 """,
         trials=3,
-        service={"activeDeadline": "25s", "resources": {"memory": "96Mi"}},
+        service={"activeDeadline": "45s", "resources": {"memory": "96Mi"}},
     )
     second = field.until_running(1)[1]
     [pod] = [p for p in field.place.pods() if p["metadata"]["labels"]["nnimgr.io/trial"] == second["id"]]
@@ -253,7 +253,7 @@ elif number == "2":
     assert [trial["status"] for trial in trials] == ["FAILED", "SUCCEEDED", "FAILED"]
     assert trials[0]["note"] == "killed for want of memory: the limit is 96 MiB", trials[0]
     assert (trials[1]["attempt"], trials[2]["attempt"]) == (2, 1), trials
-    assert "activeDeadlineSeconds of 25 s" in trials[2]["reason"], trials[2]
+    assert "activeDeadlineSeconds of 45 s" in trials[2]["reason"], trials[2]
 
 
 def test_pods_of_a_pool_are_shared_and_go_when_idle(field: Field) -> None:
@@ -299,7 +299,7 @@ def test_what_keeps_trials_from_running_is_said(field: Field) -> None:
             assert field.server.call("POST", "/api/v1/experiments", body).status == 201
         assert "localhost/there-is-none:1" in field.waiting("the image", "image")
         field.waiting("/no/such/python", "command")
-        field.waiting("no node takes its pod: 0/1 nodes are available", "node")
+        field.waiting("no node takes its pod: 0/", "node")
         field.waiting("the cluster makes no pod for it: exceeded quota: none", "quota")
         field.waiting("forbidden", "rights")
 
