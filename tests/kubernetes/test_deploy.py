@@ -255,5 +255,4 @@ def test_it_runs_an_experiment_in_its_cluster(deployed: Deployed) -> None:
     assert len(jobs) == 2
     deployed.inside("nnictl", "stop", "inside")
     deployed.inside("nnictl", "experiment", "delete", "--yes", "inside")
-    left = deployed.kubectl("get", "configmaps,secrets", "-l", "nnimgr.io/experiment=inside", "-o", "name")
-    assert "nnimgr-inside" not in left.replace("configmap/", "").split()
+    deployed.kubectl("wait", "--for=delete", "configmap/nnimgr-inside", f"--timeout={LONG_S:.0f}s")

@@ -172,6 +172,8 @@ class Pod:
         return kubectl("get", "pod", self.name, f"--namespace={self.namespace}", "--output=wide")
 
     def log(self) -> str:
+        """What it has printed, once its kubelet has told that it runs."""
+        wait_for(lambda: "Running" in self.look(), f"a kubelet that knows {self.name}", POD_S)
         return kubectl("logs", self.name, f"--namespace={self.namespace}")
 
     def dismissed(self) -> int:
