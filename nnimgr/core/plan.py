@@ -238,8 +238,6 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: dat
             reason += f", by which the shell says that a command {what}: {_shown(state.trial_command)}"
     else:
         reason = end.message or "ended without an exit code"
-    if end.message and (end.exit_code is not None or end.signal is not None):
-        reason += f"; {end.message}"
     again = trial.failed_attempts < state.limits.max_failed_attempts
     if again and trial.target is None and not _time_is_up(state, now):
         return f.AttemptDue(
