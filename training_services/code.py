@@ -293,7 +293,8 @@ class PackedCode:
 
     async def pack(self) -> None:
         """Pack it as it is now, unless that is done. Raises ServiceUnavailable."""
-        if self._packing is None:
+        failed = self._packing is not None and self._packing.done() and self._packing.exception() is not None
+        if self._packing is None or failed:
             context = self._context
             packing = asyncio.to_thread(pack_code, context.trial_code_directory, context.directory)
             self._packing = asyncio.ensure_future(packing)

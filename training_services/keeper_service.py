@@ -151,6 +151,10 @@ class KeeperService(TrainingService):
         """A job has left the seat, or the seat was looked at first: now may be the time to let go of it."""
         return None
 
+    def _parted(self, seat: KeeperSeat) -> None:
+        """The seat's keeper was told to leave, or ended, for good."""
+        return None
+
     # ---- life ---------------------------------------------------------------------------------------------
 
     async def open(self, known: KnownKeepers) -> None:
@@ -227,6 +231,9 @@ class KeeperService(TrainingService):
             for job_id, seat in self._placed.items():
                 self._queue.release(job_id, seat)
             left = await asyncio.gather(*(seat.dismiss() for seat in self._seats.values()))
+            for seat, sentence in zip(self._seats.values(), left, strict=True):
+                if sentence is None:
+                    self._parted(seat)
         for seat in self._seats.values():
             self._tools.hub.remove(self.context.experiment_id, seat.desk)
         await asyncio.gather(*(seat.keeper.close() for seat in self._seats.values()))

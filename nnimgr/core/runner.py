@@ -426,6 +426,9 @@ class ExperimentRunner:
                 service = self._make_service(state)
                 await service.open(self._known_keepers())
                 await service.close(detach=False)
+                async for events in service.events():  # which keepers are gone for good
+                    for event in events:
+                        self._arrived(event)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         assert self._group is not None

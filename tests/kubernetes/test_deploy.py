@@ -31,10 +31,10 @@ _USER = 10001
 # What the account may do in its namespace, and nothing anywhere else.
 MAY = {
     "jobs.batch": {"create", "get", "list", "watch", "delete"},
-    "pods": {"get", "list", "watch"},
+    "pods": {"list", "watch"},
     "pods/log": {"get"},
     "events": {"list", "watch"},
-    "configmaps": {"create", "get", "patch", "delete"},
+    "configmaps": {"create", "get", "delete"},
     "secrets": {"create", "get", "patch", "delete"},
 }
 

@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from training_services.kubernetes import syntax
+from training_services.kubernetes.syntax import OWN_FOLDER, OWN_LABELS, OWN_VARIABLES, OWN_VOLUMES
 from training_services.kubernetes.template import check_affinity, check_template
 from training_services.units import parse_duration
 
@@ -44,10 +45,6 @@ __all__ = [
     "Toleration",
 ]
 
-OWN_FOLDER = "/nnimgr"  # in the pod
-OWN_VOLUMES = "nnimgr-"
-_OWN_VARIABLES = "NNIMGR_"
-_OWN_LABELS = ("nnimgr.io/", "app.kubernetes.io/managed-by")
 _IMAGE = re.compile(
     r"(?:(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d+)?/)?"  # registry
     r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
@@ -99,7 +96,7 @@ def _plain_text(value: str) -> str:
 def _label_keys(found: dict[str, str]) -> dict[str, str]:
     for key in found:
         syntax.check_label_key(key)
-        if key.startswith(_OWN_LABELS):
+        if key.startswith(OWN_LABELS):
             raise ValueError(f"{key!r} is set by nnimgr itself")
     return found
 
@@ -219,7 +216,7 @@ def _environment_value(value: Any) -> SecretStr | EnvironmentSource:
 def _environment(found: dict[str, EnvironmentValue]) -> dict[str, EnvironmentValue]:
     for name in found:
         syntax.check_environment_name(name)
-        if name.startswith(_OWN_VARIABLES):
+        if name.startswith(OWN_VARIABLES):
             raise ValueError(f"{name} is set by nnimgr itself")
     return found
 

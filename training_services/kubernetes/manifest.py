@@ -15,8 +15,6 @@ from pydantic import SecretStr
 from training_services.base import ServiceUnavailable
 from training_services.keeper_host import Wants
 from training_services.kubernetes.config import (
-    OWN_FOLDER,
-    OWN_VOLUMES,
     EnvironmentSource,
     EnvironmentValue,
     EnvironmentValues,
@@ -25,6 +23,8 @@ from training_services.kubernetes.config import (
     Toleration,
 )
 from training_services.kubernetes.syntax import (
+    OWN_FOLDER,
+    OWN_VOLUMES,
     cpu_quantity,
     label_value,
     object_name,

@@ -21,6 +21,7 @@ __all__ = ["COMING", "PodHost"]
 COMING = "waits for its pod, which is being made"
 RETRY_S = 5.0  # where the cluster cannot be asked
 LEAVE_S = 30.0  # for a keeper that was told to leave, until its pod is seen to have ended
+_MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}  # its keeper has perhaps said why
 _OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}  # a further attempt would end the same way
 
 
@@ -56,6 +57,7 @@ class PodHost(KeeperHost):
         self.spoken = spoken
         self._made = known  # its Job was created, or may have been
         self._awaited = False  # it was created just now: the watch will tell of it
+        self._creating: asyncio.Future[None] | None = None  # goes on when nobody waits for it any more
         self._made_at: float | None = None  # on the loop's clock, if it was made since the server started
         self._written: str | None = None
 
@@ -82,17 +84,21 @@ class PodHost(KeeperHost):
         if not self.spoken and self._site.sighting(self.keeper_id) is None:
             self._made = self._awaited = True
             self._made_at = asyncio.get_running_loop().time()
+            wants = Wants.of(self._context)
+            creating = self._site.create(self.keeper_id, wants=wants, trial=self.trial)
+            self._creating = asyncio.ensure_future(creating)
             try:
-                await self._site.create(self.keeper_id, wants=Wants.of(self._context), trial=self.trial)
+                await asyncio.shield(self._creating)
             except ImpossibleJob as error:
                 raise HostGone(str(error), failed=True) from error
         self.over = over = await self._end()
         reason = over.reason
-        if over.cause in (Cause.FAILED, Cause.NEVER_RAN) and not self.spoken:
+        if over.cause in _MUTE and not self.spoken:
             pod = self._seen().pod
             said = None if pod is None else await self._site.last_words(pod)
             reason = f"{reason}, before its keeper had called"
-            raise HostGone(reason if said is None else f"{reason}; it says: {said}", failed=True)
+            failed = over.cause is not Cause.COMPLETED  # it may have waited for a server that was away
+            raise HostGone(reason if said is None else f"{reason}; it says: {said}", failed=failed)
         raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
 
     def heard(self) -> None:
@@ -132,6 +138,8 @@ class PodHost(KeeperHost):
     async def end(self, *, told: bool) -> None:
         if told and (self.obeys or (not self.leaves_at_once and await self._ends_by_itself())):
             return
+        if self._creating is not None:  # what is deleted before it is made would be made all the same
+            await asyncio.wait({self._creating})
         while self._made and self._may_run():
             try:
                 await self._site.delete(self.keeper_id)
@@ -181,7 +189,9 @@ class PodHost(KeeperHost):
         code = self._site.code.archive if directory is None else None
         order = dict(start_order(self._context, job, gpus, platform="kubernetes", code=code))
         environment = dict(order["environment"])
-        if self._context.trial_gpu_number:
+        if self._context.trial_gpu_number is not None and (
+            self._context.trial_gpu_number or self._config.resources.gpu
+        ):
             del environment["CUDA_VISIBLE_DEVICES"]  # the cluster's device plug-in says which
         if directory is not None:
             order["cwd"] = environment["NNI_CODE_DIR"] = directory

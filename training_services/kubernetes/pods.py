@@ -91,6 +91,14 @@ class PodQueue(abc.ABC):
         """Whether the pod has something to do, or may yet get it."""
 
     @abc.abstractmethod
+    def awaits(self, keeper_id: str) -> bool:
+        """Whether the pod is still wanted, though nothing of it is there."""
+
+    @abc.abstractmethod
+    def explain(self, keeper_id: str, reason: str) -> None:
+        """Tell those who wait for this pod why."""
+
+    @abc.abstractmethod
     def tell(self, keeper_ids: Sequence[str]) -> None:
         """There is news of these pods: why jobs wait may have changed."""
 
@@ -150,6 +158,11 @@ class OwnPods(PodQueue):
         super().__init__(start=start, put=put, bring=bring, send_away=send_away)
         self._owners = {}
 
+    def remove(self, seat: KeeperSeat) -> None:
+        super().remove(seat)
+        if self._job_of(seat.id) is None:
+            self._owners.pop(seat.id, None)
+
     def ready(self, seat: KeeperSeat) -> None:
         job_id = self._job_of(seat.id)
         if job_id is not None and seat.obstacle() is None:
@@ -172,6 +185,7 @@ class OwnPods(PodQueue):
     def withdraw(self, job_id: str) -> bool:
         if not super().withdraw(job_id):
             return False
+        self._owners.pop(object_name(job_id), None)
         if (seat := self._seats.get(object_name(job_id))) is not None:
             self._send_away(seat)
         return True
@@ -181,9 +195,17 @@ class OwnPods(PodQueue):
 
     def gone(self, keeper_id: str, gone: HostGone) -> None:
         job_id = self._job_of(keeper_id)
+        self._owners.pop(keeper_id, None)
         if job_id is not None:
             self._take(job_id)
             self._put([_never_ran(job_id, gone) if gone.failed else JobLost(job_id=job_id, reason=str(gone))])
+
+    def awaits(self, keeper_id: str) -> bool:
+        return self._job_of(keeper_id) is not None
+
+    def explain(self, keeper_id: str, reason: str) -> None:
+        if (job_id := self._job_of(keeper_id)) is not None:
+            self._say(job_id, reason)
 
     def tell(self, keeper_ids: Sequence[str]) -> None:
         for keeper_id in keeper_ids:
@@ -215,7 +237,8 @@ class SharedPods(PodQueue):
         self._idle_s = idle.total_seconds()
         self._coming: dict[str, None] = {}  # keepers that have not spoken
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
-        self._failed = 0  # pods in a row that never came to work
+        self._gone = 0  # pods in a row that never came to work
+        self._failed = 0  # those of them that never will, and were not the cluster's doing
         self._pause: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -234,7 +257,7 @@ class SharedPods(PodQueue):
 
     def ready(self, seat: KeeperSeat) -> None:
         self._coming.pop(seat.id, None)
-        self._failed = 0
+        self._gone = self._failed = 0
         if seat not in self._busy:
             self._offer(seat)
 
@@ -264,24 +287,32 @@ class SharedPods(PodQueue):
             self._call()
             return
         del self._coming[keeper_id]
-        self._failed += 1
+        self._gone += 1
+        self._failed += gone.failed
         if self._failed >= FAILURES and self._jobs:
             job_id = next(iter(self._jobs))
             self._take(job_id)
             self._put([_never_ran(job_id, gone)])
             self._failed = 0
-        for job_id in islice(self._jobs, FIRST):
-            self._say(job_id, f"waits for a further pod, since {gone}")
+        self.explain(keeper_id, f"waits for a further pod, since {gone}")
         if self._pause is None:
-            pause = min(FIRST_PAUSE_S * 2**self._failed, LONGEST_PAUSE_S)
+            pause = min(FIRST_PAUSE_S * 2 ** min(self._gone, 10), LONGEST_PAUSE_S)
             self._pause = asyncio.get_running_loop().call_later(pause, self._call_again)
+
+    def awaits(self, keeper_id: str) -> bool:
+        if self._jobs:
+            return True
+        self._coming.pop(keeper_id, None)
+        return False
+
+    def explain(self, keeper_id: str, reason: str) -> None:
+        for job_id in islice(self._jobs, FIRST):
+            self._say(job_id, reason)
 
     def tell(self, keeper_ids: Sequence[str]) -> None:
         coming = next((name for name in keeper_ids if name in self._coming and name in self._seats), None)
         if coming is not None:
-            reason = _reason(self._seats[coming])
-            for job_id in islice(self._jobs, FIRST):
-                self._say(job_id, reason)
+            self.explain(coming, _reason(self._seats[coming]))
 
     def _offer(self, seat: KeeperSeat) -> None:
         """The seat takes a job: one that waits, or the next one to come."""

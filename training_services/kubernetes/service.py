@@ -20,12 +20,14 @@ from training_services.base import (
     ExperimentContext,
     FileListing,
     JobEvent,
+    JobPlaced,
     KeeperGone,
     KnownKeeper,
     KnownKeepers,
     Machine,
     ServiceError,
     StopOrdered,
+    TrialJobSpec,
 )
 from training_services.keeper_host import HostGone, KeeperHost, attempt_folder
 from training_services.keeper_hub import KeeperDesk
@@ -43,7 +45,9 @@ __all__ = ["KubernetesService"]
 logger = logging.getLogger(__name__)
 
 INSIST_S = 10.0  # after a trial's grace its pod is deleted, if its keeper has not obeyed
-FETCH_S = 300.0  # for the logs of one trial
+LISTING_S = 120.0  # for what a trial has left, by a keeper that may not be heard
+LAST_FETCHES_S = 30.0  # for logs that are on their way when the experiment ends
+PREPARE_AGAIN_S = 5.0
 
 
 class KubernetesService(KeeperService):
@@ -101,14 +105,14 @@ class KubernetesService(KeeperService):
             timer.cancel()
         fetches = [task for of_pod in self._fetches.values() for task in of_pod.values()]
         if not detach:
-            await asyncio.gather(*fetches, return_exceptions=True)
+            if fetches:
+                await asyncio.wait(fetches, timeout=LAST_FETCHES_S)
             self._leaving.update(self._seats)  # what is read from now on is read here
             for seat in self._seats.values():
                 seat.link.leaving = True
                 seat.desk.flush()
                 pod = _pod(seat)
                 pod.leaves_at_once, pod.obeys = True, seat.link.leave_told
-            self._outbox.put([KeeperGone(keeper_id=keeper_id) for keeper_id in self._seats])
         for task in fetches:
             task.cancel()
         left = list(await super().close(detach=detach))
@@ -129,20 +133,27 @@ class KubernetesService(KeeperService):
             await self._site.close()
         return ()
 
+    def _parted(self, seat: KeeperSeat) -> None:
+        self._outbox.put([KeeperGone(keeper_id=seat.id)])
+
     # ---- pods ---------------------------------------------------------------------------------------------
 
     def _bring(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
         self._spawn(keeper_id, self._enter(keeper_id, trial))
 
     async def _enter(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
-        try:
-            seat = await self._join(self._host(keeper_id, trial))
-        except (ServiceError, OSError) as error:  # the code cannot be packed, say
-            sentence = f"its pod could not be prepared: {error}"
-            logger.warning("experiment %s: %s", self.context.experiment_id, sentence)
-            self._queue.gone(keeper_id, HostGone(sentence, failed=True))
-            return
+        while True:
+            try:
+                seat = await self._join(self._host(keeper_id, trial))
+                break
+            except (ServiceError, OSError) as error:  # the code cannot be packed, say: that may be mended
+                logger.warning("experiment %s: a pod: %s", self.context.experiment_id, error)
+                self._queue.explain(keeper_id, f"waits, since {error}")
+            await asyncio.sleep(PREPARE_AGAIN_S)
+            if not self._queue.awaits(keeper_id):
+                return
         self._begin(seat)
+        self._vacated(seat)  # it may have been called off meanwhile
 
     def _seen(self, names: Collection[str]) -> None:
         """The cluster has something to tell of these Jobs, or of itself."""
@@ -186,13 +197,18 @@ class KubernetesService(KeeperService):
             logger.warning("experiment %s: %s", self.context.experiment_id, note)
         self._site.dismiss(seat.id)
         self._leaving.discard(seat.id)
-        self._outbox.put([KeeperGone(keeper_id=seat.id)])
+        self._parted(seat)
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
         super().committed(facts)
         for fact in facts:
             if isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
                 self._insist(fact)
+
+    def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
+        super()._adopt(job, placed)
+        if job.stop is not None and job.stop.cmd_seq is not None:
+            self._insist(job.stop)
 
     def _insist(self, fact: StopOrdered) -> None:
         """A keeper that does not obey, or is not heard, loses its pod."""
@@ -204,14 +220,16 @@ class KubernetesService(KeeperService):
 
     def _lose_patience(self, job_id: str, seat: KeeperSeat) -> None:
         del self._insistence[job_id]
-        if seat.link.is_open(job_id) and seat.id not in self._tasks:
-            self._spawn(seat.id, self._delete(seat))
+        if (seat.link.is_open(job_id) or seat.link.is_astray(job_id)) and seat.id not in self._tasks:
+            self._spawn(seat.id, self._delete(job_id, seat))
 
-    async def _delete(self, seat: KeeperSeat) -> None:
+    async def _delete(self, job_id: str, seat: KeeperSeat) -> None:
         try:
             await self._site.delete(seat.id)
         except ServiceError as error:
             logger.warning("experiment %s: %s", self.context.experiment_id, error)
+            loop = asyncio.get_running_loop()
+            self._insistence[job_id] = loop.call_later(INSIST_S, self._lose_patience, job_id, seat)
 
     def machines(self) -> Sequence[Machine]:
         """The pods, each with its node."""
@@ -231,10 +249,10 @@ class KubernetesService(KeeperService):
 
     def _fetch(self, job_id: str, seat: KeeperSeat) -> None:
         """Bring what an ended job has printed here, where it stays when its pod is gone."""
-        under_way = self._fetches.setdefault(seat.id, {})
         pod = _pod(seat)
-        if job_id in under_way or pod.over is not None or not pod.spoken:
+        if job_id in self._fetches.get(seat.id, {}) or pod.over is not None or not pod.spoken:
             return
+        under_way = self._fetches.setdefault(seat.id, {})
         task = asyncio.create_task(self._bring_logs(job_id, seat), name=f"{job_id}:logs")
         under_way[job_id] = task
 
@@ -249,12 +267,12 @@ class KubernetesService(KeeperService):
         parts = _parts(job_id)
         folder = self.context.directory.joinpath(*parts)
         try:
-            async with asyncio.timeout(FETCH_S):
+            async with asyncio.timeout(LISTING_S):
                 listing = await seat.desk.listing(parts)
-                await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-                for file in listing.files:
-                    if file.path in LOG_NAMES:
-                        await _copy(seat, parts, file.path, folder)
+            await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+            for file in listing.files:
+                if file.path in LOG_NAMES:
+                    await _copy(seat, parts, file.path, folder)
         except (TimeoutError, OSError, ServiceError) as error:
             logger.warning("experiment %s: the logs of %s: %s", self.context.experiment_id, job_id, error)
 
@@ -272,7 +290,8 @@ class KubernetesService(KeeperService):
         tail: int | None = None,
         keeper_id: str | None = None,
     ) -> AsyncIterator[bytes]:
-        if self._is_in_pod(job_id):
+        here = await asyncio.to_thread(self.context.directory.joinpath(*_parts(job_id), name).exists)
+        if self._is_in_pod(job_id) or (not here and self._is_in_pod(job_id, keeper_id)):
             chunks = super().read_log(job_id, name, follow=follow, tail=tail, keeper_id=keeper_id)
         else:
             check_log_name(name)
@@ -326,10 +345,10 @@ async def _copy(seat: KeeperSeat, parts: Sequence[str], name: str, folder: Path)
     """Raises OSError, ServiceError."""
     fresh = folder / f".{name}.part"
     file = await asyncio.to_thread(fresh.open, "wb")
-    try:
+    try:  # what has come of it when that ends is better than nothing
         async with aclosing(seat.desk.read(parts, name)) as chunks:
             async for chunk in chunks:
                 await asyncio.to_thread(file.write, chunk)
     finally:
         file.close()
-    os.replace(fresh, folder / name)
+        os.replace(fresh, folder / name)

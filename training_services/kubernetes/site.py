@@ -27,7 +27,7 @@ from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, ResourceFault
 from training_services.kubernetes.sighting import Sighting
 from training_services.kubernetes.syntax import label_value
-from training_services.kubernetes.template import TemplateError
+from training_services.kubernetes.template import CONTAINER, TemplateError
 from training_services.kubernetes.watch import JobWatch
 from trial_keeper import zipapp
 
@@ -161,7 +161,7 @@ class Site:
     async def admit(self, keeper_id: str, text: str) -> None:
         """Lay down a keeper's ``manager.json``. Raises ServiceError."""
         self._entries[keeper_id] = text
-        await self._write()
+        await self._write(keeper_id)
 
     def dismiss(self, keeper_id: str) -> None:
         """It goes with the next that is written."""
@@ -191,25 +191,23 @@ class Site:
     async def delete(self, name: str) -> None:
         """Delete the Job, its pod with the grace that its trial has. Raises ServiceError."""
         sight = self.sighting(name)
-        namespace = (await self._belonging()).namespace
+        namespace = await self._namespace()
         uid = None if sight is None else sight.uid
         await self._cluster.delete(JOBS, namespace, name, propagation="Foreground", uid=uid)
 
     async def last_words(self, pod: str) -> str | None:
         """The end of what the pod has printed, on one line."""
-        namespace = (await self._belonging()).namespace
         try:
-            text = await self._cluster.pod_log(namespace, pod, tail_lines=_LOG_LINES)
+            namespace = await self._namespace()
+            text = await self._cluster.pod_log(namespace, pod, container=CONTAINER, tail_lines=_LOG_LINES)
         except ServiceError:
             return None
         return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or None
 
     async def remove_credentials(self) -> None:
         """No keeper is left. Raises ServiceError."""
-        belonging = await self._belonging()
-        await self._cluster.delete(
-            SECRETS, belonging.namespace, manifest.shared_name(belonging.experiment_id)
-        )
+        namespace = await self._namespace()
+        await self._cluster.delete(SECRETS, namespace, manifest.shared_name(self._context.experiment_id))
 
     async def remove(self, *, only_look: bool) -> None:
         """Remove all that the experiment has in the cluster. Raises ServiceError."""
@@ -272,8 +270,8 @@ class Site:
         texts = manifest.secret_texts(self._config)
         there = await self._make(SECRETS, manifest.secret(belonging, texts))
         kept = there.get("data") or {}
-        stale = {key: text for key, text in manifest.secret(belonging, texts)["data"].items()}
-        if any(kept.get(key) != text for key, text in stale.items()):
+        wanted = manifest.secret(belonging, texts)["data"]
+        if any(kept.get(key) != text for key, text in wanted.items()):
             await self._cluster.patch(
                 SECRETS, namespace, there["metadata"]["name"], manifest.secret_patch(texts)
             )
@@ -303,9 +301,9 @@ class Site:
         tags = found["metadata"].get("labels") or {}
         return bool(tags.get(manifest.DATABASE_LABEL) == label_value(self._database_id))
 
-    async def _write(self) -> None:
-        """Write all entries of the Secret that are due, with whoever else wants to."""
-        while self._entries:
+    async def _write(self, keeper_id: str) -> None:
+        """Write what is due of the Secret, with whoever else wants to, until this entry is there."""
+        while keeper_id in self._entries:
             if self._writing is None:
                 self._writing = asyncio.ensure_future(self._write_entries())
             await asyncio.shield(self._writing)

@@ -8,6 +8,10 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 __all__ = [
+    "OWN_FOLDER",
+    "OWN_LABELS",
+    "OWN_VARIABLES",
+    "OWN_VOLUMES",
     "check_annotation_key",
     "check_environment_name",
     "check_label",
@@ -23,6 +27,12 @@ __all__ = [
     "object_name",
     "parse_quantity",
 ]
+
+# What belongs to nnimgr in a pod, and begins so.
+OWN_FOLDER = "/nnimgr"
+OWN_VOLUMES = "nnimgr-"
+OWN_VARIABLES = "NNIMGR_"
+OWN_LABELS = ("nnimgr.io/", "app.kubernetes.io/managed-by")
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")

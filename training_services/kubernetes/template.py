@@ -11,6 +11,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from training_services.kubernetes.syntax import OWN_FOLDER, OWN_LABELS, OWN_VARIABLES, OWN_VOLUMES
+
 __all__ = ["CONTAINER", "TemplateError", "check_affinity", "check_template", "merged"]
 
 CONTAINER = "trial"  # the container that the trial runs in
@@ -53,8 +55,10 @@ def check_template(found: dict[str, Any]) -> dict[str, Any]:
         if key not in ("labels", "annotations"):
             raise ValueError(f"metadata.{key} is set by nnimgr itself; labels and annotations may be given")
     labels = found.get("metadata", {}).get("labels", {})
-    if not isinstance(labels, Mapping) or any(str(key).startswith("nnimgr.io/") for key in labels):
-        raise ValueError("metadata.labels must be a mapping, without the labels nnimgr.io/..., which are set")
+    if not isinstance(labels, Mapping) or any(str(key).startswith(OWN_LABELS) for key in labels):
+        raise ValueError(
+            f"metadata.labels must be a mapping, without {' and '.join(OWN_LABELS)}, which are set"
+        )
     spec = found.get("spec", {})
     if spec.get("restartPolicy", "Never") != "Never":
         raise ValueError("spec.restartPolicy must be Never: an attempt that has failed gets a pod of its own")
@@ -66,9 +70,19 @@ def _check_containers(spec: Mapping[str, Any]) -> None:
     for kind in ("containers", "initContainers", "volumes"):
         if kind in spec and not _named(spec[kind], "name"):
             raise ValueError(f"spec.{kind} must be a list of mappings, each with its own name")
+    for kind in ("initContainers", "volumes"):
+        for item in spec.get(kind, ()):
+            if str(item["name"]).startswith(OWN_VOLUMES):
+                raise ValueError(f"spec.{kind}: names that begin with {OWN_VOLUMES} are nnimgr's own")
     for container in spec.get("containers", ()):
         if container["name"] != CONTAINER:
             continue
+        for variable in _items(container.get("env")):
+            if str(variable.get("name")).startswith(OWN_VARIABLES):
+                raise ValueError(f"the variable {variable['name']} is set by nnimgr itself")
+        for mount in _items(container.get("volumeMounts")):
+            if f"{mount.get('mountPath')}/".startswith(f"{OWN_FOLDER}/"):
+                raise ValueError(f"{OWN_FOLDER} in the container is nnimgr's own; mount it elsewhere")
         for key in ("image", "command", "args"):
             if key in container:
                 raise ValueError(
@@ -80,6 +94,10 @@ def _check_containers(spec: Mapping[str, Any]) -> None:
                 f"the volumeMounts of the container {CONTAINER} must be a list of mappings, each with its "
                 "own mountPath"
             )
+
+
+def _items(value: Any) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _merge(base: Any, over: Any, path: tuple[str | int, ...]) -> Any:
