@@ -51,7 +51,7 @@ export function useTrialRows(id: string, question: TrialsQuestion, first: number
     const { way } = travel.current;
     if (shown.total === undefined || (!settled && way === 0)) return;
     const ahead = Array.from({ length: AHEAD }, (_, step) => (way > 0 ? to + 1 + step : from - 1 - step));
-    for (const index of way === 0 ? [to + 1, from - 1] : ahead)
+    for (const index of new Set([to + 1, from - 1, ...(way === 0 ? [] : ahead)]))
       if (index >= 0 && index * WINDOW < shown.total)
         client.query(windowQuery(id, question, index)).then(arrived, () => undefined);
   }, [client, id, question, settled, from, to, shown.total]);
