@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -151,6 +151,20 @@ class JobEnded:
     acked_cmd: int
     ended_at: datetime
     message: str | None = None
+
+
+def never_started(job_id: str, message: str) -> JobEnded:
+    """The end of a job that got no place and never will; ``message``: why, one sentence."""
+    return JobEnded(
+        job_id=job_id,
+        reason=EndReason.NEVER_STARTED,
+        exit_code=None,
+        signal=None,
+        metrics=0,
+        acked_cmd=0,
+        ended_at=datetime.now(UTC),
+        message=message,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 
 from training_services.base import (
-    EndReason,
-    JobEnded,
     JobEvent,
     JobPlaced,
     JobRejected,
     JobWaiting,
     TrialJobSpec,
+    never_started,
 )
 from training_services.keeper_choice import Choice
 from training_services.keeper_link import Received
@@ -172,7 +170,7 @@ class JobQueue:
             try:
                 outcome = self._try(job)
             except JobRejected as rejection:
-                event = _rejected(job.id, str(rejection))
+                event = never_started(job.id, str(rejection))
             else:
                 if isinstance(outcome, Waits):
                     self._tell_why(outcome, number=len(self._jobs) if tell_all else FIRST)
@@ -273,16 +271,3 @@ class JobQueue:
                 self._told[job_id] = reason
                 news.append(JobWaiting(job_id=job_id, reason=reason))
         self._put(news)
-
-
-def _rejected(job_id: str, reason: str) -> JobEnded:
-    return JobEnded(
-        job_id=job_id,
-        reason=EndReason.NEVER_STARTED,
-        exit_code=None,
-        signal=None,
-        metrics=0,
-        acked_cmd=0,
-        ended_at=datetime.now(UTC),
-        message=reason,
-    )

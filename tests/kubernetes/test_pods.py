@@ -202,6 +202,29 @@ async def test_pods_that_never_work_are_not_made_for_ever(monkeypatch: pytest.Mo
     rig.queue.close()
 
 
+async def test_what_the_cluster_does_to_pods_is_not_the_trials_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "FIRST_PAUSE_S", 0.0001)
+    rig = Rig(shared=True)
+    rig.submit("aaaa1")
+    for number in range(2 * pods.FAILURES):
+        await rig.until(rig.asked, number + 1)
+        rig.queue.gone(rig.asked[number], GONE)
+    assert not any(isinstance(event, JobEnded) for event in rig.put)
+    assert list(rig.queue) == ["exp-aaaa1-1"]
+    rig.queue.close()
+
+
+def test_a_pod_that_cannot_be_prepared_is_explained_while_it_is_wanted() -> None:
+    for shared in (False, True):
+        rig = Rig(shared=shared)
+        rig.submit("aaaa1")
+        rig.queue.explain(rig.asked[0], "waits, since the disk is full")
+        assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits, since the disk is full")]
+        assert rig.queue.awaits(rig.asked[0])
+        rig.queue.withdraw("exp-aaaa1-1")
+        assert not rig.queue.awaits(rig.asked[0])
+
+
 def test_a_pool_makes_another_pod_for_one_that_is_gone() -> None:
     rig = Rig(shared=True)
     rig.submit("aaaa1")

@@ -7,17 +7,16 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 
 from training_services.base import (
-    EndReason,
-    JobEnded,
     JobEvent,
     JobLost,
     JobPlaced,
     JobWaiting,
     TrialJobSpec,
+    never_started,
 )
 from training_services.keeper_host import HostGone
 from training_services.keeper_link import Received
@@ -54,6 +53,7 @@ class PodQueue(abc.ABC):
         self._told: dict[str, str] = {}
         self._seats: dict[str, KeeperSeat] = {}  # by keeper
         self._busy: dict[KeeperSeat, str] = {}  # its job
+        self._owners: dict[str, str] = {}  # keeper -> job, of pods that are made for one
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs
@@ -145,19 +145,6 @@ class PodQueue(abc.ABC):
 class OwnPods(PodQueue):
     """Each job has a pod of its own, with its name."""
 
-    _owners: dict[str, str]  # keeper -> job, of pods that are there or on their way
-
-    def __init__(
-        self,
-        *,
-        start: Start,
-        put: Callable[[Sequence[JobEvent]], None],
-        bring: Callable[[str, tuple[str, int] | None], None],
-        send_away: Callable[[KeeperSeat], None],
-    ) -> None:
-        super().__init__(start=start, put=put, bring=bring, send_away=send_away)
-        self._owners = {}
-
     def remove(self, seat: KeeperSeat) -> None:
         super().remove(seat)
         if self._job_of(seat.id) is None:
@@ -198,7 +185,13 @@ class OwnPods(PodQueue):
         self._owners.pop(keeper_id, None)
         if job_id is not None:
             self._take(job_id)
-            self._put([_never_ran(job_id, gone) if gone.failed else JobLost(job_id=job_id, reason=str(gone))])
+            self._put(
+                [
+                    never_started(job_id, str(gone))
+                    if gone.failed
+                    else JobLost(job_id=job_id, reason=str(gone))
+                ]
+            )
 
     def awaits(self, keeper_id: str) -> bool:
         return self._job_of(keeper_id) is not None
@@ -292,7 +285,7 @@ class SharedPods(PodQueue):
         if self._failed >= FAILURES and self._jobs:
             job_id = next(iter(self._jobs))
             self._take(job_id)
-            self._put([_never_ran(job_id, gone)])
+            self._put([never_started(job_id, str(gone))])
             self._failed = 0
         self.explain(keeper_id, f"waits for a further pod, since {gone}")
         if self._pause is None:
@@ -346,16 +339,3 @@ def _reason(seat: KeeperSeat) -> str:
     if seat.trouble is not None:
         return f"waits, since {seat.trouble}"
     return seat.keeper.obstacle() or seat.obstacle() or COMING
-
-
-def _never_ran(job_id: str, gone: HostGone) -> JobEnded:
-    return JobEnded(
-        job_id=job_id,
-        reason=EndReason.NEVER_STARTED,
-        exit_code=None,
-        signal=None,
-        metrics=0,
-        acked_cmd=0,
-        ended_at=datetime.now(UTC),
-        message=str(gone),
-    )
