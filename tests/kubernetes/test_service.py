@@ -28,6 +28,7 @@ from training_services.doors import NoDoors
 from training_services.keeper_host import Reach
 from training_services.keeper_hub import KeeperHub
 from training_services.keeper_service import ServiceTools
+from training_services.kubernetes import service
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.service import KubernetesService
 from training_services.placement import HostLedger
@@ -255,3 +256,19 @@ async def test_what_belongs_to_something_else_is_left_alone(
 def _service(lab: Lab) -> KubernetesService:
     assert isinstance(lab.core.service, KubernetesService)
     return lab.core.service
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+async def test_a_stopped_trial_whose_keeper_does_not_obey_loses_its_pod(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, given_up: bool
+) -> None:
+    """Also when the core has given it up meanwhile, since nothing was heard of it."""
+    monkeypatch.setattr(service, "INSIST_S", -4.99)  # after the grace of the contract, 5 s
+    await lab.open()
+    job, _ = await lab.start("aaaa1")
+    lab.core.cancel(job)
+    if given_up:
+        lab.core.commit(JobLost(job_id=job, reason="it may still run on its machine"))
+    await lab.until(lambda: not any(each["metadata"]["name"] == job for each in lab.fake.objects("jobs")))
+    await lab.core.until(lambda: KeeperGone(keeper_id=job) in lab.core.facts)
+    assert any(isinstance(fact, JobLost) for fact in lab.core.of(job))
