@@ -170,7 +170,7 @@ async def test_a_version_that_is_too_old_leads_to_a_new_list(fake: FakeApi, foll
     fake.put("jobs", job("j"))
     fake.run("j")
     await followed.sighting("j", lambda at: at.phase is Phase.RUNNING)
-    assert followed.watch.trouble is None, "that is no trouble"
+    assert not any(followed.troubles) and followed.watch.trouble is None, "that is no trouble"
 
 
 async def test_a_watch_whose_time_is_over_goes_on_without_a_new_list(

@@ -48,6 +48,7 @@ EXPERIMENT_LABEL = "nnimgr.io/experiment"
 FIRST_PAUSE_S = 0.5  # after a failure; doubled by each further one
 LAST_PAUSE_S = 30.0
 AT_ONCE = 200  # objects of a list that are read in one go
+TOO_OLD = 2  # lists in a row that are made anew at once
 KEPT_GONE = 1_000  # jobs that are in the cluster no longer, and still can be asked for
 KEPT_EARLY = 1_000  # warnings about what has not been seen yet
 
@@ -254,7 +255,7 @@ class _Stream:
         self._since: datetime | None = None
         self._failures = 0
         self._version: str | None = None  # up to which everything has been seen; None: to be listed
-        self._fresh = False  # listed last, and nothing has come since
+        self._too_old = 0  # times in a row that a list was, before anything had come
 
     async def run(self) -> None:
         while True:
@@ -262,10 +263,11 @@ class _Stream:
                 if self._version is None:
                     await self._list()
                 await self._watch(self._version or "")
-                self._failures, self._fresh = 0, False
+                self._failures = self._too_old = 0
             except ApiError as error:
                 self._version = None
-                if error.status != 410 or self._fresh:  # else it is too long ago, and nothing to speak of
+                self._too_old += 1
+                if error.status != 410 or self._too_old > TOO_OLD:  # else it is nothing to speak of
                     await self._failed(error)
             except ServiceUnavailable as error:
                 await self._failed(error)
@@ -283,7 +285,6 @@ class _Stream:
         raise NotImplementedError
 
     async def _list(self) -> None:
-        self._fresh = True
         listing = await self._cluster.list(
             self._resource, self._namespace, label_selector=self._labels, field_selector=self._fields
         )
@@ -317,7 +318,7 @@ class _Stream:
                         self._version = event.object["metadata"]["resourceVersion"]
                         if event.type != "BOOKMARK":
                             names.add(self.one(event))
-                        self._failures, self._fresh = 0, False
+                        self._failures = self._too_old = 0
                 finally:
                     self._owner.saw(names)
 
