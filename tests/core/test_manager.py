@@ -377,8 +377,11 @@ async def test_an_index_that_is_damaged_hides_nothing(
     async with server.manager() as manager:
         experiment_id, _ = await manager.create(server.new())
         await until_status(manager.get(experiment_id), E.DONE)
-        await manager._notes.settled()
-        whole = await asyncio.to_thread(server.home.index_path.read_text)
+        whole = ""
+        async with asyncio.timeout(10):
+            while "DONE" not in whole:  # the end is noted once its service is closed
+                await manager._notes.settled()
+                whole = await asyncio.to_thread(server.home.index_path.read_text)
         await asyncio.to_thread(server.home.index_path.write_text, "{")
         await manager.look_again()
         await manager.look_again()
