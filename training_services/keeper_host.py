@@ -209,16 +209,18 @@ def attempt_folder(trial_id: str, attempt: int) -> tuple[str, ...]:
 def start_order(
     context: ExperimentContext,
     job: TrialJobSpec,
-    gpus: tuple[int, ...],
+    gpus: tuple[int, ...] | None,
     *,
     platform: str,
     code: CodeArchive | None = None,
+    directory: str | None = None,
 ) -> StartOrder:
     """The start command of a job, with the environment that NNI's trials know.
 
-    ``code``: what the trial gets a copy of; None: it runs in the code's own directory, which is on the host.
+    ``gpus`` None: the platform itself says which ones the trial sees. ``code``: what the trial gets a copy
+    of; None: it runs in the code's own directory, which is on the host, as ``directory`` if that is another.
     """
-    directory = str(context.trial_code_directory)
+    directory = directory or str(context.trial_code_directory)
     environment: dict[str, str | None] = {
         "NNI_PLATFORM": "local",  # whatever it is: by this NNI's own SDK writes files
         "NNIMGR_PLATFORM": platform,
@@ -231,7 +233,7 @@ def start_order(
         "REUSE_MODE": None,
         "MULTI_PHASE": "true" if context.multi_phase else None,
     }
-    if context.trial_gpu_number is not None:
+    if gpus is not None and context.trial_gpu_number is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
     if gpus:
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers as nvidia-smi gives them

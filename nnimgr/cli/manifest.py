@@ -46,8 +46,7 @@ async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[s
     (member,) = config.members
     service = member.service
     assert isinstance(service, KubernetesConfig)
-    kubeconfig = None if service.kubeconfig is None else str(service.kubeconfig)
-    cluster = Cluster(kubeconfig, service.context, environ)
+    cluster = Cluster(service.kubeconfig, service.context, environ)
     try:
         manifest = first_job(
             service,

@@ -23,7 +23,7 @@ from training_services.keeper_host import HostGone
 from training_services.keeper_seat import KeeperSeat
 from training_services.kubernetes import pods
 from training_services.kubernetes.pod import COMING
-from training_services.kubernetes.pods import OwnPods, PodQueue, SharedPods
+from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
 
 GONE = HostGone("the pod was evicted from ash")
 BROKEN = HostGone("the image has no python3", failed=True)
@@ -58,14 +58,9 @@ class Rig:
         self.trials: list[tuple[str, int] | None] = []
         self.seats: dict[str, _Seat] = {}
         self.news = asyncio.Event()
-        common: dict[str, Any] = {
-            "start": self._start,
-            "put": self.put.extend,
-            "bring": self._bring,
-            "send_away": self._send_away,
-        }
+        acts = Acts(self._start, self.put.extend, self._bring, self._send_away)
         self.queue: PodQueue = (
-            SharedPods("exp", idle=timedelta(milliseconds=1), **common) if shared else OwnPods(**common)
+            SharedPods(acts, "exp", idle=timedelta(milliseconds=1)) if shared else OwnPods(acts)
         )
 
     def _bring(self, keeper_id: str, trial: tuple[str, int] | None) -> None:

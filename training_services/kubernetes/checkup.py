@@ -30,8 +30,7 @@ async def check_cluster(
     def finding(check: Check, sentence: str, level: Level = Level.FAULT) -> Finding:
         return Finding(machine=TITLE, check=check, level=level, sentence=sentence)
 
-    kubeconfig = None if config.kubeconfig is None else str(config.kubeconfig)
-    cluster = Cluster(kubeconfig, config.context, context.environ)
+    cluster = Cluster(config.kubeconfig, config.context, context.environ)
     try:
         manifest = first_job(
             config,

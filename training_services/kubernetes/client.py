@@ -110,13 +110,13 @@ class Cluster:
 
     def __init__(
         self,
-        kubeconfig: str | None,
+        kubeconfig: str | Path | None,
         context: str | None,
         environ: Mapping[str, str],
         *,
         service_account: Path = SERVICE_ACCOUNT,
     ) -> None:
-        self._kubeconfig = kubeconfig
+        self._kubeconfig = None if kubeconfig is None else str(kubeconfig)
         self._environ = environ
         self._service_account = service_account
         self._context = context

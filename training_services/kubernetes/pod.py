@@ -186,13 +186,12 @@ class PodHost(KeeperHost):
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         directory = self._config.code_directory
-        code = self._site.code.archive if directory is None else None
-        order = dict(start_order(self._context, job, gpus, platform="kubernetes", code=code))
-        environment = dict(order["environment"])
-        if self._context.trial_gpu_number is not None and (
-            self._context.trial_gpu_number or self._config.resources.gpu
-        ):
-            del environment["CUDA_VISIBLE_DEVICES"]  # the cluster's device plug-in says which
-        if directory is not None:
-            order["cwd"] = environment["NNI_CODE_DIR"] = directory
-        return {**order, "environment": environment}
+        given_by_cluster = self._context.trial_gpu_number or self._config.resources.gpu
+        return start_order(
+            self._context,
+            job,
+            None if given_by_cluster else gpus,
+            platform="kubernetes",
+            code=self._site.code.archive if directory is None else None,
+            directory=directory,
+        )

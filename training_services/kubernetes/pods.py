@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import islice
+from typing import NamedTuple
 
 from training_services.base import (
     JobEvent,
@@ -24,31 +25,31 @@ from training_services.keeper_seat import KeeperSeat
 from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.syntax import object_name
 
-__all__ = ["OwnPods", "PodQueue", "SharedPods"]
+__all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods"]
 
 FIRST = 8  # so many waiting jobs are told whatever is new of why they wait; what an event costs is bounded
 FAILURES = 3  # pods in a row that never came to work, after which a job is not tried in a further one
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a further pod after such a one
 
-Start = Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
+
+class Acts(NamedTuple):
+    """What a queue has done.
+
+    ``start`` gives a job a place on a seat, ``put`` takes events for the core, ``bring(keeper_id, trial)``
+    has a pod made, ``send_away`` has one go.
+    """
+
+    start: Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
+    put: Callable[[Sequence[JobEvent]], None]
+    bring: Callable[[str, tuple[str, int] | None], None]
+    send_away: Callable[[KeeperSeat], None]
 
 
 class PodQueue(abc.ABC):
-    """``JobPlacing`` over pods.
+    """``JobPlacing`` over pods. A pod runs one job at a time."""
 
-    ``start`` gives a job a place on a seat, ``put`` takes events for the core, ``bring(keeper_id, trial)``
-    has a pod made, ``send_away`` has one go. A pod runs one job at a time.
-    """
-
-    def __init__(
-        self,
-        *,
-        start: Start,
-        put: Callable[[Sequence[JobEvent]], None],
-        bring: Callable[[str, tuple[str, int] | None], None],
-        send_away: Callable[[KeeperSeat], None],
-    ) -> None:
-        self._start, self._put, self._bring, self._send_away = start, put, bring, send_away
+    def __init__(self, acts: Acts) -> None:
+        self._start, self._put, self._bring, self._send_away = acts
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
         self._told: dict[str, str] = {}
         self._seats: dict[str, KeeperSeat] = {}  # by keeper
@@ -215,17 +216,8 @@ class OwnPods(PodQueue):
 class SharedPods(PodQueue):
     """A pool: there are as many pods as jobs at a time, and one without a job goes after ``idle``."""
 
-    def __init__(
-        self,
-        experiment_id: str,
-        *,
-        idle: timedelta,
-        start: Start,
-        put: Callable[[Sequence[JobEvent]], None],
-        bring: Callable[[str, tuple[str, int] | None], None],
-        send_away: Callable[[KeeperSeat], None],
-    ) -> None:
-        super().__init__(start=start, put=put, bring=bring, send_away=send_away)
+    def __init__(self, acts: Acts, experiment_id: str, *, idle: timedelta) -> None:
+        super().__init__(acts)
         self._experiment_id = experiment_id
         self._idle_s = idle.total_seconds()
         self._coming: dict[str, None] = {}  # keepers that have not spoken

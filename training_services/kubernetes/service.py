@@ -36,7 +36,7 @@ from training_services.keeper_seat import KeeperSeat
 from training_services.keeper_service import JobPlacing, KeeperService, ServiceTools
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.pod import PodHost
-from training_services.kubernetes.pods import OwnPods, PodQueue, SharedPods
+from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
 from training_services.kubernetes.site import Site
 from training_services.logs import LOG_NAMES, FolderFiles, check_log_name
 
@@ -65,18 +65,10 @@ class KubernetesService(KeeperService):
         self._leaving: set[str] = set()  # keepers
 
     def _make_queue(self) -> JobPlacing:
+        acts = Acts(self._start, self._outbox.put, self._bring, self._send_away)
         if not self._config.reuse_mode:
-            return OwnPods(
-                start=self._start, put=self._outbox.put, bring=self._bring, send_away=self._send_away
-            )
-        return SharedPods(
-            self.context.experiment_id,
-            idle=self._config.idle,
-            start=self._start,
-            put=self._outbox.put,
-            bring=self._bring,
-            send_away=self._send_away,
-        )
+            return OwnPods(acts)
+        return SharedPods(acts, self.context.experiment_id, idle=self._config.idle)
 
     # ---- life ---------------------------------------------------------------------------------------------
 

@@ -78,8 +78,7 @@ class Site:
         self._writing: asyncio.Task[None] | None = None
 
     def _login(self, context: str | None) -> Cluster:
-        kubeconfig = None if self._config.kubeconfig is None else str(self._config.kubeconfig)
-        return Cluster(kubeconfig, context, self._context.environ)
+        return Cluster(self._config.kubeconfig, context, self._context.environ)
 
     # ---- life ---------------------------------------------------------------------------------------------
 
