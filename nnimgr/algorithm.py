@@ -7,6 +7,8 @@ When that process has died, a new one is brought up to date in the best way the 
 
 - ``recall``: the answers are a function of the arguments, the seed and what the object was told, and nothing
   has to be repeated. All built-in algorithms have it. ``needs`` says what of the past it wants to hear of.
+  What is no such function goes into ``dump_state() -> value``, recorded with every parameter set and given
+  back with it as ``recall(..., state=value)``.
 - ``dump_state`` / ``load_state``: ``dump_state() -> value`` (anything JSON can hold) is recorded with every
   parameter set; ``load_state(value)`` gets the last one, and then the calls made after it.
 - ``replayable = True``: the same calls are made again in the same order, parameter sets asked for one by one,
@@ -22,6 +24,7 @@ from __future__ import annotations
 import abc
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Any, ClassVar
 
@@ -33,6 +36,7 @@ __all__ = [
     "OptimizeMode",
     "Past",
     "Recoverable",
+    "Rules",
     "Tuner",
     "extract_scalar_history",
     "extract_scalar_reward",
@@ -66,6 +70,22 @@ class Past(Flag):
     ALL = OPEN | SUGGESTIONS | RESULTS | IMPORTS
 
 
+def _anything(parameters: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What an experiment asks of every parameter set.
+
+    ``feasible``: whether a set meets the constraints. ``may_repeat``: sets that were given before may be
+    given again, since somebody else decides what becomes of them.
+    """
+
+    feasible: Callable[[Any], bool] = _anything
+    may_repeat: bool = False
+
+
 class Recoverable:
     """What may be kept in files of the algorithm's own."""
 
@@ -89,6 +109,9 @@ class Tuner(Recoverable):
     suggested, mixed with the results in the order in which all this happened. With ``needs(search_spaces)``
     it may say beforehand, knowing the spaces that the experiment has had, that a part of it (a ``Past``) will
     do: what it does not need is not even read.
+
+    A tuner with ``obey(rules)`` is told before anything else what is asked of every set (``Rules``), and
+    gives no other. One without it is asked again until it gives one that will do.
 
     A tuner with ``take_back(parameter_id, parameters)`` is told so, after ``trial_end``, of every set whose
     trial was called off before it was tried, since the search space was replaced, say, and that it may

@@ -1,5 +1,5 @@
-"""The built-in algorithms: their names, where they live, and which ``classArgs`` they take. Behind them the
-ones that users have registered under names of their own (``registered``).
+"""Finding algorithms by name: the built-in ones (``builtins``), behind them those that users have registered
+under names of their own (``registered``).
 
 Checking imports no algorithm, so that a configuration is read fast; classes are imported on use.
 """
@@ -7,17 +7,18 @@ Checking imports no algorithm, so that a configuration is read fast; classes are
 from __future__ import annotations
 
 import importlib
-import math
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nnimgr.dispatcher import registered
+from nnimgr.dispatcher.arguments import Arguments
+from nnimgr.dispatcher.builtins import BUILTINS, Builtin
 from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
 
 __all__ = [
+    "BUILTINS",
     "AlgorithmError",
     "Builtin",
     "check",
@@ -28,9 +29,6 @@ __all__ = [
     "names",
     "resolve",
 ]
-
-Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."; None if nothing
-Arguments = Mapping[str, "Fault | Arguments"]  # arguments within an argument: a mapping of them
 
 
 class AlgorithmError(ValueError):
@@ -43,120 +41,6 @@ class AlgorithmError(ValueError):
         super().__init__(sentence)
         self.path = path
 
-
-def _one_of(*valid: str | None) -> Fault:
-    shown = ", ".join("null" if each is None else each for each in valid)
-
-    def fault(value: Any) -> str | None:
-        return None if value in valid else f"must be one of {shown}"
-
-    return fault
-
-
-def _integer(*, at_least: int | None = None, or_null: bool = False) -> Fault:
-    wanted = "must be an integer" + (f" of at least {at_least}" if at_least is not None else "")
-    wanted += " or null" if or_null else ""
-
-    def fault(value: Any) -> str | None:
-        if value is None and or_null:
-            return None
-        fits = isinstance(value, int) and not isinstance(value, bool)
-        return None if fits and (at_least is None or value >= at_least) else wanted
-
-    return fault
-
-
-def _number(*, above: float | None = None, at_least: float | None = None) -> Fault:
-    wanted = "must be a finite number"
-    wanted += f" above {above:g}" if above is not None else ""
-    wanted += f" of at least {at_least:g}" if at_least is not None else ""
-
-    def fault(value: Any) -> str | None:
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
-        fits = fits and (above is None or value > above) and (at_least is None or value >= at_least)
-        return None if fits else wanted
-
-    return fault
-
-
-_optimize_mode = _one_of("minimize", "maximize")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Builtin:
-    """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's.
-
-    ``space``: what is wrong with a search space that is valid as such; None if nothing.
-    """
-
-    role: str
-    name: str
-    target: str
-    arguments: Arguments
-    aliases: tuple[str, ...] = ()
-    space: Callable[[Mapping[str, Any]], str | None] | None = None
-
-
-def _fault_of_batch(space: Mapping[str, Any]) -> str | None:
-    from nnimgr.tuners.batch import fault_of_space
-
-    return fault_of_space(space)
-
-
-def _fault_of_grid(space: Mapping[str, Any]) -> str | None:
-    return None if space else "GridSearch needs at least one parameter"
-
-
-BUILTINS = (
-    Builtin(
-        role="tuner",
-        name="Random",
-        target="nnimgr.tuners.random:RandomTuner",
-        arguments={"optimize_mode": _optimize_mode, "seed": _integer(or_null=True)},
-        aliases=("RandomTuner",),
-    ),
-    Builtin(
-        role="tuner",
-        name="TPE",
-        target="nnimgr.tuners.tpe:TpeTuner",
-        arguments={
-            "optimize_mode": _optimize_mode,
-            "seed": _integer(or_null=True),
-            "tpe_args": {
-                "constant_liar_type": _one_of("best", "worst", "mean", None),
-                "n_startup_jobs": _integer(at_least=0),
-                "n_ei_candidates": _integer(at_least=1),
-                "linear_forgetting": _integer(at_least=1),
-                "prior_weight": _number(at_least=0),
-                "gamma": _number(above=0),
-            },
-        },
-        aliases=("TpeTuner",),
-    ),
-    Builtin(
-        role="tuner",
-        name="GridSearch",
-        target="nnimgr.tuners.gridsearch:GridSearchTuner",
-        arguments={"optimize_mode": _optimize_mode},
-        aliases=("GridSearchTuner",),
-        space=_fault_of_grid,
-    ),
-    Builtin(
-        role="tuner",
-        name="Batch",
-        target="nnimgr.tuners.batch:BatchTuner",
-        arguments={},
-        aliases=("BatchTuner",),
-        space=_fault_of_batch,
-    ),
-    Builtin(
-        role="assessor",
-        name="Medianstop",
-        target="nnimgr.assessors.medianstop:MedianstopAssessor",
-        arguments={"optimize_mode": _optimize_mode, "start_step": _integer(at_least=0)},
-        aliases=("MedianstopAssessor",),
-    ),
-)
 
 # What NNI has built in and nnimgr has not yet, by name or alias.
 _LATER = {

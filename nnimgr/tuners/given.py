@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from nnimgr.algorithm import NoMoreTrialError
@@ -31,11 +32,12 @@ class Given:
     def __init__(self) -> None:
         self._times: Counter[str] = Counter()  # given or run otherwise, as JSON text
         self._space = Space(())
+        self._feasible: Callable[[Any], bool] | None = None
         self._level = self._index = 0  # all points of the grid before this one were given
 
-    def change(self, space: Space) -> None:
-        """The grid is that of another space from now on."""
-        self._space = space
+    def change(self, space: Space, feasible: Callable[[Any], bool] | None = None) -> None:
+        """The grid is that of another space from now on; only what is ``feasible`` of it counts."""
+        self._space, self._feasible = space, feasible
         self._level = self._index = 0
 
     def add(self, parameters: Any) -> bool:
@@ -65,7 +67,7 @@ class Given:
             self._enter_level()
             parameters = grid.item(self._space, self._level, self._index)
             self._index += 1
-            if self.add(parameters):
+            if (self._feasible is None or self._feasible(parameters)) and self.add(parameters):
                 return parameters
 
     def _enter_level(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nnimgr import search_space as spaces
-from nnimgr.algorithm import Past, Tuner
+from nnimgr.algorithm import Past, Rules, Tuner
 from nnimgr.tuners.given import Given
 
 __all__ = ["GridSearchTuner"]
@@ -22,6 +22,10 @@ class GridSearchTuner(Tuner):
 
     def __init__(self, optimize_mode: str | None = None) -> None:
         self._given = Given()
+        self._rules = Rules()
+
+    def obey(self, rules: Rules) -> None:
+        self._rules = rules
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
         return Past.SUGGESTIONS | Past.IMPORTS
@@ -30,7 +34,7 @@ class GridSearchTuner(Tuner):
         space = spaces.parse(search_space)
         if not space.parameters:
             raise ValueError("GridSearch needs a search space with at least one parameter, and it is empty")
-        self._given.change(space)
+        self._given.change(space, self._rules.feasible)
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> dict[str, Any]:
         return self._given.next_of_grid()

@@ -1,0 +1,50 @@
+"""What an algorithm's argument must be: tests that name what is wrong with a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["Arguments", "Fault", "integer", "number", "one_of", "optimize_mode"]
+
+Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."; None if nothing
+Arguments = Mapping[str, "Fault | Arguments"]  # arguments within an argument: a mapping of them
+
+
+def one_of(*valid: str | None) -> Fault:
+    shown = ", ".join("null" if each is None else each for each in valid)
+
+    def fault(value: Any) -> str | None:
+        return None if value in valid else f"must be one of {shown}"
+
+    return fault
+
+
+def integer(*, at_least: int | None = None, or_null: bool = False) -> Fault:
+    wanted = "must be an integer" + (f" of at least {at_least}" if at_least is not None else "")
+    wanted += " or null" if or_null else ""
+
+    def fault(value: Any) -> str | None:
+        if value is None and or_null:
+            return None
+        fits = isinstance(value, int) and not isinstance(value, bool)
+        return None if fits and (at_least is None or value >= at_least) else wanted
+
+    return fault
+
+
+def number(*, above: float | None = None, at_least: float | None = None) -> Fault:
+    wanted = "must be a finite number"
+    wanted += f" above {above:g}" if above is not None else ""
+    wanted += f" of at least {at_least:g}" if at_least is not None else ""
+
+    def fault(value: Any) -> str | None:
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+        fits = fits and (above is None or value > above) and (at_least is None or value >= at_least)
+        return None if fits else wanted
+
+    return fault
+
+
+optimize_mode = one_of("minimize", "maximize")

@@ -1,0 +1,26 @@
+"""What is known of a built-in algorithm without importing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnimgr.dispatcher.arguments import Arguments
+
+__all__ = ["Builtin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builtin:
+    """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's.
+
+    ``space``: what is wrong with a search space that is valid as such; None if nothing.
+    """
+
+    role: str
+    name: str
+    target: str
+    arguments: Arguments
+    aliases: tuple[str, ...] = ()
+    space: Callable[[Mapping[str, Any]], str | None] | None = None

@@ -1,0 +1,235 @@
+"""A search space as a unit cube: every parameter, nested ones too, is a column of numbers from 0 to 1. Numpy.
+
+A number's column is its distribution function, so that a point drawn evenly from the cube is one drawn from
+the space. A choice's column is cut into as many equal parts as there are options. The columns of a nested
+choice's options stand behind it; those of the options that were not chosen are *inactive* and hold 0.5.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space
+
+__all__ = ["Column", "Encoding"]
+
+Floats = NDArray[np.float64]
+
+_TAIL = 1e-9  # a normal distribution's column ends so far from 0 and 1, about six sigma out
+_STANDARD = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``name`` is the path through nested choices, "optimizer.momentum". ``options``: how many; 0: a number.
+
+    ``parent``: (column of the nested choice, option) that this one exists for.
+    """
+
+    name: str
+    spec: Choice | Nested | Numeric
+    options: int
+    parent: tuple[int, int] | None
+
+    @property
+    def steps(self) -> int | None:
+        """How many different values it can take; None: any number."""
+        if self.options:
+            return self.options
+        assert isinstance(self.spec, Numeric)
+        if self.spec.type is ParameterType.RANDINT:
+            return int(self.spec.b) - int(self.spec.a)
+        return None
+
+
+class Encoding:
+    """Between parameter sets of one space and points of the cube, float64 arrays of shape (width,)."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self.columns: list[Column] = []
+        self._first: dict[tuple[int, int], int] = {}  # (nested choice, option) -> first column of its space
+        self._index: dict[int, dict[str, int]] = {}  # of choices: key of an option -> number
+        self._lay_out(space, "", None)
+        self._parents = [
+            (index, *column.parent) for index, column in enumerate(self.columns) if column.parent is not None
+        ]
+
+    @property
+    def width(self) -> int:
+        return len(self.columns)
+
+    def _lay_out(self, space: Space, prefix: str, parent: tuple[int, int] | None) -> None:
+        """The columns of a space stand in its order, each nested choice's right behind it."""
+        for name, spec in space.parameters:
+            at = len(self.columns)
+            options = 0 if isinstance(spec, Numeric) else len(spec.options)
+            self.columns.append(Column(prefix + name, spec, options, parent))
+            if isinstance(spec, Choice):
+                self._index[at] = {_key(option): n for n, option in reversed(list(enumerate(spec.options)))}
+            elif isinstance(spec, Nested):
+                self._index[at] = {_key(option): n for n, (option, _) in enumerate(spec.options)}
+                for number, (_, inner) in enumerate(spec.options):
+                    self._first[at, number] = len(self.columns)
+                    self._lay_out(inner, f"{prefix}{name}.", (at, number))
+
+    # ---- from parameters to points ------------------------------------------------------------------------
+
+    def encode(self, parameters: Any) -> Floats | None:
+        """The point of a parameter set; None if it lies outside of the space."""
+        point = np.full(self.width, 0.5)
+        inside = isinstance(parameters, Mapping) and self._encode(self._space, 0, parameters, point)
+        return point if inside else None
+
+    def _encode(self, space: Space, at: int, parameters: Mapping[str, Any], point: Floats) -> bool:
+        for name, spec in space.parameters:
+            if name not in parameters:
+                return False
+            value = parameters[name]
+            if isinstance(spec, Numeric):
+                number = _to_unit(spec, value)
+                if number is None:
+                    return False
+                point[at] = number
+                at += 1
+                continue
+            nested = isinstance(spec, Nested)
+            if nested and not (isinstance(value, Mapping) and "_name" in value):
+                return False
+            option = self._index[at].get(_key(value["_name"] if nested else value))
+            if option is None:
+                return False
+            point[at] = (option + 0.5) / len(spec.options)
+            if isinstance(spec, Nested):
+                if not self._encode(spec.options[option][1], self._first[at, option], value, point):
+                    return False
+                at = self._behind(at, spec)
+            else:
+                at += 1
+        return True
+
+    # ---- from points to parameters ------------------------------------------------------------------------
+
+    def decode(self, point: Floats) -> dict[str, Any]:
+        """The parameter set of a point; what lies outside of the cube counts as on its surface."""
+        return self._decode(self._space, 0, np.clip(point, 0.0, 1.0).tolist())
+
+    def _decode(self, space: Space, at: int, point: list[float]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, spec in space.parameters:
+            if isinstance(spec, Numeric):
+                found[name] = _from_unit(spec, point[at])
+                at += 1
+                continue
+            option = option_at(point[at], len(spec.options))
+            if isinstance(spec, Nested):
+                inner = self._decode(spec.options[option][1], self._first[at, option], point)
+                found[name] = {"_name": spec.options[option][0], **inner}
+                at = self._behind(at, spec)
+            else:
+                found[name] = spec.options[option]
+                at += 1
+        return found
+
+    def _behind(self, at: int, spec: Nested) -> int:
+        """The column behind those of a nested choice."""
+        last = len(spec.options) - 1
+        return self._end(spec.options[last][1], self._first[at, last])
+
+    def _end(self, space: Space, at: int) -> int:
+        for _, spec in space.parameters:
+            at = self._behind(at, spec) if isinstance(spec, Nested) else at + 1
+        return at
+
+    # ---- points -------------------------------------------------------------------------------------------
+
+    def active(self, point: Floats) -> NDArray[np.bool_]:
+        """Which columns the point's choices leave any meaning; shape (width,)."""
+        found = np.ones(self.width, np.bool_)
+        for at, parent, option in self._parents:  # a parent stands before what depends on it
+            chosen = option_at(float(point[parent]), self.columns[parent].options)
+            found[at] = found[parent] and chosen == option
+        return found
+
+    def snapped(self, point: Floats) -> Floats:
+        """The point that stands for the same parameter set as this one: ``encode(decode(point))``."""
+        found = self.encode(self.decode(point))
+        assert found is not None
+        return found
+
+    def one_hot(self, points: Floats) -> Floats:
+        """Points for models that measure distances: (n, width) becomes (n, wider).
+
+        A choice becomes one column per option, so scaled that two options are as far apart as the two ends of
+        a number's column.
+        """
+        parts = []
+        for at, column in enumerate(self.columns):
+            values = points[:, at]
+            if not column.options:
+                parts.append(values[:, None])
+                continue
+            chosen = np.minimum((values * column.options).astype(np.int64), column.options - 1)
+            parts.append(np.eye(column.options)[chosen] / math.sqrt(2))
+        return np.concatenate(parts, axis=1) if parts else np.empty((len(points), 0))
+
+
+def option_at(number: float, options: int) -> int:
+    """Which of the equal parts of 0 to 1 the number lies in."""
+    return min(int(number * options), options - 1)
+
+
+def _to_unit(spec: Numeric, value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if spec.type is ParameterType.RANDINT:
+        if value != int(value) or not spec.a <= value < spec.b:
+            return None
+        return (int(value) - spec.a + 0.5) / (spec.b - spec.a)
+    x = float(value)
+    if spec.type.logarithmic:
+        if x == 0 and spec.q is not None:
+            x = spec.q / 4  # rounded down from somewhere below q / 2
+        if x <= 0:
+            return None
+        x = math.log(x)
+    if spec.type.gaussian:
+        return min(max(_STANDARD.cdf((x - spec.a) / spec.b), _TAIL), 1 - _TAIL)
+    low, high = _bounds(spec)
+    slack = 1e-9 * (high - low)
+    if not low - slack <= x <= high + slack:
+        return None
+    return min(max((x - low) / (high - low), 0.0), 1.0)
+
+
+def _from_unit(spec: Numeric, number: float) -> int | float:
+    if spec.type is ParameterType.RANDINT:
+        return int(spec.a) + option_at(number, int(spec.b) - int(spec.a))
+    if spec.type.gaussian:
+        x = spec.a + spec.b * _STANDARD.inv_cdf(min(max(number, _TAIL), 1 - _TAIL))
+    else:
+        low, high = _bounds(spec)
+        x = low + number * (high - low)
+    if spec.type.logarithmic:
+        x = math.exp(x)
+    if not spec.type.gaussian:
+        x = min(max(x, spec.a), spec.b)
+    return spec.quantise(x)
+
+
+def _bounds(spec: Numeric) -> tuple[float, float]:
+    return (math.log(spec.a), math.log(spec.b)) if spec.type.logarithmic else (spec.a, spec.b)
+
+
+def _key(option: Any) -> str:
+    if isinstance(option, float) and option.is_integer():
+        option = int(option)  # as files of other tools may have it
+    return json.dumps(option, sort_keys=True)

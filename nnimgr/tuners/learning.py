@@ -1,0 +1,140 @@
+"""What surrounds the model of a built-in tuner that learns: results, open sets, repetitions, rules."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from nnimgr import search_space as spaces
+from nnimgr.algorithm import OptimizeMode, Past, Rules, Tuner, extract_scalar_reward
+from nnimgr.tuners.given import Given, can_repeat
+
+__all__ = ["LearningTuner"]
+
+_DRAWS = 100  # of one set, before it is drawn from the whole space
+_BLIND_DRAWS = 100_000  # a space may have one set in a thousand that may be tried
+
+
+class LearningTuner(Tuner):
+    """Base of the built-in tuners. Override ``suggest`` and, where a model is kept, the hooks behind it.
+
+    A suggestion is a function of (seed, parameter id, what was told before). Failed trials teach nothing.
+    Results of sets that users have tried by hand and imported ones count like its own. No set is given twice
+    where sets may repeat (``given.can_repeat``), unless the rules let it. ``seed`` None: another one in each
+    process.
+    """
+
+    _accept_customized = True
+
+    def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
+        self._sign = -1.0 if OptimizeMode(optimize_mode) is OptimizeMode.Maximize else 1.0
+        self._seed = Random().getrandbits(64) if seed is None else seed
+        self.space = spaces.Space(())
+        self.results: list[tuple[Any, float]] = []  # parameters and loss, in the order of their coming
+        self.open: dict[int, Any] = {}  # suggested, and not ended
+        self._rules = Rules()
+        self._repeats = False
+        self._given = Given()
+
+    # ---- for subclasses -----------------------------------------------------------------------------------
+
+    def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
+        """One parameter set of ``space``, whether the rules allow it or not; called again where not.
+
+        ``rng`` belongs to this parameter set; nothing else may be drawn from.
+        """
+        raise NotImplementedError
+
+    def space_changed(self) -> None:
+        """``space`` is another one from now on."""
+
+    def opened(self, parameter_id: int, parameters: Any) -> None:
+        """The set has become a trial."""
+
+    def closed(self, parameter_id: int, parameters: Any) -> None:
+        """The trial of the set has ended, or has its result, which ``learned`` is told of next."""
+
+    def learned(self, parameters: Any, loss: float) -> None:
+        """A result, by which lower is better; ``parameters`` may lie outside of the space, or be anything."""
+
+    # ---- the contract -------------------------------------------------------------------------------------
+
+    def obey(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
+        repeats = any(can_repeat(spaces.parse(space)) for space in search_spaces)
+        return Past.ALL if repeats else Past.ALL & ~Past.SUGGESTIONS
+
+    def update_search_space(self, search_space: dict[str, Any]) -> None:
+        self.space = spaces.parse(search_space)
+        self._repeats = can_repeat(self.space) and not self._rules.may_repeat
+        self._given.change(self.space, self._rules.feasible)
+        self.space_changed()
+
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> dict[str, Any]:
+        parameters = self._allowed(Random(f"{self._seed}/{parameter_id}"), parameter_id)
+        if self._repeats and not self._given.add(parameters):
+            parameters = self._given.next_of_grid()
+        self._opened(parameter_id, parameters)
+        return parameters
+
+    def recall(self, parameter_id: int, parameters: Any) -> None:
+        """An earlier process suggested this set."""
+        self._remember(parameters)
+        self._opened(parameter_id, parameters)
+
+    def take_back(self, parameter_id: int, parameters: Any) -> None:
+        """The set was never tried."""
+        self._given.forget(parameters)
+
+    def receive_trial_result(
+        self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any
+    ) -> None:
+        if parameter_id is None:
+            self._remember(parameters)
+        else:
+            self._closed(parameter_id)
+        self._learn(parameters, value)
+
+    def trial_end(self, parameter_id: int | None, success: bool, **kwargs: Any) -> None:
+        if parameter_id is not None:
+            self._closed(parameter_id)
+
+    def import_data(self, data: list[dict[str, Any]]) -> None:
+        for record in data:
+            self._remember(record["parameter"])
+            self._learn(record["parameter"], record["value"])
+
+    # ---- beneath ------------------------------------------------------------------------------------------
+
+    def _allowed(self, rng: Random, parameter_id: int) -> dict[str, Any]:
+        feasible = self._rules.feasible
+        for _ in range(_DRAWS):
+            parameters = self.suggest(rng, parameter_id)
+            if feasible(parameters):
+                return parameters
+        for _ in range(_BLIND_DRAWS):
+            parameters = spaces.sample(self.space, rng)
+            if feasible(parameters):
+                return parameters
+        raise ValueError(
+            f"of {_BLIND_DRAWS} parameter sets drawn at random none meets the search space's constraints"
+        )
+
+    def _remember(self, parameters: Any) -> None:
+        if self._repeats:
+            self._given.remember(parameters)
+
+    def _opened(self, parameter_id: int, parameters: Any) -> None:
+        self.open[parameter_id] = parameters
+        self.opened(parameter_id, parameters)
+
+    def _closed(self, parameter_id: int) -> None:
+        if parameter_id in self.open:
+            self.closed(parameter_id, self.open.pop(parameter_id))
+
+    def _learn(self, parameters: Any, value: Any) -> None:
+        loss = self._sign * float(extract_scalar_reward(value))
+        self.results.append((parameters, loss))
+        self.learned(parameters, loss)
