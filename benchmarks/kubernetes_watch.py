@@ -22,7 +22,8 @@ from benchmarks.ground import Ground
 from benchmarks.peers.ask import Peers
 from benchmarks.report import Better, Row
 from training_services.kubernetes.client import Cluster, Listing, Resource, WatchEvent, WatchEvents
-from training_services.kubernetes.watch import EXPERIMENT_LABEL, JobWatch
+from training_services.kubernetes.syntax import EXPERIMENT_LABEL
+from training_services.kubernetes.watch import JobWatch
 
 RATIO = 1.2
 FEW = 100

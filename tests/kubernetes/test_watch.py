@@ -13,7 +13,8 @@ from tests.kubernetes.fake_api import NAMESPACE, FakeApi, Reply
 from training_services.kubernetes import client
 from training_services.kubernetes.client import JOBS, PODS, Cluster
 from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting
-from training_services.kubernetes.watch import EXPERIMENT_LABEL, JobWatch
+from training_services.kubernetes.syntax import EXPERIMENT_LABEL
+from training_services.kubernetes.watch import JobWatch
 
 EXPERIMENT = "e1"
 LABELS = {EXPERIMENT_LABEL: EXPERIMENT}

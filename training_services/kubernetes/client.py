@@ -203,12 +203,11 @@ class Cluster:
         namespace: str,
         name: str,
         *,
-        grace_s: int | None = None,
         propagation: str = "Background",
         uid: str | None = None,
     ) -> bool:
         """Have the object deleted. False: there is none, or (``uid``) it is another one of that name."""
-        body = _deletion(grace_s, propagation)
+        body: dict[str, Any] = {"propagationPolicy": propagation}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
         try:
@@ -219,20 +218,6 @@ class Cluster:
             raise
         return True
 
-    async def delete_all(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        label_selector: str,
-        grace_s: int | None = None,
-        propagation: str = "Background",
-    ) -> None:
-        """Have all objects deleted that the selector chooses."""
-        body = _deletion(grace_s, propagation)
-        request = self._request("deleting", "DELETE", resource, namespace, body=body)
-        await self._ask(request._replace(query=_selectors(label_selector, None)))
-
     async def pod_log(
         self,
         namespace: str,
@@ -240,7 +225,6 @@ class Cluster:
         *,
         container: str | None = None,
         tail_lines: int | None = None,
-        previous: bool = False,
     ) -> str:
         """The end of what a container (of the pod's only one by default) has printed, at most 1 MiB."""
         request = self._request("reading the logs of", "GET", PODS, namespace, pod)
@@ -249,8 +233,6 @@ class Cluster:
             query["container"] = container
         if tail_lines is not None:
             query["tailLines"] = tail_lines
-        if previous:
-            query["previous"] = "true"
         answer = await self._ask(request._replace(path=f"{request.path}/log", query=query))
         return answer.body.decode(errors="replace")
 
@@ -459,10 +441,3 @@ def _object(answer: Answer) -> Object:
 def _selectors(labels: str | None, fields: str | None) -> dict[str, str | int]:
     chosen = {"labelSelector": labels, "fieldSelector": fields}
     return {key: value for key, value in chosen.items() if value is not None}
-
-
-def _deletion(grace_s: int | None, propagation: str) -> dict[str, Any]:
-    body: dict[str, Any] = {"propagationPolicy": propagation}
-    if grace_s is not None:
-        body["gracePeriodSeconds"] = grace_s
-    return body

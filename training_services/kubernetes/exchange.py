@@ -53,11 +53,6 @@ class ApiError(ServiceError):
         self.reason = reason
         self.message = message
 
-    @property
-    def over_quota(self) -> bool:
-        """It would be allowed if less were used of the namespace's quota."""
-        return self.status == 403 and "exceeded quota" in self.message
-
 
 def refusal(answer: Answer, doing: str, server: str) -> ApiError | ServiceUnavailable:
     """What an answer says that is none to the question; ``doing``: what was asked for."""

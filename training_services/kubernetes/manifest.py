@@ -23,6 +23,8 @@ from training_services.kubernetes.config import (
     Toleration,
 )
 from training_services.kubernetes.syntax import (
+    CONTAINER,
+    EXPERIMENT_LABEL,
     OWN_FOLDER,
     OWN_VOLUMES,
     cpu_quantity,
@@ -30,11 +32,10 @@ from training_services.kubernetes.syntax import (
     object_name,
     parse_quantity,
 )
-from training_services.kubernetes.template import CONTAINER, merged
+from training_services.kubernetes.template import merged
 
 __all__ = [
     "DATABASE_LABEL",
-    "EXPERIMENT_LABEL",
     "KEEPER_LABEL",
     "Belonging",
     "archive",
@@ -51,7 +52,6 @@ __all__ = [
     "shared_name",
 ]
 
-EXPERIMENT_LABEL = "nnimgr.io/experiment"
 DATABASE_LABEL = "nnimgr.io/database"
 KEEPER_LABEL = "nnimgr.io/keeper"
 TRIAL_LABEL = "nnimgr.io/trial"

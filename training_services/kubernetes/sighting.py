@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from training_services.kubernetes.syntax import CONTAINER
+
 __all__ = [
-    "CONTAINER",
     "Cause",
     "JobSight",
     "Note",
@@ -32,7 +33,6 @@ __all__ = [
     "read_pod",
 ]
 
-CONTAINER = "trial"  # whose end is the pod's; others, from a podTemplate, only accompany it
 LONGEST = 500  # characters of a message that are shown
 
 UNPULLED = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}

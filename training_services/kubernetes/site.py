@@ -26,8 +26,8 @@ from training_services.kubernetes.client import CONFIG_MAPS, JOBS, SECRETS, ApiE
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, ResourceFault
 from training_services.kubernetes.sighting import Sighting
-from training_services.kubernetes.syntax import label_value
-from training_services.kubernetes.template import CONTAINER, TemplateError
+from training_services.kubernetes.syntax import CONTAINER, label_value
+from training_services.kubernetes.template import TemplateError
 from training_services.kubernetes.watch import JobWatch
 from trial_keeper import zipapp
 

@@ -8,6 +8,8 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 __all__ = [
+    "CONTAINER",
+    "EXPERIMENT_LABEL",
     "OWN_FOLDER",
     "OWN_LABELS",
     "OWN_VARIABLES",
@@ -33,6 +35,9 @@ OWN_FOLDER = "/nnimgr"
 OWN_VOLUMES = "nnimgr-"
 OWN_VARIABLES = "NNIMGR_"
 OWN_LABELS = ("nnimgr.io/", "app.kubernetes.io/managed-by")
+
+EXPERIMENT_LABEL = "nnimgr.io/experiment"
+CONTAINER = "trial"  # that the trial runs in, whose end is the pod's; others only accompany it
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")

@@ -11,11 +11,10 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from training_services.kubernetes.syntax import OWN_FOLDER, OWN_LABELS, OWN_VARIABLES, OWN_VOLUMES
+from training_services.kubernetes.syntax import CONTAINER, OWN_FOLDER, OWN_LABELS, OWN_VARIABLES, OWN_VOLUMES
 
-__all__ = ["CONTAINER", "TemplateError", "check_affinity", "check_template", "merged"]
+__all__ = ["TemplateError", "check_affinity", "check_template", "merged"]
 
-CONTAINER = "trial"  # the container that the trial runs in
 _IDENTITIES = {"volumeMounts": "mountPath", "tolerations": "key"}
 _AFFINITIES = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _PARTS = ("metadata", "spec")

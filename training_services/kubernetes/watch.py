@@ -39,12 +39,12 @@ from training_services.kubernetes.sighting import (
     read_note,
     read_pod,
 )
+from training_services.kubernetes.syntax import EXPERIMENT_LABEL
 
-__all__ = ["EXPERIMENT_LABEL", "JobWatch"]
+__all__ = ["JobWatch"]
 
 logger = logging.getLogger(__name__)
 
-EXPERIMENT_LABEL = "nnimgr.io/experiment"
 FIRST_PAUSE_S = 0.5  # after a failure; doubled by each further one
 LAST_PAUSE_S = 30.0
 AT_ONCE = 200  # objects of a list that are read in one go
