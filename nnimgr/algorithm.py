@@ -8,7 +8,7 @@ When that process has died, a new one is brought up to date in the best way the 
 - ``recall``: the answers are a function of the arguments, the seed and what the object was told, and nothing
   has to be repeated. All built-in algorithms have it. ``needs`` says what of the past it wants to hear of.
   What is no such function goes into ``dump_state() -> value``, recorded with every parameter set and given
-  back with it as ``recall(..., state=value)``.
+  back with it as ``recall(..., state=value)``; None with a set that has none, another tuner's perhaps.
 - ``dump_state`` / ``load_state``: ``dump_state() -> value`` (anything JSON can hold) is recorded with every
   parameter set; ``load_state(value)`` gets the last one, and then the calls made after it.
 - ``replayable = True``: the same calls are made again in the same order, parameter sets asked for one by one,

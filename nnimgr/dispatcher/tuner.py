@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterable
 from contextlib import closing
@@ -61,6 +62,7 @@ class TunerHost:
         self._tuner: Any = None
         self._builtin = False
         self._way = _Way.IMPORT
+        self._dumps_state = False  # with every set; it comes back with the set, or the last one alone
         self._asked_at_once = False  # whether the class answers for many ids in one call
         self._own: dict[int, Any] = {}  # what this object generated, until the trial's end
         self._open: dict[int, str | None] = {}  # asked for and not suggested; the trial of a further set
@@ -72,6 +74,7 @@ class TunerHost:
         """Construct and rebuild the tuner, then say Ready. Raises Doomed."""
         self._tuner, self._builtin = self._calls.build(self._start)
         self._way = _way_of(self._tuner)
+        self._dumps_state = self._way is _Way.STATE or _recalls_state(self._tuner)
         several = getattr(type(self._tuner), "generate_multiple_parameters", None)
         self._asked_at_once = several is not None and several is not Tuner.generate_multiple_parameters
         note = self._rebuild()
@@ -158,7 +161,9 @@ class TunerHost:
         """A suggestion of an earlier process, in its place among the results."""
         self._keep_phases(past)
         if self._way is _Way.RECALL:
-            self._try("recall", lambda: self._tuner.recall(past.parameter_id, json.loads(past.parameters)))
+            state = {"state": json.loads(past.state or "null")} if self._dumps_state else {}
+            parameters = json.loads(past.parameters)
+            self._try("recall", lambda: self._tuner.recall(past.parameter_id, parameters, **state))
         elif self._way is _Way.REPLAY:
             trial_id = past.trial_id if past.further else None
             given = self._calls.must(
@@ -412,7 +417,7 @@ class TunerHost:
         text = json_text(parameters)
         if is_deep(parameters):
             raise ValueError(f"parameter set {parameter_id} is nested too deeply")
-        state = json_text(self._tuner.dump_state()) if self._way is _Way.STATE else None
+        state = json_text(self._tuner.dump_state()) if self._dumps_state else None
         if self._way is _Way.IMPORT:
             self._own[parameter_id] = parameters
         trial_id = self._open.pop(parameter_id, None)
@@ -446,6 +451,15 @@ def _way_of(tuner: Any) -> _Way:
     if callable(getattr(tuner, "dump_state", None)) and callable(getattr(tuner, "load_state", None)):
         return _Way.STATE
     return _Way.REPLAY if getattr(tuner, "replayable", False) else _Way.IMPORT
+
+
+def _recalls_state(tuner: Any) -> bool:
+    """Whether what it dumps with a set is given back as ``recall(..., state=...)``."""
+    recall = getattr(tuner, "recall", None)
+    if not callable(recall) or not callable(getattr(tuner, "dump_state", None)):
+        return False
+    takes = inspect.signature(recall).parameters.values()
+    return any(each.name == "state" or each.kind is each.VAR_KEYWORD for each in takes)
 
 
 def _last_state(events: list[Event]) -> tuple[int, str | None, SpaceChanged | None]:

@@ -127,6 +127,47 @@ async def test_a_state_is_loaded_and_later_facts_are_fed(host: Host, make_past: 
     assert not again.of_kind(m.Noted)
 
 
+RECALLING = COUNTER.format(
+    attributes="""
+        def dump_state(self): return {"total": self.total}
+        def load_state(self, state): raise AssertionError("it has recall")
+        def recall(self, parameter_id, parameters, state):
+            self.seen.append([parameter_id, state])
+            self.total = state["total"] if state else self.total
+"""
+)
+
+
+async def test_a_state_is_recalled_with_the_set_it_was_dumped_with(host: Host, make_past: MakePast) -> None:
+    past = make_past({"n": 1})
+    first = await host(past=past, code=RECALLING, search_space={"n": 1})
+    past.suggested(0, {}, state=None)  # another tuner's
+    for parameter_id in (1, 2):
+        first.ask(parameter_id, fed_to=past.number)
+        found = await first.expect(m.Suggestion)
+        assert found.state is not None and json.loads(found.state) == {"total": parameter_id}
+        past.suggested(parameter_id, found.parameters, state=json.loads(found.state))
+    past.ended("t1", 100)
+    past.suggested(3, {}, fed_to=2, state={"total": 5})  # asked for before that end was told
+    again = await host(past=past, code=RECALLING, search_space={"n": 1})
+    seen = [[0, None], [1, {"total": 1}], [3, {"total": 5}], [2, {"total": 2}], [1, True]]
+    assert await ask(again, 4) == [counted(103, [1], seen)]
+
+
+async def test_a_recall_that_takes_no_state_is_given_none(host: Host, make_past: MakePast) -> None:
+    code = (
+        STATEFUL
+        + """
+        def recall(self, parameter_id, parameters): self.seen.append(parameters)
+"""
+    )
+    past = make_past({"n": 1})
+    past.suggested(0, {"x": 1}, state={"total": 9, "seen": []})
+    again = await host(past=past, code=code, search_space={"n": 1})
+    assert await ask(again, 1) == [counted(1, [1], [{"x": 1}])]
+    assert [found.state for found in again.of_kind(m.Suggestion)] == [None]
+
+
 async def test_a_replayable_tuner_gets_the_same_calls(host: Host, make_past: MakePast) -> None:
     code = COUNTER.format(attributes="replayable = True")
     past = make_past({"n": 1})
