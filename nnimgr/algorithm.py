@@ -113,6 +113,12 @@ class Tuner(Recoverable):
     A tuner with ``obey(rules)`` is told before anything else what is asked of every set (``Rules``), and
     gives no other. One without it is asked again until it gives one that will do.
 
+    A tuner with ``set_objectives(objectives)`` is told, after the constructor, what the configuration names
+    as objectives, if it names any: {"accuracy": "maximize", "latency": "minimize"}, the main one first. Every
+    result is then a mapping with a finite number under each name, or, of one objective, that number alone.
+    Built-in tuners need it for several only: of one they find the number as ``default``, and what is best as
+    ``optimize_mode``.
+
     A tuner with ``take_back(parameter_id, parameters)`` is told so, after ``trial_end``, of every set whose
     trial was called off before it was tried, since the search space was replaced, say, and that it may
     suggest again. What a user stops is not among them.

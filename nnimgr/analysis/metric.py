@@ -11,17 +11,15 @@ from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.kept import once
 from nnimgr.analysis.table import check_names
+from nnimgr.objectives import optimize_mode
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["best_share", "losses", "metric_values", "minimises"]
 
 
 def minimises(snapshot: Snapshot, arguments: Mapping[str, Any]) -> bool:
-    """Whether low values are good: as ``mode`` says, or else as the tuner's ``optimize_mode`` does."""
-    mode = arguments.get("mode")
-    if mode is None:
-        tuner = snapshot.config().get("tuner") or {}
-        mode = (tuner.get("classArgs") or {}).get("optimize_mode")
+    """Whether low values are good: as ``mode`` says, or else as the main objective or the tuner does."""
+    mode = arguments.get("mode") or optimize_mode(snapshot.config())
     return bool(mode == "minimize")
 
 

@@ -13,6 +13,7 @@ from nnimgr.config.model import (
     AlgorithmConfig,
     ExperimentConfig,
 )
+from nnimgr.config.objectives import check_objectives
 from nnimgr.config.places import directory_fault, file_fault, working_fault
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.service import (
@@ -79,6 +80,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_keys(reading, service)
     check_capacity(reading, config)
     _check_algorithms(reading, fields)
+    check_objectives(reading, fields)
     tuner = _algorithm(fields, "tuner")
     space.check(reading, custom=_is_custom(tuner), tuner=tuner.get("name"))
     if reading.problems or config is None:
@@ -119,6 +121,7 @@ def check_config(config: ExperimentConfig, *, registry_file: Path | None = None)
     check_keys(reading, service)
     check_capacity(reading, config)
     _check_algorithms(reading, fields, registry_file=registry_file)
+    check_objectives(reading, fields)
     space = _SearchSpace(value=config.search_space)
     custom = _is_custom(fields["tuner"], registry_file=registry_file)
     space.check(reading, custom=custom, tuner=config.tuner.name)
@@ -235,7 +238,9 @@ def _check_algorithms(
         if not isinstance(name, str) or not isinstance(arguments, dict):
             continue
         try:
-            registry.check(role, name, arguments, file=registry_file)
+            registry.check(
+                role, name, arguments, file=registry_file, several=len(fields.get("objectives") or ()) > 1
+            )
         except registry.AlgorithmError as error:
             path = (role, *error.path)
             if not any(known.field == dotted(path) for known in reading.problems):

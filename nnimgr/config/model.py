@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nnimgr.core.facts import Limits, OnFailure
+from nnimgr.objectives import optimize_mode
 from training_services.base import SILENT_AFTER
 from training_services.units import (
     parse_cpu_number,
@@ -80,6 +81,18 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value  # NNI takes true where it wants a number
 
 
+def _failure_value(value: Any) -> float | dict[str, float]:
+    if isinstance(value, Mapping):
+        return {str(name): _finite(number) for name, number in value.items()}
+    return _finite(value)
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"must be a finite number, not {value!r}")
+    return value
+
+
 def _command(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
@@ -94,6 +107,7 @@ _Duration = Annotated[str | int, PlainValidator(_duration)]  # kept as the user 
 GpuNumber = Annotated[int | float, PlainValidator(parse_gpu_number)]
 CpuNumber = Annotated[int | float, PlainValidator(parse_cpu_number)]
 MemorySize = Annotated[str | int, PlainValidator(_size)]  # kept as the user wrote it
+_FailureValue = Annotated[float | dict[str, float], PlainValidator(_failure_value)]
 _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 
 
@@ -190,14 +204,13 @@ class ExperimentConfig(_Model):
     multi_phase: bool = False
     max_retries: Retries | None = None
     on_failure: Annotated[OnFailure, Field(strict=False)] | None = None
-    failure_value: float | None = None
+    failure_value: _FailureValue | None = None
+    objectives: dict[str, Literal["maximize", "minimize"]] | None = None
 
     @model_validator(mode="after")
     def _failure(self) -> ExperimentConfig:
         if (self.on_failure is OnFailure.VALUE) != (self.failure_value is not None):
             raise ValueError("'onFailure: value' and 'failureValue' go together: give both or neither")
-        if self.failure_value is not None and not math.isfinite(self.failure_value):
-            raise ValueError(f"'failureValue' must be a finite number, not {self.failure_value}")
         return self
 
     @model_validator(mode="after")
@@ -216,6 +229,12 @@ class ExperimentConfig(_Model):
                 f"'silentAfter', and {SHORTEST_LEASE.total_seconds():g} s at least"
             )
         return self
+
+    @property
+    def optimize_mode(self) -> str:
+        """What best means: as the main objective, or else the tuner, is told."""
+        arguments = self.tuner.class_args or {}
+        return optimize_mode({"objectives": self.objectives, "tuner": {"classArgs": arguments}})
 
     def canonical(self) -> dict[str, Any]:
         """NNI's canonical form: camelCase, nothing that is None, paths as text, no secrets."""

@@ -116,6 +116,7 @@ class Assembly:
                 rebuild_to=0,
                 checkpoint_directory=str(directory / "checkpoint"),
                 seed=zlib.crc32(state.id.encode()),
+                objectives=state.objectives,
             )
 
         return Search(

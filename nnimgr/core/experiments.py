@@ -10,8 +10,9 @@ from typing import Any
 
 from nnimgr.core.folder import Surroundings
 from nnimgr.core.requests import RequestRefused
-from nnimgr.core.state import ExperimentState, optimize_mode
+from nnimgr.core.state import ExperimentState
 from nnimgr.index import IndexEntry
+from nnimgr.objectives import optimize_mode
 
 __all__ = ["ExperimentConflict", "ExperimentSummary", "NewExperiment", "UnknownExperiment", "summary_of"]
 

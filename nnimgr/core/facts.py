@@ -186,7 +186,7 @@ class Limits:
     multi_phase: bool = False
     max_failed_attempts: int = 0  # new attempts after the command failed
     on_failure: OnFailure = OnFailure.SKIP
-    failure_value: float | None = None  # for VALUE
+    failure_value: float | Mapping[str, float] | None = None  # for VALUE; by objective
     slot_held_for: timedelta = timedelta(minutes=10)  # for a trial whose host is silent
 
 

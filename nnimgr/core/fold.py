@@ -1,4 +1,5 @@
-"""``apply``: how each fact changes the state; ``admits``: whether a fact of the outside world is news at all.
+"""``apply``: how each fact changes the state; ``admits``: whether a fact of the outside world is news at all,
+and ``measured``: what is recorded of it.
 
 Statuses move by a table (``nnimgr.core.moves``). A pair that is not in it is a fault of ours, never a late
 packet: those are turned away by ``admits`` at the mailbox.
@@ -15,6 +16,7 @@ from nnimgr.core.fold_trials import EXPERIMENT_STEPS
 from nnimgr.core.moves import Step
 from nnimgr.core.phases import PHASE_STEPS
 from nnimgr.core.state import ExperimentState, is_queued, trial_of_job
+from nnimgr.objectives import main_value
 
 _STEPS: Mapping[type[Any], Step] = {**EXPERIMENT_STEPS, **JOB_STEPS, **PHASE_STEPS}
 
@@ -60,6 +62,14 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
         case f.AlgorithmRecovered():
             return fact.role in state.crashes
     return True
+
+
+def measured(state: ExperimentState, fact: f.Fact) -> f.Fact:
+    """The fact as it is recorded: a metric's number is that of the main objective where there are any."""
+    if type(fact) is not f.MetricReported or not (objectives := state.objectives):
+        return fact
+    value = main_value(fact.text, fact.value, objectives, final=fact.type == "FINAL")
+    return fact._replace(value=value)
 
 
 def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.core import facts as f
 from nnimgr.core.moves import Step, move, note, reindex, trial_touched
 from nnimgr.core.state import Best, ExperimentState, Interrupted, ParameterSet, TrialState, is_queued
+from nnimgr.objectives import numbers_of
 
 MAX_CRASHES = 3
 
@@ -213,6 +215,16 @@ def _ended(state: ExperimentState, r: f.Recorded) -> None:
             state.best = Best(trial_id=trial.id, sequence=trial.sequence, value=value)
         worse = max if state.minimises else min
         state.worst = value if state.worst is None else worse(state.worst, value)
+        if state.objectives:
+            _note_worst(state, trial)
+
+
+def _note_worst(state: ExperimentState, trial: TrialState) -> None:
+    objectives, worst = state.objectives, state.worst_of
+    numbers = numbers_of(json.loads(trial.final_text or "null"), objectives) or {}
+    for name, number in numbers.items():
+        worse = max if objectives[name] == "minimize" else min
+        worst[name] = worse(worst.get(name, number), number)
 
 
 EXPERIMENT_STEPS: Mapping[type[Any], Step] = {

@@ -7,7 +7,8 @@ small indexes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from signal import Signals
@@ -224,7 +225,7 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: dat
         if trial.final_text is None:
             reason += " without a final result"
         elif trial.final_value is None:
-            reason += f", but its final result holds no finite number: {_shown(trial.final_text)}"
+            reason += f", but its final result {_fault(state)}: {_shown(trial.final_text)}"
             stand_in = _stand_in(state)
         return f.TrialEnded(
             trial_id=trial.id, status=f.TrialStatus.SUCCEEDED, reason=reason, stand_in=stand_in
@@ -264,14 +265,23 @@ def _failed(state: ExperimentState, trial: TrialState, reason: str) -> f.TrialEn
 
 def _stand_in(state: ExperimentState) -> str | None:
     """JSON text of the result that the tuner gets where there is none, if it gets one."""
+    objectives = state.objectives
+    value: float | Mapping[str, float] | None = None
     match state.limits.on_failure:
         case f.OnFailure.PENALTY:
-            value = state.worst
+            value = (state.worst_of or None) if objectives else state.worst
         case f.OnFailure.VALUE:
             value = state.limits.failure_value
-        case _:
-            value = None
-    return None if value is None else repr(value)
+    if objectives and isinstance(value, float | int):
+        value = dict.fromkeys(objectives, value)
+    return None if value is None else json.dumps(value)
+
+
+def _fault(state: ExperimentState) -> str:
+    """What is wrong with a final result in which there is no main number."""
+    if not state.objectives:
+        return "holds no finite number"
+    return f"holds no finite number for each objective ({', '.join(state.objectives)})"
 
 
 def _shown(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from nnimgr.core import facts as f
 from nnimgr.core import requests
-from nnimgr.core.fold import admits, apply
+from nnimgr.core.fold import admits, apply, measured
 from nnimgr.core.mailbox import Mailbox, Request
 from nnimgr.core.now import happening
 from nnimgr.core.phases import parameter_record
@@ -309,7 +309,7 @@ class ExperimentRunner:
             facts = (item,)
         for fact in facts:
             if admits(self.state, fact):
-                self._fold(turn, fact)
+                self._fold(turn, measured(self.state, fact))
 
     def _fold(self, turn: _Turn, fact: f.Fact) -> None:
         recorded = f.Recorded(self.state.number + 1, turn.at, fact)

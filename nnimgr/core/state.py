@@ -24,6 +24,7 @@ from nnimgr.core.facts import (
     TrialStatus,
     UpdateOrdered,
 )
+from nnimgr.objectives import objectives_of, optimize_mode
 
 SNAPSHOT_VERSION = 2
 
@@ -36,12 +37,6 @@ def trial_of_job(job_id: str) -> tuple[str, int]:
     """(trial_id, attempt) of a job id."""
     _, trial_id, attempt = job_id.rsplit("-", 2)
     return trial_id, int(attempt)
-
-
-def optimize_mode(config: Mapping[str, Any]) -> str:
-    """What a canonical configuration says best means: maximize unless its tuner is told otherwise."""
-    tuner = config.get("tuner") or {}
-    return str((tuner.get("classArgs") or {}).get("optimize_mode") or "maximize")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,6 +200,7 @@ class ExperimentState:
     crashes: dict[str, int] = field(default_factory=dict)  # role -> in a row
     best: Best | None = None
     worst: float | None = None  # result of a trial that succeeded
+    worst_of: dict[str, float] = field(default_factory=dict)  # the same by objective, where there are any
     reruns: int = 0  # trials that have taken the place of failed ones
     counts: dict[str, int] = field(default_factory=dict)  # TrialStatus -> all trials ever
     trials: dict[str, TrialState] = field(default_factory=dict)
@@ -231,6 +227,11 @@ class ExperimentState:
     @property
     def minimises(self) -> bool:
         return optimize_mode(self.config) == "minimize"
+
+    @property
+    def objectives(self) -> dict[str, str]:
+        """Names with what is best, the main one first; empty: results are one number."""
+        return objectives_of(self.config)
 
     @property
     def trial_command(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from nnimgr.config import ConfigError, read_canonical
 from nnimgr.core.experiments import ExperimentSummary
-from nnimgr.core.state import optimize_mode
+from nnimgr.objectives import optimize_mode
 from nnimgr.store.writer import database_path
 
 __all__ = ["StoredSummaries"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from nnimgr.algorithm import AssessResult
@@ -22,6 +23,7 @@ from nnimgr.dispatcher.messages import (
     TrialFinished,
 )
 from nnimgr.dispatcher.plain import fault_of_result
+from nnimgr.objectives import with_default
 
 __all__ = ["AssessorHost"]
 
@@ -119,7 +121,7 @@ class AssessorHost:
             failures: list[str] = []
             if callable(recall):
                 for trial_id, success in ended:
-                    reports = _reports_of(history.metrics_of(trial_id, up_to=up_to))
+                    reports = self._reports_of(history.metrics_of(trial_id, up_to=up_to))
                     if reports is not None:
                         failures += self._recall(recall, trial_id, reports, success)
             elif ended:
@@ -166,7 +168,7 @@ class AssessorHost:
             reports = self._running[trial_id] = _Reports(attempt)
         elif reports.attempt > attempt:
             return
-        value = _decoded(text)
+        value = self._read(text)
         reports.add(position, sequence, value)
         if self._builtin and not reports.fault_told:
             fault = fault_of_result(value, numeric=True)
@@ -229,6 +231,22 @@ class AssessorHost:
                 )
             )
 
+    def _reports_of(self, items: Iterable[Metric]) -> _Reports | None:
+        reports: _Reports | None = None
+        for _, attempt, position, sequence, text in items:
+            if reports is None or reports.attempt < attempt:
+                reports = _Reports(attempt)
+            reports.add(position, sequence, self._read(text))
+        return reports
+
+    def _read(self, text: str) -> Any:
+        """A reported value; for a built-in assessor, which judges one number, that of the main objective."""
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return text
+        return with_default(value, self._start.objectives) if self._builtin else value
+
     def _tell(self, result: object) -> None:
         if isinstance(result, Failed):
             self._channel.send(result)
@@ -236,19 +254,3 @@ class AssessorHost:
 
 def _nothing() -> None:
     pass
-
-
-def _reports_of(items: Any) -> _Reports | None:
-    reports: _Reports | None = None
-    for _, attempt, position, sequence, text in items:
-        if reports is None or reports.attempt < attempt:
-            reports = _Reports(attempt)
-        reports.add(position, sequence, _decoded(text))
-    return reports
-
-
-def _decoded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 # ---- to the child ----------------------------------------------------------------------------------------
@@ -32,6 +32,7 @@ class Start:
     rebuild_to: int
     checkpoint_directory: str
     seed: int  # of the experiment; used where classArgs name none
+    objectives: Mapping[str, str] = field(default_factory=dict)  # see nnimgr.objectives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,14 +106,33 @@ def resolve(role: str, name: str, *, file: Path | None = None) -> Builtin | Regi
     return entry
 
 
-def check(role: str, name: str, class_args: Mapping[str, Any], *, file: Path | None = None) -> None:
-    """Raise AlgorithmError if there is no such algorithm or it does not take these arguments."""
+def check(
+    role: str,
+    name: str,
+    class_args: Mapping[str, Any],
+    *,
+    file: Path | None = None,
+    several: bool = False,
+) -> None:
+    """Raise AlgorithmError if there is no such algorithm or it does not take these arguments.
+
+    ``several``: the experiment has several objectives.
+    """
     builtin = resolve(role, name, file=file)
     if isinstance(builtin, Registered):
         if class_args and not builtin.takes_arguments:
             raise AlgorithmError(f"{builtin.name} takes no arguments", path=("classArgs",))
         return
     _check_arguments(builtin.name, builtin.arguments, class_args, path=("classArgs",))
+    if several and role == "tuner" and not builtin.several:
+        able = ", ".join(each.name for each in BUILTINS if each.several)
+        raise AlgorithmError(
+            f"{builtin.name} optimises one objective; several can be given to {able}", path=("name",)
+        )
+    fault = None if builtin.whole is None else builtin.whole(class_args, several)
+    if fault is not None:
+        path, sentence = fault
+        raise AlgorithmError(sentence, path=("classArgs", *path))
 
 
 def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ from nnimgr.dispatcher.messages import (
     TrialFinished,
 )
 from nnimgr.dispatcher.plain import fault_of_result, is_deep, json_text
+from nnimgr.objectives import fault_of, with_default
 
 __all__ = ["TunerHost"]
 
@@ -74,6 +75,10 @@ class TunerHost:
         """Construct and rebuild the tuner, then say Ready. Raises Doomed."""
         self._tuner, self._builtin = self._calls.build(self._start)
         self._way = _way_of(self._tuner)
+        set_objectives = getattr(self._tuner, "set_objectives", None)
+        if self._start.objectives and callable(set_objectives):
+            objectives = dict(self._start.objectives)
+            self._calls.must("set_objectives", lambda: set_objectives(objectives), hopeless=True)
         self._dumps_state = self._way is _Way.STATE or _recalls_state(self._tuner)
         several = getattr(type(self._tuner), "generate_multiple_parameters", None)
         self._asked_at_once = several is not None and several is not Tuner.generate_multiple_parameters
@@ -220,7 +225,7 @@ class TunerHost:
         text, _ = self._result_of(trial)
         if text is None:
             return []
-        return [{"parameter": json.loads(trial.parameters), "value": json.loads(text)}]
+        return [{"parameter": json.loads(trial.parameters), "value": self._value_of(text)}]
 
     def _result_of(self, trial: TrialFinished | ResultReported) -> tuple[str | None, str | None]:
         """JSON text of what counts as its result, if anything does, and what is wrong with its own."""
@@ -229,8 +234,18 @@ class TunerHost:
             return stand_in, None
         if trial.text is None:
             return None, None
-        fault = fault_of_result(json.loads(trial.text), numeric=self._builtin)
+        fault = self._fault_of(json.loads(trial.text))
         return (trial.text if fault is None else stand_in), fault
+
+    def _fault_of(self, value: Any) -> str | None:
+        if self._start.objectives:
+            return fault_of(value, self._start.objectives)
+        return fault_of_result(value, numeric=self._builtin)
+
+    def _value_of(self, text: str) -> Any:
+        """A result without fault as the tuner is given it: built-in ones know of one objective by no name."""
+        value = json.loads(text)
+        return with_default(value, self._start.objectives) if self._builtin else value
 
     def _usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
         """Imported records with their values decoded, and what is wrong with those left out."""
@@ -245,8 +260,9 @@ class TunerHost:
                     value = json.loads(value)
                 except ValueError:
                     pass  # a plain word: whether it means anything is the tuner's business
-            fault = fault_of_result(value, numeric=self._builtin)
+            fault = self._fault_of(value)
             if fault is None:
+                value = with_default(value, self._start.objectives) if self._builtin else value
                 good.append({"parameter": record["parameter"], "value": value})
             else:
                 faults.append(fault)
@@ -324,7 +340,7 @@ class TunerHost:
             return True
         text, fault = self._result_of(trial)
         if text is not None:
-            value = json.loads(text)
+            value = self._value_of(text)
             own = self._own.get(-1 if parameter_id is None else parameter_id)
             parameters = json.loads(trial.parameters) if own is None else own
             self._try(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nnimgr.core import facts as f
-from nnimgr.core.fold import admits, apply
+from nnimgr.core.fold import admits, apply, measured
 from nnimgr.core.plan import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob, plan
 from nnimgr.core.state import ExperimentState, TrialState, trial_id_of
 from nnimgr.core.validate import validate
@@ -49,7 +49,7 @@ class Life:
         start = len(self.log)
         for fact in facts:
             if admits(self.state, fact):
-                self._fold(fact)
+                self._fold(measured(self.state, fact))
         for _ in range(1000):
             todo = plan(self.state, self.now)
             fresh = [*todo.facts, *self._grant(todo.commands)]

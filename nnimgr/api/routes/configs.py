@@ -81,13 +81,12 @@ def _plan(loaded: Loaded) -> models.ExperimentPlan:
         if member.trouble is not None:
             trouble = Problem(message=member.trouble, field="trialCodeDirectory")
             warnings.append(_problem(trouble))
-    arguments = config.tuner.class_args or {}
     return models.ExperimentPlan(
         name=config.experiment_name or "",
         platform=config.platform,
         tuner=config.tuner.title,
         assessor=config.assessor.title if config.assessor else None,
-        optimize_mode=str(arguments.get("optimize_mode") or "maximize"),
+        optimize_mode=config.optimize_mode,
         limits=models.LimitsModel(
             trial_concurrency=limits.trial_concurrency,
             max_trial_number=limits.max_trial_number,

@@ -21,7 +21,7 @@ from nnimgr.config.model import platform_of
 from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
 from nnimgr.core.now import best_so_far, sentence_of
-from nnimgr.core.state import optimize_mode
+from nnimgr.objectives import optimize_mode
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])

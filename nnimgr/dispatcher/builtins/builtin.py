@@ -15,7 +15,9 @@ __all__ = ["Builtin"]
 class Builtin:
     """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's.
 
-    ``space``: what is wrong with a search space that is valid as such; None if nothing.
+    ``space``: what is wrong with a search space that is valid as such; None if nothing. ``whole``: the same
+    of arguments that are each valid, and where, given whether there are several objectives, which only a
+    tuner with ``several`` takes.
     """
 
     role: str
@@ -24,3 +26,5 @@ class Builtin:
     arguments: Arguments
     aliases: tuple[str, ...] = ()
     space: Callable[[Mapping[str, Any]], str | None] | None = None
+    several: bool = False
+    whole: Callable[[Mapping[str, Any], bool], tuple[tuple[str, ...], str] | None] | None = None

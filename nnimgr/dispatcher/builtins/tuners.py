@@ -28,6 +28,7 @@ TUNERS = (
         target="nnimgr.tuners.random:RandomTuner",
         arguments={"optimize_mode": optimize_mode, "seed": integer(or_null=True)},
         aliases=("RandomTuner",),
+        several=True,
     ),
     Builtin(
         role="tuner",
@@ -54,6 +55,7 @@ TUNERS = (
         arguments={"optimize_mode": optimize_mode},
         aliases=("GridSearchTuner",),
         space=_fault_of_grid,
+        several=True,
     ),
     Builtin(
         role="tuner",
@@ -62,5 +64,6 @@ TUNERS = (
         arguments={},
         aliases=("BatchTuner",),
         space=_fault_of_batch,
+        several=True,
     ),
 )

@@ -1,0 +1,110 @@
+"""What an experiment optimises: one number, as in NNI, or several that its configuration names.
+
+With ``objectives: {accuracy: maximize, latency: minimize}`` a final result is a mapping that holds a finite
+number under each name; where there is one objective, the number alone will do. The first objective is the
+*main* one: its number stands wherever one number is wanted. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "DEFAULT",
+    "Objectives",
+    "fault_of",
+    "main_value",
+    "numbers_of",
+    "objectives_of",
+    "optimize_mode",
+    "with_default",
+]
+
+Objectives = Mapping[str, str]
+"""Names, in the order of the configuration, with ``maximize`` or ``minimize``; empty: NNI's one number."""
+
+DEFAULT = "default"  # NNI's name of the one number in a result that is a mapping
+
+
+def objectives_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Those of a canonical configuration."""
+    return dict(config.get("objectives") or {})
+
+
+def optimize_mode(config: Mapping[str, Any]) -> str:
+    """What a canonical configuration says best means: as its main objective, or else its tuner, is told."""
+    for mode in objectives_of(config).values():
+        return mode
+    tuner = config.get("tuner") or {}
+    return str((tuner.get("classArgs") or {}).get("optimize_mode") or "maximize")
+
+
+def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:
+    """The number of each objective in a result; None if the result is at fault."""
+    if fault_of(result, objectives) is not None:
+        return None
+    named = _named(result, objectives)
+    return {name: float(named[name]) for name in objectives}
+
+
+def fault_of(result: Any, objectives: Objectives) -> str | None:
+    """Why a final result cannot be used, such as 'is a mapping without "latency"'; None if it can."""
+    named = _named(result, objectives)
+    if not isinstance(named, Mapping):
+        wanted = ", ".join(objectives)
+        return f"is {_shown(result)}, which is no mapping with a number for each objective ({wanted})"
+    for name in objectives:
+        if name not in named:
+            return f'is a mapping without "{name}"'
+        subject = f'has as "{name}"' if named is result else "is"
+        if type(named[name]) not in (int, float):
+            return f"{subject} {_shown(named[name])}, which is no number"
+        if _finite(named[name]) is None:
+            return f"{subject} {_shown(named[name])}, which is not finite"
+    return None
+
+
+def main_value(text: str, number: float | None, objectives: Objectives, *, final: bool) -> float | None:
+    """The main number in a metric, given its JSON text and the number that NNI would see in it.
+
+    A final metric has none if any objective lacks its number. An intermediate one need not name the main
+    objective: then NNI's number stands.
+    """
+    value = json.loads(text)
+    if final:
+        numbers = numbers_of(value, objectives)
+        return None if numbers is None else next(iter(numbers.values()))
+    main = next(iter(objectives))
+    if isinstance(value, Mapping) and main in value:
+        return _finite(value[main])
+    return number
+
+
+def with_default(value: Any, objectives: Objectives) -> Any:
+    """A result or an intermediate one as whoever knows of one number only takes it: that of the main one."""
+    main = next(iter(objectives), None)
+    return {**value, DEFAULT: value[main]} if isinstance(value, Mapping) and main in value else value
+
+
+def _named(result: Any, objectives: Objectives) -> Any:
+    if isinstance(result, Mapping) or len(objectives) != 1:
+        return result
+    return dict.fromkeys(objectives, result)
+
+
+def _finite(number: Any) -> float | None:
+    if type(number) not in (int, float):
+        return None
+    try:
+        found = float(number)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
