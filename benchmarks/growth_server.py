@@ -159,7 +159,12 @@ def _search(directory: Path, runner: ExperimentRunner, *, instant: bool) -> Sear
         seed=1,
     )
     return Search(
-        tuner=start, assessor=None, spawn=spawn, post=runner.post, pending_metrics=runner.pending_metrics
+        tuner=start,
+        new_tuner=lambda _: start,
+        assessor=None,
+        spawn=spawn,
+        post=runner.post,
+        pending_metrics=runner.pending_metrics,
     )
 
 

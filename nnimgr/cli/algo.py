@@ -13,6 +13,7 @@ from nnimgr import __version__
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.cli.update import read_plain
 from nnimgr.dispatcher import registered, registry
+from nnimgr.dispatcher.installed import Interpreter, installed
 from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
 
 __all__ = ["list_all", "register", "show", "unregister"]
@@ -55,11 +56,17 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
     except RegistryFileError as error:
         raise CliError(f"{error}.") from error
     if not found:
-        raise CliError(f"There is no registered algorithm {args.name}.")
+        raise CliError(f"There is no registered algorithm {args.name}{_brought(args.name)}.")
     terminal.info(f"{args.name} unregistered successfully!")
     if terminal.as_json:
         terminal.json({"unregistered": args.name})
     return 0
+
+
+def _brought(name: str) -> str:
+    """Why what is listed all the same cannot be unregistered."""
+    packages = [entry.package for entry in installed(Interpreter().folders()) if entry.named(name)]
+    return f": the package {packages[0]} brings it" if packages else ""
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -111,9 +118,10 @@ def _all() -> list[Registered]:
         for known in registry.BUILTINS
     ]
     try:
-        return [*builtin, *registered.registered(registry_file())]
+        own = registered.registered(registry_file())
     except RegistryFileError as error:
         raise CliError(f"{error}.") from error
+    return [*builtin, *own, *installed(Interpreter().folders())]
 
 
 def _type(entry: Registered) -> str:
@@ -121,7 +129,7 @@ def _type(entry: Registered) -> str:
 
 
 def _source(entry: Registered) -> str:
-    return "nni" if registry.is_builtin(entry.role, entry.name) else "user"
+    return entry.package or ("nni" if registry.is_builtin(entry.role, entry.name) else "user")
 
 
 def _descriptions(file: Path) -> list[Any]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
 from nnimgr.config.model import (
@@ -27,6 +27,9 @@ from nnimgr.config.service import (
 )
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
 from nnimgr.home import Home
+
+if TYPE_CHECKING:
+    from nnimgr.dispatcher.registry import Interpreter
 
 __all__ = ["Loaded", "read_canonical", "check_config", "load_config", "load_text"]
 
@@ -81,8 +84,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_capacity(reading, config)
     _check_algorithms(reading, fields)
     check_objectives(reading, fields)
-    tuner = _algorithm(fields, "tuner")
-    space.check(reading, custom=_is_custom(tuner), tuner=tuner.get("name"))
+    space.check(reading, _algorithm(fields, "tuner"))
     if reading.problems or config is None:
         raise ConfigError(
             sorted(reading.problems, key=lambda problem: (str(problem.file), problem.line or 0))
@@ -104,10 +106,10 @@ def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
     return config
 
 
-def check_config(config: ExperimentConfig, *, registry_file: Path | None = None) -> tuple[Problem, ...]:
+def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = None) -> tuple[Problem, ...]:
     """Look at what a configuration points at: directories, algorithms, search space.
 
-    ``registry_file`` holds the algorithms that its author has registered. Returns warnings; raises
+    ``interpreter`` has the algorithms that its author has registered or installed. Returns warnings; raises
     ConfigError. ``load_config`` has done this for a file already.
     """
     reading = Reading()
@@ -120,11 +122,9 @@ def check_config(config: ExperimentConfig, *, registry_file: Path | None = None)
     _check_directories(reading, fields, service)
     check_keys(reading, service)
     check_capacity(reading, config)
-    _check_algorithms(reading, fields, registry_file=registry_file)
+    _check_algorithms(reading, fields, interpreter=interpreter)
     check_objectives(reading, fields)
-    space = _SearchSpace(value=config.search_space)
-    custom = _is_custom(fields["tuner"], registry_file=registry_file)
-    space.check(reading, custom=custom, tuner=config.tuner.name)
+    _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)
     if reading.problems:
         raise ConfigError(reading.problems)
     return tuple(reading.warnings)
@@ -215,36 +215,66 @@ def _check_directories(reading: Reading, fields: Mapping[str, Any], service: Ser
         reading.fault(("experimentWorkingDirectory",), f"the directory {working} {trouble}")
 
 
-def _is_custom(tuner: Mapping[str, Any], *, registry_file: Path | None = None) -> bool:
+def _builtin_of(role: str, algorithm: Mapping[str, Any]) -> str | None:
+    """The built-in algorithm that is meant."""
+    from nnimgr.dispatcher import registry
+
+    name, path = algorithm.get("name"), algorithm.get("className")
+    return registry.builtin_name(
+        role,
+        name=name if isinstance(name, str) else None,
+        class_name=path if isinstance(path, str) else None,
+        code_directory=algorithm.get("codeDirectory"),
+    )
+
+
+def _is_custom(tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None) -> bool:
     """Whether it is a class of the user's, which may read a search space in its own way."""
     from nnimgr.dispatcher import registry
 
+    if "className" in tuner or _builtin_of("tuner", tuner) is not None:
+        return _builtin_of("tuner", tuner) is None
     try:
-        named = registry.resolve("tuner", str(tuner.get("name")), file=registry_file)
+        registry.resolve("tuner", str(tuner.get("name")), interpreter=interpreter)
     except registry.AlgorithmError:
-        return "className" in tuner
-    return not isinstance(named, registry.Builtin)
+        return False
+    return True
 
 
 def _check_algorithms(
-    reading: Reading, fields: Mapping[str, Any], *, registry_file: Path | None = None
+    reading: Reading, fields: Mapping[str, Any], *, interpreter: Interpreter | None = None
 ) -> None:
     """Names and arguments of the algorithms, as far as that is known without running user code."""
+    several = len(fields.get("objectives") or ()) > 1
+    for role in ("tuner", "assessor"):
+        check_algorithm(reading, role, _algorithm(fields, role), interpreter=interpreter, several=several)
+
+
+def check_algorithm(
+    reading: Reading,
+    role: str,
+    algorithm: Mapping[str, Any],
+    *,
+    interpreter: Interpreter | None = None,
+    several: bool = False,
+) -> None:
+    """Note what is wrong with the name or the arguments of an algorithm; ``several``: there are objectives."""
     from nnimgr.dispatcher import registry
 
-    for role in ("tuner", "assessor"):
-        algorithm = _algorithm(fields, role)
-        name, arguments = algorithm.get("name"), algorithm.get("classArgs") or {}
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            continue
-        try:
-            registry.check(
-                role, name, arguments, file=registry_file, several=len(fields.get("objectives") or ()) > 1
-            )
-        except registry.AlgorithmError as error:
-            path = (role, *error.path)
-            if not any(known.field == dotted(path) for known in reading.problems):
-                reading.fault(path, f"{error}{number_hint_at(algorithm, error.path)}")
+    name, path = algorithm.get("name"), algorithm.get("className")
+    arguments = algorithm.get("classArgs") or {}
+    if not isinstance(arguments, dict):
+        return
+    try:
+        if isinstance(name, str):
+            registry.check(role, name, arguments, interpreter=interpreter, several=several)
+        elif isinstance(path, str):
+            directory = algorithm.get("codeDirectory")
+            registry.check_class(role, path, arguments, code_directory=directory, several=several)
+    except registry.AlgorithmError as error:
+        at = (role, *error.path)
+        if not any(known.field == dotted(at) for known in reading.problems):
+            reading.fault(at, f"{error}{number_hint_at(algorithm, error.path)}")
 
 
 @dataclass(slots=True)
@@ -283,11 +313,10 @@ class _SearchSpace:
         reading.warnings.extend(inner.warnings)
         return cls(value=fields.get("searchSpace"), document=document)
 
-    def check(self, reading: Reading, *, custom: bool, tuner: object) -> None:
-        """Note what is wrong with it. A user's own tuner may read a space in its own way: only a warning.
-
-        ``tuner``: the name of the built-in one, if it is one.
-        """
+    def check(
+        self, reading: Reading, tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None
+    ) -> None:
+        """Note what is wrong with it. A user's own tuner may read a space in its own way: only a warning."""
         from nnimgr.dispatcher import registry
         from nnimgr.search_space import SearchSpaceError
         from nnimgr.search_space import validate as validate_space
@@ -297,15 +326,14 @@ class _SearchSpace:
         path: KeyPath
         try:
             validate_space(self.value)
-            if isinstance(tuner, str):
-                registry.check_space("tuner", tuner, self.value)
+            if (builtin := _builtin_of("tuner", tuner)) is not None:
+                registry.check_space("tuner", builtin, self.value)
             return
         except (SearchSpaceError, registry.AlgorithmError) as error:
             path, sentence = error.path, f"{error}{number_hint_at(self.value, error.path)}"
-            if path == ("name",):
-                return  # there is no such tuner, which is noted elsewhere
         if self.document is not None:
             problem = self.document.problem(path, sentence)
         else:
             problem = reading.problem(("searchSpace", *path), sentence)
+        custom = _is_custom(tuner, interpreter=interpreter)
         (reading.warnings if custom else reading.problems).append(problem)

@@ -153,6 +153,14 @@ class AlgorithmConfig(_Model):
     def title(self) -> str:
         return self.name or self.class_name or ""
 
+    def builtin_name(self, role: str) -> str | None:
+        """The built-in algorithm that is meant, by its name or its import path; None: it is the user's."""
+        from nnimgr.dispatcher import registry
+
+        return registry.builtin_name(
+            role, name=self.name, class_name=self.class_name, code_directory=self.code_directory
+        )
+
 
 class HybridMember(_Model):
     """One of several training services, and what it says itself of the shared fields."""

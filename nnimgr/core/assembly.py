@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from nnimgr.core.state import ExperimentState
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.store.writer import database_path
-from training_services import registry
+from training_services import registry as platforms
 from training_services.base import ExperimentContext, ServiceUnavailable, TrainingService
 from training_services.keeper_host import KeeperHost
 from training_services.keeper_service import ServiceTools
@@ -56,7 +57,7 @@ class Assembly:
         members = _config(state).members
         contexts = [_context(state, directory, member, around) for member in members]
         services = [_revealed(member.service, around) for member in members]
-        kinds = [registry.create(member.platform) for member in members]
+        kinds = [platforms.create(member.platform) for member in members]
         if kinds[0].hosts is None:  # then it is the only one
             return kinds[0].service(contexts[0], services[0], self._tools)
         groups = [
@@ -103,29 +104,44 @@ class Assembly:
                 on_exit=on_exit,
             )
 
-        def start(role: str, algorithm: AlgorithmConfig) -> m.Start:
-            return m.Start(
-                role=role,
-                name=algorithm.name,
-                class_name=algorithm.class_name,
-                code_directory=str(algorithm.code_directory) if algorithm.code_directory else None,
-                class_args=resolve_secrets(algorithm.class_args or {}, around.environ, around.cwd),
-                search_space=state.search_space,
-                experiment_id=state.id,
-                database=str(database_path(directory)),
-                rebuild_to=0,
-                checkpoint_directory=str(directory / "checkpoint"),
-                seed=zlib.crc32(state.id.encode()),
-                objectives=state.objectives,
-            )
+        def new_tuner(state: ExperimentState) -> m.Start:
+            since = state.tuner_number
+            # What another tuner has kept is not for it.
+            folder = f"checkpoint-{since}" if since else "checkpoint"
+            tuner = _start("tuner", _config(state).tuner, state, directory, around)
+            return replace(tuner, since=since, checkpoint_directory=str(directory / folder))
 
         return Search(
-            tuner=start("tuner", config.tuner),
-            assessor=start("assessor", config.assessor) if config.assessor else None,
+            tuner=new_tuner(state),
+            new_tuner=new_tuner,
+            assessor=_start("assessor", config.assessor, state, directory, around)
+            if config.assessor
+            else None,
             spawn=spawn,
             post=runner.post,
             pending_metrics=runner.pending_metrics,
         )
+
+
+def _start(
+    role: str, algorithm: AlgorithmConfig, state: ExperimentState, directory: Path, around: Surroundings
+) -> m.Start:
+    """The first line of the algorithm's child. Raises ReferenceUnresolved."""
+    builtin = algorithm.builtin_name(role)
+    return m.Start(
+        role=role,
+        name=builtin or algorithm.name,
+        class_name=None if builtin else algorithm.class_name,
+        code_directory=str(algorithm.code_directory) if algorithm.code_directory else None,
+        class_args=resolve_secrets(algorithm.class_args or {}, around.environ, around.cwd),
+        search_space=state.search_space,
+        experiment_id=state.id,
+        database=str(database_path(directory)),
+        rebuild_to=0,
+        checkpoint_directory=str(directory / "checkpoint"),
+        seed=zlib.crc32(state.id.encode()),
+        objectives=state.objectives,
+    )
 
 
 def _context(

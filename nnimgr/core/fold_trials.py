@@ -39,6 +39,9 @@ def _config_changed(state: ExperimentState, r: f.Recorded) -> None:
     state.config.update(fact.changes)
     state.config = {key: value for key, value in state.config.items() if value is not None}
     state.limits = fact.limits
+    if "tuner" in fact.changes:
+        state.tuner_number, state.exhausted = r.number, False
+        state.crashes.pop("tuner", None)
     if fact.search_space is not None:
         state.search_space, state.space_number = fact.search_space, r.number
         state.exhausted = False

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnimgr.core.requests import RequestRefused
+from nnimgr.dispatcher.registry import Interpreter
 from nnimgr.index import Index, IndexEntry, nnis_own
 from nnimgr.store.reader import stored_live_trials
 from nnimgr.store.writer import database_path
@@ -37,6 +38,10 @@ class Surroundings:
             cwd=Path(cwd or os.getcwd()),
             python=python or sys.executable,
         )
+
+    @property
+    def interpreter(self) -> Interpreter:
+        return Interpreter(python=self.python, environ=self.environ)
 
     @classmethod
     def read(cls, directory: Path) -> Surroundings:

@@ -39,7 +39,6 @@ from nnimgr.core.requests import RequestRefused
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.core.state import ExperimentState
 from nnimgr.core.stored import StoredSummaries
-from nnimgr.dispatcher.registered import registry_file
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id, nnis_own
 from nnimgr.store.errors import StoreError
@@ -279,8 +278,7 @@ class NNIManager:
         written = read_canonical({**new.config, "searchSpace": dict(new.search_space)})
         config, secrets = hide_secrets(written)
         around = replace(new.surroundings(), secrets=secrets)
-        algorithms = registry_file(around.environ, python=around.python)
-        for warning in await asyncio.to_thread(check_config, config, registry_file=algorithms):
+        for warning in await asyncio.to_thread(check_config, config, interpreter=around.interpreter):
             logger.warning("experiment %s: %s", new.id or "(new)", warning)
         canonical = config.canonical()
         space = canonical.pop("searchSpace")

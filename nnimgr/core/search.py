@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from nnimgr.core import facts as f
-from nnimgr.core.state import ExperimentState, Touched, trial_id_of, trial_of_job
+from nnimgr.core.asking import Asking, bind, exhausted, suggest
+from nnimgr.core.state import ExperimentState, Touched, trial_of_job
 from nnimgr.dispatcher import messages as m
 
 logger = logging.getLogger(__name__)
@@ -69,36 +70,19 @@ class _Member:
     learns: bool = True
 
 
-@dataclass(slots=True)
-class _Asking:
-    """Suggestions that were asked for and have not come."""
-
-    ids: dict[int, None] = field(default_factory=dict)
-    further: dict[int, tuple[str, int]] = field(default_factory=dict)  # id -> multi-phase trial, set number
-    refused: set[int] = field(default_factory=set)  # it had none for these, but may think again
-    urgent: bool = True  # a slot waits for them
-    since: float | None = None
-    last_answer_s: float = 0.0
-    freed: int = 0  # slots that fell free during the answer under way
-    last_freed: int = 0
-
-    def next_id(self, state: ExperimentState) -> int:
-        """The lowest parameter id that was never used."""
-        used = max((*self.ids, *self.further, *self.refused), default=-1)
-        return max(state.next_parameter_id, used + 1)
-
-
 class Search:
     """Tuner and assessor of one experiment.
 
     ``post`` puts facts (or builders of facts) into the runner's mailbox; ``pending_metrics`` lists the
-    metrics that have arrived and are not committed yet, for an assessor that is made anew.
+    metrics that have arrived and are not committed yet, for an assessor that is made anew. ``new_tuner``
+    gives the start of a tuner that a user has put in place of ``tuner``; it may raise ValueError or OSError.
     """
 
     def __init__(
         self,
         *,
         tuner: m.Start,
+        new_tuner: Callable[[ExperimentState], m.Start],
         assessor: m.Start | None,
         spawn: Spawn,
         post: Post,
@@ -108,11 +92,13 @@ class Search:
         if assessor is not None:
             self._members["assessor"] = _Member(assessor)
         self._spawn, self._post, self._pending_metrics = spawn, post, pending_metrics
-        self._asking = _Asking()
+        self._new_tuner = new_tuner
+        self._asking = Asking()
         self._fed_to = 0
         self._judging: list[tuple[str, int, int, int, str]] = []
         self._commits_to_catch_up = 0  # until all that the assessor was too slow for is in the database
         self._restarts: set[asyncio.Task[None]] = set()
+        self._leaving: list[Child] = []
         self._closed = False
         self.notices: dict[str, Notice] = {}
 
@@ -146,6 +132,7 @@ class Search:
         for task in self._restarts:
             task.cancel()
         children = [member.child for member in self._members.values() if member.child is not None]
+        children += self._leaving
         for member in self._members.values():
             member.child = None
         await asyncio.gather(*(child.close() for child in children))
@@ -219,16 +206,22 @@ class Search:
                     self._tell("tuner", gone)
                 case f.DataImported():
                     self._tell("tuner", m.Imported(number=number, records=fact.records))
-                case f.ConfigChanged(search_space=space) if space is not None:
-                    for member in self._members.values():
-                        member.start = replace(member.start, search_space=space)
-                    self._tell("tuner", m.SpaceChanged(number=number, search_space=space))
+                case f.ConfigChanged():
+                    self._config_changed(number, fact, state)
                 case f.JobEnded() | f.JobLost():
                     self._asking.freed += 1
                 case f.AlgorithmFailed():
                     self._failed(fact, state)
         self._fed_to = state.number
         self._catch_up()
+
+    def _config_changed(self, number: int, fact: f.ConfigChanged, state: ExperimentState) -> None:
+        if "tuner" in fact.changes:
+            self._replace_tuner(state)
+        if (space := fact.search_space) is not None:
+            for member in self._members.values():
+                member.start = replace(member.start, search_space=space)
+            self._tell("tuner", m.SpaceChanged(number=number, search_space=space))
 
     def _catch_up(self) -> None:
         if self._commits_to_catch_up == 0:
@@ -280,17 +273,16 @@ class Search:
                 )
             case m.Failed():
                 member.reported = message.fatal or message.hopeless
-                self._post(
-                    f.AlgorithmFailed(
-                        role=role,
-                        call=message.call,
-                        sentence=message.sentence,
-                        traceback=message.traceback,
-                        fatal=message.fatal,
-                        hopeless=message.hopeless,
-                        trial_id=message.trial_id,
-                    )
+                failure = f.AlgorithmFailed(
+                    role=role,
+                    call=message.call,
+                    sentence=message.sentence,
+                    traceback=message.traceback,
+                    fatal=message.fatal,
+                    hopeless=message.hopeless,
+                    trial_id=message.trial_id,
                 )
+                self._post(_of_now(member, failure))
             case m.Noted():
                 self._post(f.TrialNoted(trial_id=message.trial_id, note=message.note))
             case m.Busy():
@@ -316,31 +308,13 @@ class Search:
     def _suggested(self, message: m.Suggestion) -> None:
         asking = self._asking
         if message.parameter_id in asking.further:
-            self._post(_bind(asking, message.parameter_id, message))
+            self._post(bind(asking, message.parameter_id, message, fed_to=message.fed_to))
             return
         if message.parameter_id not in asking.ids and message.parameter_id not in asking.refused:
             logger.warning("suggestion %d was not asked for", message.parameter_id)
             return
-
         self.notices.pop("tuner owes", None)
-
-        def build(state: ExperimentState) -> Sequence[f.Fact]:
-            # Outstanding until the turn that takes it, or the plan would ask for another in its place.
-            asking.ids.pop(message.parameter_id, None)
-            asking.refused.discard(message.parameter_id)
-            return (
-                f.Suggested(
-                    trial_id=trial_id_of(state.id, state.next_sequence),
-                    sequence=state.next_sequence,
-                    source=f.SuggestionSource.ALGORITHM,
-                    parameter_id=message.parameter_id,
-                    parameters=message.parameters,
-                    fed_to=message.fed_to,
-                    tuner_state=message.state,
-                ),
-            )
-
-        self._post(build, urgent=asking.urgent)
+        self._post(suggest(asking, message), urgent=asking.urgent)
 
     def _answered(self, message: m.Answered) -> None:
         asking = self._asking
@@ -355,10 +329,10 @@ class Search:
         if message.exhausted:
             for parameter_id in message.missing:
                 if parameter_id in asking.further:
-                    self._post(_bind(asking, parameter_id, None))
+                    self._post(bind(asking, parameter_id, None, fed_to=message.fed_to))
                 asking.ids.pop(parameter_id, None)
                 asking.refused.add(parameter_id)
-            self._post(_exhausted(message.fed_to))
+            self._post(exhausted(message.fed_to))
 
     # ---- life and death -----------------------------------------------------------------------------------
 
@@ -386,12 +360,13 @@ class Search:
         member.child = None
         self.notices.pop(role, None)
         if role == "tuner":
-            self._asking = _Asking(last_answer_s=self._asking.last_answer_s)
+            self._asking = Asking(last_answer_s=self._asking.last_answer_s)
         if member.reported:
             self._post(_nothing)
         else:
             idle = member.ready and not member.unanswered
-            self._post(f.AlgorithmFailed(role=role, call="process", sentence=sentence, fatal=True, idle=idle))
+            failure = f.AlgorithmFailed(role=role, call="process", sentence=sentence, fatal=True, idle=idle)
+            self._post(_of_now(member, failure))
 
     def _failed(self, fact: f.AlgorithmFailed, state: ExperimentState) -> None:
         if not fact.fatal or state.failed is not None or self._closed:
@@ -399,57 +374,65 @@ class Search:
         member, (first, longest) = self._members[fact.role], RESTART_DELAYS_S
         delay = min(first * 2**member.deaths, longest)
         member.deaths += 1
-        task = asyncio.get_running_loop().create_task(
-            self._restart(fact.role, delay), name=f"{state.id}:restart-{fact.role}"
-        )
+        self._later(self._restart(fact.role, delay), f"{state.id}:restart-{fact.role}")
+
+    async def _restart(self, role: str, delay: float) -> None:
+        member = self._members[role]
+        generation = member.generation
+        await asyncio.sleep(delay)  # back-off
+        if member.generation == generation:  # else it was replaced meanwhile
+            await self._follow(role, self._dismiss(role))
+
+    def _replace_tuner(self, state: ExperimentState) -> None:
+        """A user has chosen another tuner. The old one is not heard any more, and leaves before it comes."""
+        tuner, old = self._members["tuner"], self._dismiss("tuner")
+        tuner.deaths = 0
+        self._asking.last_answer_s = 0.0
+        for about in ("tuner", "tuner owes", "tuner rebuilt"):
+            self.notices.pop(about, None)
+        try:
+            tuner.start = self._new_tuner(state)
+        except (ValueError, OSError) as error:  # a secret that is not there any more, say
+            sentence = f"the new tuner cannot be started: {error}"
+            self._post(f.AlgorithmFailed(role="tuner", call="start", sentence=sentence, hopeless=True))
+        else:
+            self._later(self._follow("tuner", old), f"{state.id}:replace-tuner")
+
+    def _dismiss(self, role: str) -> Child | None:
+        """Neither hear nor ask the child of now, which is returned, any more."""
+        member = self._members[role]
+        old, member.child = member.child, None
+        member.generation += 1
+        if role == "tuner":
+            self._asking = Asking(last_answer_s=self._asking.last_answer_s)
+        return old
+
+    async def _follow(self, role: str, old: Child | None) -> None:
+        """Begin a new child once the old one has left, unless another one is to follow by then."""
+        generation = self._members[role].generation
+        if old is not None:
+            self._leaving.append(old)
+            await old.close()
+            self._leaving.remove(old)
+        if self._members[role].generation == generation and not self._closed:
+            await self._begin(role)
+            self._post(_nothing)
+
+    def _later(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._restarts.add(task)
         task.add_done_callback(self._restarts.discard)
 
-    async def _restart(self, role: str, delay: float) -> None:
-        await asyncio.sleep(delay)  # back-off
-        old = self._members[role].child
-        if old is not None:
-            self._members[role].generation += 1
-            self._members[role].child = None
-            await old.close()
-        await self._begin(role)
-        self._post(_nothing)
+
+def _of_now(member: _Member, fact: f.Fact) -> Builder:
+    """What a child has said; nothing if it was the tuner's, which was replaced meanwhile."""
+    since, role = member.start.since, member.start.role
+    return lambda state: () if role == "tuner" and since < state.tuner_number else (fact,)
 
 
 def _nothing(state: ExperimentState) -> Sequence[f.Fact]:
     """Makes the runner plan again."""
     return ()
-
-
-def _exhausted(fed_to: int) -> Builder:
-    """The tuner has no more, unless it said so before it knew of the search space that holds now."""
-    return lambda state: () if fed_to < state.space_number else (f.TunerExhausted(),)
-
-
-def _bind(asking: _Asking, parameter_id: int, given: m.Suggestion | None) -> Builder:
-    """A further parameter set for the trial that it was asked for; None: the tuner has no more."""
-
-    def build(state: ExperimentState) -> Sequence[f.Fact]:
-        # Outstanding until the turn that takes it, or the plan would ask for it again.
-        trial_id, index = asking.further.pop(parameter_id)
-        trial = state.trials.get(trial_id)
-        late = trial is None or index != len(trial.sets)
-        if given is None:
-            refusal = f.FurtherSuggested(trial_id=trial_id, index=index, parameter_id=None, parameters=None)
-            return () if late else (refusal,)
-        return (
-            f.FurtherSuggested(
-                trial_id=trial_id,
-                index=index,
-                parameter_id=parameter_id,
-                parameters=given.parameters,
-                fed_to=given.fed_to,
-                tuner_state=given.state,
-                late=late,
-            ),
-        )
-
-    return build
 
 
 def _result(number: int, fact: f.ResultTaken) -> m.ResultReported:

@@ -194,6 +194,7 @@ class ExperimentState:
     next_parameter_id: int = 0
     exhausted: bool = False
     space_number: int = 0  # of the fact that has replaced the search space last
+    tuner_number: int = 0  # of the fact that has replaced the tuner last
     stop_requested: bool = False
     detached: bool = False
     failed: str | None = None  # the sentence that makes it ERROR

@@ -19,7 +19,10 @@ from typing import Any, NamedTuple, cast
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The first line: build the algorithm, then bring it up to fact number ``rebuild_to`` (0: nothing)."""
+    """The first line: build the algorithm, then bring it up to fact number ``rebuild_to`` (0: nothing).
+
+    ``since``: the number of the fact by which it has taken another one's place; 0: it is the first.
+    """
 
     role: str  # tuner, assessor
     name: str | None  # built-in or registered
@@ -33,6 +36,7 @@ class Start:
     checkpoint_directory: str
     seed: int  # of the experiment; used where classArgs name none
     objectives: Mapping[str, str] = field(default_factory=dict)  # see nnimgr.objectives
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

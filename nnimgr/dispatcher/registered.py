@@ -19,7 +19,6 @@ from training_services.userfile import UserFileError as RegistryFileError
 __all__ = [
     "Registered",
     "RegistryFileError",
-    "lookup",
     "read_entry",
     "register",
     "registered",
@@ -33,7 +32,10 @@ _CONTENT = "lists of tuners and assessors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """One entry. ``class_name`` and ``validator`` are "module.Class"."""
+    """One entry. ``class_name`` and ``validator`` are "module.Class".
+
+    ``package``: the name and version of the installed package that brings it, if one does.
+    """
 
     role: str
     name: str
@@ -44,6 +46,7 @@ class Registered:
     aliases: tuple[str, ...] = ()
     is_advisor: bool = False
     version: str = ""
+    package: str = ""
 
     def named(self, name: str) -> bool:
         """Whether this is its name or an alias, in upper or lower case."""
@@ -79,13 +82,6 @@ def registered(file: Path) -> list[Registered]:
         for entry in raw.get(name) or ()
         if _usable(entry)
     ]
-
-
-def lookup(role: str, name: str, file: Path) -> Registered | None:
-    """The algorithm of this role that is registered under the name. Raises RegistryFileError."""
-    if not file.is_file():
-        return None  # the rule: reading it costs an import of a YAML reader
-    return next((entry for entry in registered(file) if entry.role == role and entry.named(name)), None)
 
 
 def register(entry: Registered, file: Path) -> bool:

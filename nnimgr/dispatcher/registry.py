@@ -1,5 +1,5 @@
 """Finding algorithms by name: the built-in ones (``builtins``), behind them those that users have registered
-under names of their own (``registered``).
+under names of their own (``registered``), behind these the ones that packages bring (``installed``).
 
 Checking imports no algorithm, so that a configuration is read fast; classes are imported on use.
 """
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnimgr.dispatcher import registered
 from nnimgr.dispatcher.arguments import Arguments
 from nnimgr.dispatcher.builtins import BUILTINS, Builtin
-from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
+from nnimgr.dispatcher.installed import Interpreter, InterpreterError, installed
+from nnimgr.dispatcher.registered import Registered, RegistryFileError
 
 __all__ = [
     "BUILTINS",
     "AlgorithmError",
     "Builtin",
+    "Interpreter",
+    "builtin_name",
     "check",
+    "check_class",
     "check_space",
     "find",
     "is_builtin",
@@ -45,13 +48,29 @@ class AlgorithmError(ValueError):
 # What NNI has built in and nnimgr has not yet, by name or alias.
 _LATER = {
     "tuner": (
-        *("TPE_legacy", "Anneal", "Evolution", "SMAC", "GP", "GPTuner", "Metis", "MetisTuner", "DNGO"),
-        *("DNGOTuner", "PBT", "PBTTuner", "PPO", "PPOTuner", "NetworkMorphism"),
-        "RegularizedEvolutionTuner",
+        *("TPE_legacy", "Anneal", "Evolution", "SMAC", "GP", "GPTuner", "Metis", "MetisTuner"),
+        *("PBT", "PBTTuner"),
     ),
     "assessor": ("Curvefitting",),
 }
 _ADVISORS = ("Hyperband", "BOHB")
+
+# What NNI has built in and nnimgr will not have: its names, and what to use instead.
+_LEFT_OUT = {
+    ("PPO", "PPOTuner"): (
+        "PPO searches architectures of NNI's NAS, which nnimgr leaves out; use TPE or Evolution over the "
+        "choices of a search space"
+    ),
+    ("NetworkMorphism", "NetworkMorphismTuner"): (
+        "NetworkMorphism grows networks of NNI's NAS, which nnimgr leaves out; use TPE or Evolution over a "
+        "search space with nested choices"
+    ),
+    ("RegularizedEvolution", "RegularizedEvolutionTuner"): (
+        "RegularizedEvolution searches architectures of NNI's NAS, which nnimgr leaves out; use Evolution"
+    ),
+    ("DNGO", "DNGOTuner"): "DNGO is left out of nnimgr; use GP, or TPE where there are many trials",
+}
+_NNI = "nni.algorithms."
 
 
 def names(role: str) -> list[str]:
@@ -61,49 +80,108 @@ def names(role: str) -> list[str]:
 
 def find(role: str, name: str) -> Builtin:
     """The built-in of this name or alias, in upper or lower case. Raises AlgorithmError."""
-    for builtin in BUILTINS:
-        if builtin.role == role and name.lower() in {n.lower() for n in (builtin.name, *builtin.aliases)}:
-            return builtin
-    available = ", ".join(names(role))
-    for each in _ADVISORS:
-        if name.lower() == each.lower():
-            sentence = (
-                f"{each} is an advisor, and advisors cannot be run yet; available {role}s are {available}"
-            )
-            raise AlgorithmError(sentence, path=("name",))
-    for each in _LATER[role]:
-        if name.lower() == each.lower():
-            sentence = f"NNI's {role} {each} cannot be used yet; available are {available}"
-            raise AlgorithmError(sentence, path=("name",))
-    raise AlgorithmError(
-        f"there is no built-in {role} {name!r}; valid names are {available}{_nearest(name, names(role))}",
-        path=("name",),
-    )
+    found = _built_in(role, name)
+    if found is None:
+        raise _unknown(role, name)
+    return found
 
 
 def is_builtin(role: str, name: str) -> bool:
-    return any(
-        builtin.role == role and name.lower() in {n.lower() for n in (builtin.name, *builtin.aliases)}
-        for builtin in BUILTINS
+    return _built_in(role, name) is not None
+
+
+def builtin_name(
+    role: str, *, name: str | None, class_name: str | None, code_directory: object = None
+) -> str | None:
+    """The built-in that a configuration means, by its name or by its class's import path, if it means one."""
+    if name is not None:
+        found = _built_in(role, name)
+        return None if found is None else found.name
+    if class_name is None or code_directory is not None:
+        return None
+    return next(
+        (each.name for each in BUILTINS if each.role == role and class_name in each.class_paths), None
     )
 
 
-def resolve(role: str, name: str, *, file: Path | None = None) -> Builtin | Registered:
-    """The built-in of this name, else what is registered under it in ``file`` (by default: this process's).
+def _built_in(role: str, name: str) -> Builtin | None:
+    for builtin in BUILTINS:
+        if builtin.role == role and name.lower() in {n.lower() for n in (builtin.name, *builtin.aliases)}:
+            return builtin
+    return None
+
+
+def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError:
+    """``others``: what there is beside the built-in ones."""
+    known = [*names(role), *others]
+    sentence = (
+        _missing(role, name, ", ".join(known))
+        or f"there is no built-in {role} {name!r}; valid names are {', '.join(known)}{_nearest(name, known)}"
+    )
+    return AlgorithmError(sentence, path=("name",))
+
+
+def _missing(role: str, name: str, available: str) -> str | None:
+    """What is to be said of an algorithm that NNI has and nnimgr has not, not yet or never."""
+    for left_out, sentence in _LEFT_OUT.items():
+        if role == "tuner" and name.lower() in map(str.lower, left_out):
+            return sentence
+    for each in _ADVISORS:
+        if name.lower() == each.lower():
+            return f"{each} is an advisor, and advisors cannot be run yet; available {role}s are {available}"
+    for each in _LATER[role]:
+        if name.lower() == each.lower():
+            return f"NNI's {role} {each} cannot be used yet; available are {available}"
+    return None
+
+
+def resolve(role: str, name: str, *, interpreter: Interpreter | None = None) -> Builtin | Registered:
+    """The built-in of this name, else what is registered under it or installed for ``interpreter``.
 
     Raises AlgorithmError.
     """
-    if is_builtin(role, name):
-        return find(role, name)
+    found = _built_in(role, name)
+    if found is not None:
+        return found
+    interpreter = interpreter or Interpreter()
     try:
-        entry = registered.lookup(role, name, registry_file() if file is None else file)
-    except RegistryFileError as error:
+        known = registered.registered(interpreter.registry_file)
+        entry = _named(role, name, known)
+        if entry is None:
+            known += installed(interpreter.folders())
+            entry = _named(role, name, known)
+    except (RegistryFileError, InterpreterError) as error:
         raise AlgorithmError(str(error), path=("name",)) from error
     if entry is None:
-        return find(role, name)  # which says that there is none
+        raise _unknown(role, name, [each.name for each in known if each.role == role])
     if entry.is_advisor:
         raise AlgorithmError(f"{entry.name} is an advisor, and advisors cannot be run yet", path=("name",))
     return entry
+
+
+def _named(role: str, name: str, known: Sequence[Registered]) -> Registered | None:
+    return next((each for each in known if each.role == role and each.named(name)), None)
+
+
+def check_class(
+    role: str,
+    class_name: str,
+    class_args: Mapping[str, Any],
+    *,
+    code_directory: object = None,
+    several: bool = False,
+) -> None:
+    """Raise AlgorithmError if this class is known not to be there, or not to take these arguments.
+
+    Whether a class of the user's is there shows when it is imported, in a process of its own.
+    """
+    name = builtin_name(role, name=None, class_name=class_name, code_directory=code_directory)
+    if name is not None:
+        check(role, name, class_args, several=several)
+    elif code_directory is None and class_name.startswith(_NNI):
+        missing = _missing(role, class_name.rpartition(".")[2], ", ".join(names(role)))
+        if missing is not None:
+            raise AlgorithmError(missing, path=("className",))
 
 
 def check(
@@ -111,14 +189,14 @@ def check(
     name: str,
     class_args: Mapping[str, Any],
     *,
-    file: Path | None = None,
+    interpreter: Interpreter | None = None,
     several: bool = False,
 ) -> None:
     """Raise AlgorithmError if there is no such algorithm or it does not take these arguments.
 
     ``several``: the experiment has several objectives.
     """
-    builtin = resolve(role, name, file=file)
+    builtin = resolve(role, name, interpreter=interpreter)
     if isinstance(builtin, Registered):
         if class_args and not builtin.takes_arguments:
             raise AlgorithmError(f"{builtin.name} takes no arguments", path=("classArgs",))

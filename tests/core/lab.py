@@ -116,8 +116,13 @@ class Lab:
 
     def search(self, state: ExperimentState, runner: ExperimentRunner) -> Search:
         assessor = replace(START, role="assessor")
+
+        def tuner(state: ExperimentState) -> m.Start:
+            return replace(START, since=state.tuner_number)
+
         return Search(
-            tuner=START,
+            tuner=tuner(state),
+            new_tuner=tuner,
             assessor=assessor if self.assessor else None,
             spawn=self._spawn,
             post=runner.post,

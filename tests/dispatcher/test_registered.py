@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import yaml
 
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher import registry
+from nnimgr.dispatcher.installed import Interpreter
 from nnimgr.dispatcher.registered import (
     Registered,
     RegistryFileError,
@@ -34,6 +36,11 @@ MINE = Registered(
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "nni" / "registered_algorithms.yml"
+
+
+def of(file: Path) -> Interpreter:
+    """This Python, with the user whose registry this is."""
+    return Interpreter(environ={**os.environ, "NNI_CONFIG_DIR": str(file.parent)})
 
 
 def test_where_the_file_is(tmp_path: Path) -> None:
@@ -95,7 +102,7 @@ def test_what_nni_has_written_is_kept(file: Path) -> None:
     assert (raw["tuners"][0], raw["advisors"], raw["more"]) == (theirs, [advisor], 1)
     assert [entry.name for entry in registered(file)] == ["Mine", "Adv"]
     with pytest.raises(registry.AlgorithmError, match="Adv is an advisor, and advisors cannot be run yet"):
-        registry.check("tuner", "adv", {}, file=file)
+        registry.check("tuner", "adv", {}, interpreter=of(file))
 
 
 @pytest.mark.parametrize("text", ["[", "- 1", "tuners: {a: 1}", "\xff"])
@@ -107,21 +114,21 @@ def test_a_damaged_file_is_one_sentence_and_stays(file: Path, text: str) -> None
             work()
         assert str(caught.value).startswith(str(file)) and "\n" not in str(caught.value)
     with pytest.raises(registry.AlgorithmError, match="registered_algorithms"):
-        registry.check("tuner", "mine", {}, file=file)
-    registry.check("tuner", "random", {}, file=file)
+        registry.check("tuner", "mine", {}, interpreter=of(file))
+    registry.check("tuner", "random", {}, interpreter=of(file))
     assert file.read_text(encoding="latin-1") == text
 
 
 def test_a_name_is_looked_up_behind_the_built_in_ones(file: Path) -> None:
     register(MINE, file)
-    assert registry.resolve("tuner", "minetuner", file=file) == MINE
-    assert isinstance(registry.resolve("tuner", "random", file=file), registry.Builtin)
-    registry.check("tuner", "mine", {"anything": 1}, file=file)
+    assert registry.resolve("tuner", "minetuner", interpreter=of(file)) == MINE
+    assert isinstance(registry.resolve("tuner", "random", interpreter=of(file)), registry.Builtin)
+    registry.check("tuner", "mine", {"anything": 1}, interpreter=of(file))
     with pytest.raises(registry.AlgorithmError, match="there is no built-in assessor 'Mine'"):
-        registry.check("assessor", "Mine", {}, file=file)
+        registry.check("assessor", "Mine", {}, interpreter=of(file))
     register(Registered(role="assessor", name="J", class_name="j.J", takes_arguments=False), file)
     with pytest.raises(registry.AlgorithmError, match="J takes no arguments"):
-        registry.check("assessor", "J", {"x": 1}, file=file)
+        registry.check("assessor", "J", {"x": 1}, interpreter=of(file))
 
 
 CODE = """

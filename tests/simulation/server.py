@@ -152,6 +152,7 @@ class Server:
     def _search(self, state: ExperimentState, runner: ExperimentRunner) -> Search:
         return Search(
             tuner=_start("tuner", state),
+            new_tuner=lambda state: _start("tuner", state),
             assessor=_start("assessor", state) if self._world.assessed else None,
             spawn=self._spawn_child,
             post=runner.post,
@@ -179,4 +180,5 @@ def _start(role: str, state: ExperimentState) -> m.Start:
         rebuild_to=0,
         checkpoint_directory="",
         seed=1,
+        since=state.tuner_number,
     )

@@ -15,6 +15,7 @@ __all__ = ["Builtin"]
 class Builtin:
     """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's.
 
+    ``nni`` is NNI's import path of it, "module.Class", where that is not made of the same names as ours.
     ``space``: what is wrong with a search space that is valid as such; None if nothing. ``whole``: the same
     of arguments that are each valid, and where, given whether there are several objectives, which only a
     tuner with ``several`` takes.
@@ -28,3 +29,11 @@ class Builtin:
     space: Callable[[Mapping[str, Any]], str | None] | None = None
     several: bool = False
     whole: Callable[[Mapping[str, Any], bool], tuple[tuple[str, ...], str] | None] | None = None
+    nni: str | None = None
+
+    @property
+    def class_paths(self) -> tuple[str, str]:
+        """What a user may write for ``className`` to mean it: our import path and NNI's."""
+        module, _, name = self.target.partition(":")
+        file = module.rpartition(".")[2]
+        return f"{module}.{name}", self.nni or f"nni.algorithms.hpo.{file}_{self.role}.{name}"

@@ -1,0 +1,83 @@
+"""Algorithms that installed packages bring: entry points of the groups ``nnimgr.tuners`` and
+``nnimgr.assessors``, whose name is the algorithm's and whose object is its class.
+
+They are looked for where the experiment's Python has its packages, and read without importing anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnimgr.dispatcher.registered import Registered, registry_file
+
+__all__ = ["GROUPS", "Interpreter", "InterpreterError", "installed"]
+
+GROUPS = {"tuner": "nnimgr.tuners", "assessor": "nnimgr.assessors"}
+ANSWER_S = 30.0
+
+_QUESTION = "import json, sys; print(json.dumps(sys.path))"
+
+
+class InterpreterError(ValueError):
+    """A Python does not say where its packages are; one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """The Python that runs an experiment's algorithms, and its environment; None: this process's own."""
+
+    python: str | None = None
+    environ: Mapping[str, str] | None = None
+
+    @property
+    def registry_file(self) -> Path:
+        """Where its user has registered algorithms."""
+        return registry_file(self.environ, python=self.python)
+
+    def folders(self) -> list[str]:
+        """Where it looks for modules and packages. Blocks if it is another one. Raises InterpreterError."""
+        environ = os.environ if self.environ is None else self.environ
+        own = environ.get("PYTHONPATH") == os.environ.get("PYTHONPATH")
+        if self.python in (None, sys.executable) and own:
+            return sys.path
+        import subprocess  # like that of importlib.metadata, its import would slow the start of every child
+
+        python = self.python or sys.executable
+        try:
+            done = subprocess.run(
+                [python, "-c", _QUESTION], env=dict(environ), cwd="/", capture_output=True, timeout=ANSWER_S
+            )
+            found = json.loads(done.stdout.splitlines()[-1])  # what its start prints comes before
+            return [folder for folder in found if isinstance(folder, str)]
+        except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError) as error:
+            raise InterpreterError(
+                f"the Python {python} does not say where its packages are: {type(error).__name__}: {error}"
+            ) from error
+
+
+def installed(folders: Iterable[str]) -> list[Registered]:
+    """The algorithms of the packages in these folders; a name that several bring is the first one's."""
+    from importlib.metadata import distributions
+
+    roles = {group: role for role, group in GROUPS.items()}
+    found: dict[tuple[str, str], Registered] = {}
+    for package in distributions(path=list(folders)):
+        for point in package.entry_points:
+            role = roles.get(point.group)
+            if role is None:
+                continue
+            name, version = package.metadata["Name"], package.version
+            entry = Registered(
+                role=role,
+                name=point.name,
+                class_name=f"{point.module}.{point.attr}",
+                package=f"{name} {version}",
+                version=version,
+            )
+            found.setdefault((role, point.name.lower()), entry)
+    return list(found.values())
