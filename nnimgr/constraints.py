@@ -1,0 +1,400 @@
+"""Constraints on parameter sets: expressions over parameter names, such as ``batch_size * width <= 4096``.
+
+They are written in Python's grammar, read with ``ast`` and made into closures of the few operations below:
+no text is ever run as code, and what one evaluation may cost is bounded. Evaluation goes from left to right,
+as in Python; an expression that comes upon a parameter which the set does not have (one of an option that was
+not chosen) is met. Standard library only: tuners' processes evaluate constraints for every set.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nnimgr.constraint_values import (
+    ARITHMETIC,
+    COMPARISONS,
+    FUNCTIONS,
+    Absent,
+    Fault,
+    as_bool,
+    as_number,
+    compared,
+    item_of,
+    shown,
+)
+from nnimgr.search_space import Choice, Nested, Space
+
+__all__ = ["Constraint", "ConstraintError", "Constraints", "Names", "names_of"]
+
+Names = Mapping[str, Any]  # parameter -> the Names below it; empty: nothing is, None: not known
+
+_Value = Callable[[Any], Any]
+_Path = tuple[str, ...]
+
+_LONGEST = 1000  # characters
+_DEEPEST = 40
+
+
+class ConstraintError(ValueError):
+    """A constraint cannot be used; one sentence. ``nearest``: what was probably meant, as it is written."""
+
+    def __init__(self, sentence: str, *, nearest: str | None = None) -> None:
+        super().__init__(sentence)
+        self.nearest = nearest
+
+
+class Constraint:
+    """One constraint. ``names``: the parameters there are, to be checked against; None: unknown ones will do.
+
+    Raises ConstraintError.
+    """
+
+    def __init__(self, text: str, names: Names | None = None) -> None:
+        self.text = text.strip()
+        compiler = _Compiler(names)
+        self._holds = compiler.truth(_tree(self.text), 0)
+        self._used = compiler.used
+        if not self._used:
+            raise ConstraintError("names no parameter, so that it holds for every parameter set or for none")
+
+    def holds(self, parameters: Any) -> bool:
+        """Whether the set meets it; not where it has no value, because of a division by zero say."""
+        try:
+            return self._holds(parameters)  # type: ignore[no-any-return]
+        except Absent:
+            return True
+        except (Fault, ArithmeticError, TypeError, ValueError, LookupError):
+            return False
+
+    def trouble(self, parameters: Any) -> str | None:
+        """Why it has no value for the set; None if it has one."""
+        try:
+            self._holds(parameters)
+        except Absent:
+            return None
+        except OverflowError:
+            return "a number in it becomes too large"
+        except ZeroDivisionError:
+            return "it divides by zero"
+        except (Fault, ArithmeticError, TypeError, ValueError, LookupError) as error:
+            return str(error)
+        return None
+
+    def complaint(self, parameters: Any) -> str:
+        """One sentence, without its end, for a set that does not meet it."""
+        values = ", ".join(f"{_written(path)} = {shown(value)}" for path, value in self._values(parameters))
+        trouble = self.trouble(parameters)
+        if trouble is not None:
+            return f"the constraint {self.text} cannot be worked out with {values}: {trouble}"
+        return f"the constraint {self.text} is not met by {values}"
+
+    def _values(self, parameters: Any) -> list[tuple[_Path, Any]]:
+        found = []
+        for path, get in self._used.items():
+            try:
+                found.append((path, get(parameters)))
+            except Absent:
+                continue
+        return found
+
+
+class Constraints:
+    """All constraints of an experiment. Raises ConstraintError."""
+
+    def __init__(self, texts: Sequence[str] = (), names: Names | None = None) -> None:
+        self._all = [Constraint(text, names) for text in texts]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def feasible(self, parameters: Any) -> bool:
+        """Whether the set meets all of them."""
+        return all(constraint.holds(parameters) for constraint in self._all)
+
+    def complaint(self, parameters: Any) -> str | None:
+        """The sentence on the first that the set does not meet; None if it meets all."""
+        for constraint in self._all:
+            if not constraint.holds(parameters):
+                return constraint.complaint(parameters)
+        return None
+
+
+def names_of(space: Space) -> Names:
+    """The names that constraints on sets of the space may use."""
+    return {name: _below(spec) for name, spec in space.parameters}
+
+
+def _below(spec: Any) -> Names:
+    found: dict[str, Any] = {}
+    if isinstance(spec, Nested):
+        found["_name"] = {}
+        for _, inner in spec.options:
+            _merge(found, names_of(inner))
+    elif isinstance(spec, Choice):
+        for option in spec.options:
+            if isinstance(option, Mapping):
+                _merge(found, {str(key): None for key in option})
+    return found
+
+
+def _merge(found: dict[str, Any], more: Names) -> None:
+    for name, below in more.items():
+        if isinstance(below, Mapping) and isinstance(found.get(name), Mapping):
+            merged = dict(found[name])
+            _merge(merged, below)
+            found[name] = merged
+        else:
+            found[name] = below
+
+
+# ---- reading ---------------------------------------------------------------------------------------------
+
+
+def _tree(text: str) -> ast.expr:
+    if not text:
+        raise ConstraintError("is empty")
+    if len(text) > _LONGEST:
+        raise ConstraintError(f"has {len(text):,} characters, and may have {_LONGEST:,}")
+    try:
+        return ast.parse(text.replace("\n", " "), mode="eval").body
+    except SyntaxError as error:
+        raise ConstraintError(f"cannot be read at character {error.offset}: {_hint(text, error)}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ConstraintError(f"cannot be read: {error or 'it is nested too deeply'}") from None
+
+
+def _hint(text: str, error: SyntaxError) -> str:
+    for wrong, right in (("&&", "and"), ("||", "or"), ("!", "not")):
+        if wrong in text.replace("!=", ""):
+            return f"write {right} for {wrong}"
+    if re.search(r"[^=<>!]=[^=]", text):
+        return "write == for ="
+    return error.msg
+
+
+class _Compiler:
+    """Makes closures of one expression. ``used``: the parameters that it names, and how to get each."""
+
+    def __init__(self, names: Names | None) -> None:
+        self._names = names
+        self.used: dict[_Path, _Value] = {}
+
+    def truth(self, node: ast.expr, depth: int) -> _Value:
+        """A closure that gives True or False."""
+        _check_depth(depth)
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                parts = tuple(self.truth(value, depth + 1) for value in values)
+                return _every(parts) if isinstance(op, ast.And) else _some(parts)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self.truth(operand, depth + 1)
+                return lambda p: not inner(p)
+            case ast.Compare():
+                return self._comparison(node, depth)
+            case ast.IfExp():
+                return self._either(node, self.truth, depth)
+            case ast.Constant(value=bool() as constant):
+                return lambda p: constant
+        if self._path(node) is None:
+            raise ConstraintError(f"{ast.unparse(node)} is neither true nor false; write a comparison")
+        value = self._parameter(node)
+        return lambda p: as_bool(value(p))
+
+    def value(self, node: ast.expr, depth: int) -> _Value:
+        """A closure that gives anything."""
+        _check_depth(depth)
+        match node:
+            case ast.Constant(value=str() | int() | float() | None as constant):
+                return lambda p: constant
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                return self._list(items, depth)
+            case ast.BoolOp() | ast.Compare() | ast.UnaryOp(op=ast.Not()):
+                return self.truth(node, depth)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = self.value(operand, depth + 1)
+                return lambda p: -as_number(inner(p))
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                inner = self.value(operand, depth + 1)
+                return lambda p: as_number(inner(p))
+            case ast.BinOp():
+                return self._arithmetic(node, depth)
+            case ast.IfExp():
+                return self._either(node, self.value, depth)
+        if self._path(node) is not None:
+            return self._parameter(node)
+        match node:
+            case ast.Subscript(value=base, slice=index):
+                held, at = self.value(base, depth + 1), self.value(index, depth + 1)
+                return lambda p: item_of(held(p), at(p))
+            case ast.Call():
+                return self._call(node, depth)
+        raise ConstraintError(f"{ast.unparse(node)} cannot stand in a constraint")
+
+    def _list(self, items: list[ast.expr], depth: int) -> _Value:
+        parts = [self.value(item, depth + 1) for item in items]
+        if all(isinstance(item, ast.Constant) for item in items):
+            constant = [part(None) for part in parts]
+            return lambda p: constant
+        return lambda p: [part(p) for part in parts]
+
+    def _either(self, node: ast.IfExp, compile_one: Callable[[ast.expr, int], _Value], depth: int) -> _Value:
+        test = self.truth(node.test, depth + 1)
+        yes, no = compile_one(node.body, depth + 1), compile_one(node.orelse, depth + 1)
+        return lambda p: yes(p) if test(p) else no(p)
+
+    def _comparison(self, node: ast.Compare, depth: int) -> _Value:
+        operands = [self.value(operand, depth + 1) for operand in (node.left, *node.comparators)]
+        tests = [COMPARISONS[type(op)] for op in node.ops]
+        if len(tests) == 1:
+            (left, right), (test,) = operands, tests
+            return lambda p: compared(test, left(p), right(p))
+        rest = list(zip(tests, operands[1:], strict=True))
+
+        def chained(p: Any) -> bool:
+            x = operands[0](p)
+            for test, operand in rest:
+                y = operand(p)
+                if not compared(test, x, y):
+                    return False
+                x = y
+            return True
+
+        return chained
+
+    def _arithmetic(self, node: ast.BinOp, depth: int) -> _Value:
+        operation = ARITHMETIC.get(type(node.op))
+        if operation is None:
+            raise ConstraintError(
+                f"{ast.unparse(node)}: of operators there are + - * / // % ** and, between conditions, "
+                "and, or, not"
+            )
+        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        return lambda p: operation(as_number(left(p)), as_number(right(p)))
+
+    def _call(self, node: ast.Call, depth: int) -> _Value:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        function, least, most = FUNCTIONS.get(name, (None, 0, 0))
+        if function is None:
+            near = _nearest(name, FUNCTIONS)
+            raise ConstraintError(
+                f"there is no function {ast.unparse(node.func)}, only {', '.join(FUNCTIONS)}", nearest=near
+            )
+        if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+            raise ConstraintError(f"{name} takes plain arguments only")
+        if not least <= len(node.args) <= most:
+            wanted = (
+                str(least) if least == most else f"at least {least}" if most > 2 else f"{least} or {most}"
+            )
+            raise ConstraintError(f"{name} takes {wanted} arguments, not {len(node.args)}")
+        call: Callable[..., Any] = function
+        arguments = [self.value(argument, depth + 1) for argument in node.args]
+        if len(arguments) == 1:
+            only = arguments[0]
+            return lambda p: call(only(p))
+        return lambda p: call(*[argument(p) for argument in arguments])
+
+    # ---- parameters ---------------------------------------------------------------------------------------
+
+    def _path(self, node: ast.expr) -> _Path | None:
+        """The names that lead to the parameter that a node is; None: it is something else."""
+        match node:
+            case ast.Name(id=name):
+                return (name,)
+            case (
+                ast.Attribute(value=base, attr=name)
+                | ast.Subscript(value=base, slice=ast.Constant(value=str() as name))
+            ):
+                above = self._path(base)
+                return None if above is None else (*above, name)
+            case ast.Call(func=ast.Name(id="param"), args=[ast.Constant(value=str() as name)], keywords=[]):
+                return (name,)
+        return None
+
+    def _parameter(self, node: ast.expr) -> _Value:
+        path = self._path(node)
+        assert path is not None
+        if self._names is not None:
+            _check_path(path, self._names)
+        get = self.used.get(path) or _getter(path)
+        self.used[path] = get
+        return get
+
+
+def _check_depth(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise ConstraintError("is nested too deeply")
+
+
+def _check_path(path: _Path, names: Names) -> None:
+    known: Names = names
+    for index, name in enumerate(path):
+        if name not in known:
+            above = path[:index]
+            near = _nearest(name, [*known, *(() if above else ("True", "False", "None"))])
+            nearest = None if near is None else _written((*above, near)) if above or near in known else near
+            if not above:
+                raise ConstraintError(f"the search space has no parameter {name}", nearest=nearest)
+            raise ConstraintError(f"{_written(above)} has no parameter {name} in it", nearest=nearest)
+        below = known[name]
+        if below is None:
+            return
+        known = below
+
+
+def _getter(path: _Path) -> _Value:
+    name, rest = path[0], path[1:]
+
+    def get(p: Any) -> Any:
+        try:
+            value = p[name]
+        except (LookupError, TypeError):
+            raise Absent from None
+        for key in rest:
+            if not isinstance(value, Mapping) or key not in value:
+                raise Absent
+            value = value[key]
+        if value.__class__ is dict and "_name" in value:  # of the options of a choice the one that was chosen
+            return value["_name"]
+        return value
+
+    return get
+
+
+def _written(path: _Path) -> str:
+    """A parameter as one writes it in a constraint."""
+    name, *rest = path
+    text = name if name.isidentifier() else f'param("{name}")'
+    return text + "".join(f".{each}" if each.isidentifier() else f'["{each}"]' for each in rest)
+
+
+# ---- closures -------------------------------------------------------------------------------------------
+
+
+def _every(parts: tuple[_Value, ...]) -> _Value:
+    def every(p: Any) -> bool:
+        for part in parts:
+            if not part(p):
+                return False
+        return True
+
+    return every
+
+
+def _some(parts: tuple[_Value, ...]) -> _Value:
+    def some(p: Any) -> bool:
+        for part in parts:
+            if part(p):
+                return True
+        return False
+
+    return some
+
+
+def _nearest(word: str, words: Any) -> str | None:
+    import difflib  # only for a message: it would slow the start of every child
+
+    found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
+    return str(found[0]) if found else None
