@@ -79,11 +79,13 @@ class Rules:
     """What an experiment asks of every parameter set.
 
     ``feasible``: whether a set meets the constraints. ``may_repeat``: sets that were given before may be
-    given again, since somebody else decides what becomes of them.
+    given again, since somebody else decides what becomes of them. ``never_repeat``: none may, not even where
+    that is as good as impossible.
     """
 
     feasible: Callable[[Any], bool] = _anything
     may_repeat: bool = False
+    never_repeat: bool = False
 
 
 class Recoverable:

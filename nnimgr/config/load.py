@@ -258,7 +258,7 @@ def check_algorithm(
     interpreter: Interpreter | None = None,
     several: bool = False,
 ) -> None:
-    """Note what is wrong with the name or the arguments of an algorithm; ``several``: there are objectives."""
+    """Note what is wrong with the name or the arguments. ``several``: objectives, which not all can serve."""
     from nnimgr.dispatcher import registry
 
     name, path = algorithm.get("name"), algorithm.get("className")

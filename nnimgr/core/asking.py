@@ -51,6 +51,7 @@ def suggest(asking: Asking, message: m.Suggestion) -> _Facts:
                 parameters=message.parameters,
                 fed_to=message.fed_to,
                 tuner_state=message.state,
+                reuse=None if message.reuse is None else _reuse(*message.reuse),
             ),
         )
 
@@ -90,3 +91,7 @@ def exhausted(fed_to: int) -> _Facts:
     replaced meanwhile.
     """
     return lambda state: () if fed_to < max(state.space_number, state.tuner_number) else (f.TunerExhausted(),)
+
+
+def _reuse(trial_id: str, text: str, value: float) -> f.Reuse:
+    return f.Reuse(trial_id=trial_id, text=text, value=value)

@@ -80,6 +80,7 @@ __all__ = [
     "Recorded",
     "ResultTaken",
     "ResumeRequested",
+    "Reuse",
     "SlotLent",
     "StopKind",
     "StopOrdered",
@@ -218,11 +219,21 @@ class ConfigChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """The result of an earlier trial with the same parameters. ``text``: JSON text of its final metric."""
+
+    trial_id: str
+    text: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suggested:
     """A parameter set that becomes a trial. ``parameters`` is JSON text, in the order of the search space.
 
     ``fed_to``: the fact number up to which the tuner had been fed when it was asked; ``tuner_state`` is what
-    its ``dump_state`` gave afterwards. ``parameter_id`` is None for a customised trial.
+    its ``dump_state`` gave afterwards. ``parameter_id`` is None for a customised trial. ``reuse``: the trial
+    is not run, but has this result.
     """
 
     trial_id: str
@@ -233,6 +244,7 @@ class Suggested:
     fed_to: int | None = None
     tuner_state: str | None = None
     retry_of: str | None = None
+    reuse: Reuse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

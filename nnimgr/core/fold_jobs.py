@@ -64,9 +64,13 @@ def _started(state: ExperimentState, r: f.Recorded) -> None:
 
 def _metric(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
-    job = job_touched(state, fact.job_id)
-    job.recorded += 1
-    trial = state.trials[job.trial_id]
+    if fact.job_id in state.jobs:
+        job = job_touched(state, fact.job_id)
+        job.recorded += 1
+        trial_id = job.trial_id
+    else:  # it is another trial's result, which this one has without being run
+        trial_id, _ = trial_of_job(fact.job_id)
+    trial = state.trials[trial_id]
     state.touched.trials[trial.id] = trial
     if fact.type == "FINAL":
         if state.limits.multi_phase:

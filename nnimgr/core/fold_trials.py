@@ -102,6 +102,7 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
         parameters=fact.parameters,
         created_at=r.at,
         retry_of=fact.retry_of,
+        reuse=fact.reuse,
         reason="waits for a free slot",
     )
     if state.limits.multi_phase:
@@ -118,7 +119,7 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
         state.interrupted = [i for i in state.interrupted if i.trial_id != fact.retry_of]
     if fact.source is f.SuggestionSource.RERUN:
         state.reruns += 1
-    state.queued[trial.id] = None
+    reindex(state, trial)
 
 
 def _exhausted(state: ExperimentState, r: f.Recorded) -> None:

@@ -16,6 +16,7 @@ from signal import Signals
 from nnimgr.core import facts as f
 from nnimgr.core.fold_jobs import silence
 from nnimgr.core.phases import is_due, parameter_record
+from nnimgr.core.reuse import reuse_result
 from nnimgr.core.state import (
     ExperimentState,
     JobState,
@@ -108,7 +109,10 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         yield from _results(state.trials[trial_id])
     for trial_id in state.unsettled:
         trial = state.trials[trial_id]
-        yield _settle(state, trial, now)
+        if trial.reuse is not None:
+            yield from reuse_result(state, trial, trial.reuse)
+        else:
+            yield _settle(state, trial, now)
     for keeper_id in state.forsaken:
         keeper = state.keepers.get(keeper_id)
         if keeper is not None and keeper.silent is not None:

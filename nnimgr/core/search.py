@@ -17,6 +17,7 @@ from nnimgr.core import facts as f
 from nnimgr.core.asking import Asking, bind, exhausted, suggest
 from nnimgr.core.state import ExperimentState, Touched, trial_of_job
 from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher.history import constraints_of
 
 logger = logging.getLogger(__name__)
 
@@ -206,6 +207,9 @@ class Search:
                     self._tell("tuner", gone)
                 case f.DataImported():
                     self._tell("tuner", m.Imported(number=number, records=fact.records))
+                case f.Suggested(source=f.SuggestionSource.CUSTOMIZED, parameters=tried):
+                    if self._members["tuner"].start.duplicates == "skip":
+                        self._tell("tuner", m.SetTried(number=number, parameters=tried))
                 case f.ConfigChanged():
                     self._config_changed(number, fact, state)
                 case f.JobEnded() | f.JobLost():
@@ -219,9 +223,12 @@ class Search:
         if "tuner" in fact.changes:
             self._replace_tuner(state)
         if (space := fact.search_space) is not None:
+            constraints = constraints_of(fact.changes)
             for member in self._members.values():
-                member.start = replace(member.start, search_space=space)
-            self._tell("tuner", m.SpaceChanged(number=number, search_space=space))
+                kept = member.start.constraints if constraints is None else constraints
+                member.start = replace(member.start, search_space=space, constraints=kept)
+            changed = m.SpaceChanged(number=number, search_space=space, constraints=constraints)
+            self._tell("tuner", changed)
 
     def _catch_up(self) -> None:
         if self._commits_to_catch_up == 0:
@@ -241,6 +248,7 @@ class Search:
             parameters=trial.parameters,
             text=trial.final_text,
             success=fact.status is f.TrialStatus.SUCCEEDED,
+            value=trial.final_value,
             stand_in=fact.stand_in,
             untried=fact.untried,
         )

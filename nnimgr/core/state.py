@@ -18,6 +18,7 @@ from nnimgr.core.facts import (
     JobEnded,
     JobPlaced,
     Limits,
+    Reuse,
     StopKind,
     StopOrdered,
     SuggestionSource,
@@ -93,6 +94,7 @@ class TrialState:
     created_at: datetime
     status: TrialStatus = TrialStatus.WAITING
     retry_of: str | None = None
+    reuse: Reuse | None = None  # it ends with this result, without being run
     attempt: int = 1  # the one that is due or under way
     due_at: datetime | None = None
     lost_attempts: int = 0
@@ -299,12 +301,15 @@ class ExperimentState:
 
 
 def is_queued(trial: TrialState) -> bool:
-    return trial.status is TrialStatus.WAITING and trial.job_id is None and trial.closed_job is None
+    waits = trial.status is TrialStatus.WAITING and trial.reuse is None
+    return waits and trial.job_id is None and trial.closed_job is None
 
 
 def is_unsettled(trial: TrialState) -> bool:
-    """The plan has to decide what becomes of it: its attempt has closed, or its pause is over."""
-    return trial.closed_job is not None or (trial.status is TrialStatus.PAUSED and trial.target is None)
+    """The plan has to decide what becomes of it: its attempt is closed or not needed, or its pause is over."""
+    if trial.reuse is not None or trial.closed_job is not None:
+        return True
+    return trial.status is TrialStatus.PAUSED and trial.target is None
 
 
 def is_condemned(state: ExperimentState, trial: TrialState) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -18,13 +18,16 @@ from nnimgr.dispatcher.messages import (
     Imported,
     ResultReported,
     SetDiscarded,
+    SetTried,
     SpaceChanged,
     TrialFinished,
 )
 
-__all__ = ["Event", "History", "PastSuggestion"]
+__all__ = ["Event", "History", "PastSuggestion", "constraints_of"]
 
 SUCCEEDED = "SUCCEEDED"
+CUSTOMIZED = "customized"
+CONSTRAINTS = "searchSpaceConstraints"
 
 Metric = tuple[str, int, int, int, str]  # trial_id, attempt, position, sequence, text
 
@@ -45,17 +48,19 @@ class PastSuggestion:
     further: bool = False
 
 
-Told = TrialFinished | ResultReported | SetDiscarded | Imported | SpaceChanged
+Told = TrialFinished | ResultReported | SetDiscarded | SetTried | Imported | SpaceChanged
 Event = PastSuggestion | Told
 
 _EVENTS = """
-SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
+SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source,
+t.final_value
 FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
 WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ? AND f.kind IN (SELECT value FROM json_each(?))
 ORDER BY f.number
 """
 _OPEN = """
-SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
+SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source,
+t.final_value
 FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
 WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ?
 AND f.kind IN ('Suggested', 'FurtherSuggested')
@@ -64,7 +69,8 @@ AND f.trial_id NOT IN
 ORDER BY f.number
 """
 _UNTRIED = """
-SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source
+SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source,
+t.final_value
 FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
 WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ?
 AND f.kind = 'TrialEnded' AND json_extract(f.payload, '$.untried')
@@ -107,17 +113,20 @@ class History:
     def close(self) -> None:
         self._connection.close()
 
-    def first_space(self) -> dict[str, Any] | None:
-        """The search space that the experiment was created with."""
+    def first(self) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+        """The search space and the constraints that the experiment was created with."""
         row = self._connection.execute(_SPACE, (self._id,)).fetchone()
-        return None if row is None else json.loads(row[0])["search_space"]
+        if row is None:
+            return None
+        created = json.loads(row[0])
+        return created["search_space"], constraints_of(created.get("config", {})) or ()
 
     def spaces(self, *, up_to: int) -> list[dict[str, Any]]:
         """All search spaces that the experiment has had, in order."""
-        first = self.first_space()
+        first = self.first()
         events = self.events(after=0, up_to=up_to, past=Past.NOTHING)
         changed = [dict(event.search_space) for event in events if isinstance(event, SpaceChanged)]
-        return [*([] if first is None else [first]), *changed]
+        return [*([] if first is None else first[:1]), *changed]
 
     def last(self, *, up_to: int) -> int:
         """The number of the last fact up to this one that is in the database, as are all before it."""
@@ -176,9 +185,12 @@ def _events(
     parameters: str,
     final_text: str | None,
     source: str | None,
+    final_value: float | None,
 ) -> Iterator[Event]:
     payload = json.loads(payload_text)
     match kind:
+        case "Suggested" if payload["source"] == CUSTOMIZED:
+            yield SetTried(number=number, parameters=payload["parameters"])
         case "Suggested" | "FurtherSuggested":
             if payload.get("parameter_id") is None or payload.get("source", "algorithm") != "algorithm":
                 return
@@ -213,6 +225,7 @@ def _events(
                 parameter_id=None if source == "customized" else parameter_id,
                 parameters=parameters,
                 text=final_text,
+                value=final_value,
                 success=payload["status"] == SUCCEEDED,
                 stand_in=payload.get("stand_in"),
                 untried=payload.get("untried", False),
@@ -220,4 +233,10 @@ def _events(
         case "DataImported":
             yield Imported(number=number, records=payload["records"])
         case _ if (space := payload.get("search_space")) is not None:
-            yield SpaceChanged(number=number, search_space=space)
+            constraints = constraints_of(payload["changes"])
+            yield SpaceChanged(number=number, search_space=space, constraints=constraints)
+
+
+def constraints_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The constraints that a configuration, or a change of one, has; None if it says nothing of them."""
+    return tuple(config[CONSTRAINTS] or ()) if CONSTRAINTS in config else None

@@ -37,6 +37,8 @@ class Start:
     seed: int  # of the experiment; used where classArgs name none
     objectives: Mapping[str, str] = field(default_factory=dict)  # see nnimgr.objectives
     since: int = 0
+    constraints: tuple[str, ...] = ()  # on parameter sets (tuner)
+    duplicates: str | None = None  # what becomes of sets that were tried before: skip, reuse, replicate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ class Ask:
 class TrialFinished:
     """A trial has ended (tuner and assessor). ``text``: the JSON text of its final metric's value, if any.
 
-    ``parameter_id`` None: a customised trial. ``stand_in``: JSON text of the result to take where the trial
+    ``value``: the number that the trial's result counts as, if it is one. ``parameter_id`` None: a customised trial. ``stand_in``: JSON text of the result to take where the trial
     has none that can be used. ``untried``: it was called off, and its set may be suggested again.
     """
 
@@ -67,6 +69,7 @@ class TrialFinished:
     success: bool
     stand_in: str | None = None
     untried: bool = False
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +103,19 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceChanged:
-    """The search space was replaced (tuner)."""
+    """The search space was replaced, or its constraints were (tuner; None: they stay as they are)."""
 
     number: int
     search_space: Mapping[str, Any]
+    constraints: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTried:
+    """A user has submitted a parameter set (tuner that is not to repeat any). ``parameters``: JSON text."""
+
+    number: int
+    parameters: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +153,17 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """``parameters``: JSON text. ``state``: what dump_state gave, JSON text."""
+    """``parameters``: JSON text. ``state``: what dump_state gave, JSON text.
+
+    ``reuse``: the result of a trial with equal parameters, which the set is not tried again for: the trial's
+    id, the JSON text of its final metric and the number in it.
+    """
 
     parameter_id: int
     parameters: str
     fed_to: int
     state: str | None = None
+    reuse: tuple[str, str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +228,7 @@ ToChild = (
     | TrialFinished
     | ResultReported
     | SetDiscarded
+    | SetTried
     | Imported
     | SpaceChanged
     | Metrics
@@ -223,6 +241,9 @@ _TO_CHILD = {kind.__name__: kind for kind in ToChild.__args__}
 _FROM_CHILD = {
     kind.__name__: kind for kind in (Ready, Suggestion, Answered, Judged, Failed, Noted, Busy, Idle)
 }
+
+
+_TUPLES = {"parameter_ids", "missing", "constraints", "reuse"}  # JSON has them as lists
 
 
 def to_line(message: ToChild | FromChild) -> bytes:
@@ -238,22 +259,14 @@ def to_line(message: ToChild | FromChild) -> bytes:
 def to_child(line: bytes) -> ToChild:
     """The message in a line to the child. Raises ValueError if it is none."""
     fields = _parsed(line)
-    match fields.kind:
-        case "Metrics":
-            return Metrics(items=tuple((t, a, p, s, x) for t, a, p, s, x in fields.values["items"]))
-        case "Ask":
-            fields.values["parameter_ids"] = tuple(fields.values["parameter_ids"])
-            return cast("Ask", _made(_TO_CHILD, fields))
-        case _:
-            return cast("ToChild", _made(_TO_CHILD, fields))
+    if fields.kind == "Metrics":
+        return Metrics(items=tuple((t, a, p, s, x) for t, a, p, s, x in fields.values["items"]))
+    return cast("ToChild", _made(_TO_CHILD, fields))
 
 
 def from_child(line: bytes) -> FromChild:
     """The message in a line from the child. Raises ValueError if it is none."""
-    fields = _parsed(line)
-    if fields.kind == "Answered":
-        fields.values["missing"] = tuple(fields.values["missing"])
-    return cast("FromChild", _made(_FROM_CHILD, fields))
+    return cast("FromChild", _made(_FROM_CHILD, _parsed(line)))
 
 
 class _Fields(NamedTuple):
@@ -274,7 +287,10 @@ def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
     if kind is None:
         raise ValueError(f"no such message: {fields.kind}")
     known = kind.__dataclass_fields__
-    return kind(**{name: _storable(value) for name, value in fields.values.items() if name in known})
+    found = {name: _storable(value) for name, value in fields.values.items() if name in known}
+    for name in _TUPLES & found.keys():
+        found[name] = None if found[name] is None else tuple(found[name])
+    return kind(**found)
 
 
 def _storable(value: Any) -> Any:

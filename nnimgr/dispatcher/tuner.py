@@ -13,6 +13,7 @@ from typing import Any
 from nnimgr.algorithm import NoMoreTrialError, Past, Tuner
 from nnimgr.dispatcher.calls import Calls, Doomed
 from nnimgr.dispatcher.channel import Channel
+from nnimgr.dispatcher.enforcement import Enforcement
 from nnimgr.dispatcher.history import Event, History, PastSuggestion, Told
 from nnimgr.dispatcher.messages import (
     Answered,
@@ -25,6 +26,7 @@ from nnimgr.dispatcher.messages import (
     Ready,
     ResultReported,
     SetDiscarded,
+    SetTried,
     SpaceChanged,
     Start,
     Suggestion,
@@ -68,6 +70,7 @@ class TunerHost:
         self._own: dict[int, Any] = {}  # what this object generated, until the trial's end
         self._open: dict[int, str | None] = {}  # asked for and not suggested; the trial of a further set
         self._phases: dict[str, _Phases] = {}
+        self._refused: dict[int, Ask] = {}  # ids whose sets, brought by st_callback, would not do
         self._fed_to = 0  # the highest fact number it was told
         self._quiet: list[str] | None = None  # sentences of failures while the past is gone through again
 
@@ -80,6 +83,7 @@ class TunerHost:
             objectives = dict(self._start.objectives)
             self._calls.must("set_objectives", lambda: set_objectives(objectives), hopeless=True)
         self._dumps_state = self._way is _Way.STATE or _recalls_state(self._tuner)
+        self._enforcement = self._enforce()
         several = getattr(type(self._tuner), "generate_multiple_parameters", None)
         self._asked_at_once = several is not None and several is not Tuner.generate_multiple_parameters
         note = self._rebuild()
@@ -87,10 +91,17 @@ class TunerHost:
 
     def handle(self, message: ToChild) -> None:
         """Make the calls of one line. Raises Doomed."""
+        self._handle(message)
+        while self._refused:
+            self._answer(self._refused.pop(next(iter(self._refused))))
+
+    def _handle(self, message: ToChild) -> None:
         match message:
             case Ask():
                 self._answer(message)
-            case TrialFinished() | ResultReported() | SetDiscarded() | Imported() | SpaceChanged():
+            case (
+                TrialFinished() | ResultReported() | SetDiscarded() | SetTried() | Imported() | SpaceChanged()
+            ):
                 self._feed(message)
             case CatchUp(number=number):
                 for event in self._events(up_to=number):
@@ -105,6 +116,25 @@ class TunerHost:
     def fail(self) -> None:
         """The process is about to end because of an exception in the tuner."""
         self._calls.attempt("_on_error", getattr(self._tuner, "_on_error", _nothing))
+
+    def _enforce(self) -> Enforcement:
+        """What the experiment asks of parameter sets; a tuner that obeys is told before anything else."""
+        obey = getattr(self._tuner, "obey", None)
+
+        def complain(sentence: str) -> None:
+            if self._quiet is None:
+                self._channel.send(Failed(call="generate_parameters", sentence=sentence, traceback=""))
+
+        found = self._calls.must(
+            "constraints",
+            lambda: Enforcement(
+                self._start.constraints, self._start.duplicates, obeyed=callable(obey), complain=complain
+            ),
+            hopeless=True,
+        )
+        if callable(obey):
+            self._calls.must("obey", lambda: obey(found.rules), hopeless=True)
+        return found
 
     # ---- rebuilding ---------------------------------------------------------------------------------------
 
@@ -124,8 +154,11 @@ class TunerHost:
             return None
         with closing(History(self._start.database, self._start.experiment_id)) as history:
             last = history.last(up_to=up_to)
+            _, constraints = history.first() or (space, self._start.constraints)
+            self._enforcement.change(constraints)
             spaces = history.spaces(up_to=last) or [space]
-            events = history.events(after=0, up_to=last, past=self._needs(spaces))
+            needs = self._needs(spaces) | self._enforcement.needs
+            events = history.events(after=0, up_to=last, past=needs)
         if self._way is _Way.IMPORT:
             note = self._import_past(events)
         else:
@@ -146,6 +179,7 @@ class TunerHost:
             first, state, changed = _last_state(events)
             space = space if changed is None else dict(changed.search_space)
         for event in events[:first]:
+            self._enforcement.hear(event)
             self._keep_phases(event)
         self._update_space(space)
         if state is not None:
@@ -165,17 +199,20 @@ class TunerHost:
     def _pass_again(self, past: PastSuggestion) -> None:
         """A suggestion of an earlier process, in its place among the results."""
         self._keep_phases(past)
+        if self._way is not _Way.REPLAY:  # there it is generated, and noted, again
+            self._enforcement.hear(past)
         if self._way is _Way.RECALL:
             state = {"state": json.loads(past.state or "null")} if self._dumps_state else {}
             parameters = json.loads(past.parameters)
             self._try("recall", lambda: self._tuner.recall(past.parameter_id, parameters, **state))
         elif self._way is _Way.REPLAY:
             trial_id = past.trial_id if past.further else None
-            given = self._calls.must(
+            given, _ = self._calls.must(
                 "generate_parameters", lambda: self._generate([past.parameter_id], trial_id)
             )
-            text = json_text(given[0]) if given else "none"
-            if not given or json.loads(text) != json.loads(past.parameters):
+            found = given.get(past.parameter_id)
+            text = "none" if found is None else json_text(found)
+            if found is None or json.loads(text) != json.loads(past.parameters):
                 self._doom(
                     f"the tuner is called replayable, but for parameter set {past.parameter_id} it now gives "
                     f"{text:.200} where {past.parameters:.200} is recorded"
@@ -189,6 +226,7 @@ class TunerHost:
         self._update_space(dict(self._start.search_space))
         records: list[Any] = []
         for event in events:
+            self._enforcement.hear(event)
             if isinstance(event, Imported):
                 records += self._usable(json.loads(event.records))[0]
             elif isinstance(event, TrialFinished | ResultReported):
@@ -275,6 +313,7 @@ class TunerHost:
         if self._quiet is None and event.number <= self._fed_to:
             return
         self._fed_to = event.number
+        self._enforcement.hear(event)
         match event:
             case TrialFinished():
                 self._finished(event)
@@ -393,7 +432,7 @@ class TunerHost:
         """Feed a tuner that waits for results before it gives a set; what it is asked has to wait."""
         if isinstance(message, Ask | Leave):
             return False
-        self.handle(message)
+        self._handle(message)
         return True
 
     def _serve(self, ids: list[int], ask: Ask) -> bool:
@@ -401,12 +440,19 @@ class TunerHost:
 
         A class that answers for many ids at once may return fewer, even none, and bring the rest later.
         """
-        found = self._generate(ids, ask.trial_id)
-        for parameter_id, parameters in zip(ids, found or (), strict=False):
+        found, more = self._generate(ids, ask.trial_id)
+        for parameter_id, parameters in found.items():
             self._suggest(parameter_id, parameters, max(ask.fed_to, self._fed_to))
-        return found is not None
+        return more
 
-    def _generate(self, ids: list[int], trial_id: str | None = None) -> list[Any] | None:
+    def _generate(self, ids: list[int], trial_id: str | None = None) -> tuple[dict[int, Any], bool]:
+        """Parameter sets that will do, by id, as far as there are any yet; and whether there are more."""
+        given = self._call(ids, trial_id)
+        found = dict(zip(ids, given or (), strict=False))
+        settled = self._enforcement.settle(found, lambda parameter_id: self._call([parameter_id], trial_id))
+        return found, settled and given is not None
+
+    def _call(self, ids: list[int], trial_id: str | None) -> list[Any] | None:
         """Parameter sets for the first of these ids; None: no more. A further set names its trial."""
         more = {"st_callback": self._suggest_late, **({"trial_job_id": trial_id} if trial_id else {})}
         try:
@@ -425,7 +471,15 @@ class TunerHost:
         """NNI's st_callback: a set for an id that an earlier call left over."""
         if parameter_id not in self._open:
             raise ValueError(f"st_callback was given parameter id {parameter_id}, for which no set is wanted")
-        self._suggest(parameter_id, parameters, self._fed_to)
+        if (admitted := self._enforcement.admits(parameter_id, parameters)) is False:
+            trial_id = self._open[parameter_id]
+            self._refused[parameter_id] = Ask(
+                parameter_ids=(parameter_id,), fed_to=self._fed_to, trial_id=trial_id
+            )
+        elif admitted:
+            self._suggest(parameter_id, parameters, self._fed_to)
+        else:
+            self._channel.send(Answered(missing=(parameter_id,), exhausted=True, fed_to=self._fed_to))
 
     def _suggest(self, parameter_id: int, parameters: Any, fed_to: int) -> None:
         if parameters is None:
@@ -439,7 +493,10 @@ class TunerHost:
         trial_id = self._open.pop(parameter_id, None)
         if trial_id is not None:
             self._phases.setdefault(trial_id, _Phases()).sets[parameter_id] = text
-        self._channel.send(Suggestion(parameter_id=parameter_id, parameters=text, fed_to=fed_to, state=state))
+        reuse = None if trial_id is not None else self._enforcement.result_of(text)
+        self._channel.send(
+            Suggestion(parameter_id=parameter_id, parameters=text, fed_to=fed_to, state=state, reuse=reuse)
+        )
 
     # ---- calls --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from nnimgr.algorithm import NoMoreTrialError, Past, Tuner
+from nnimgr.algorithm import NoMoreTrialError, Past, Rules, Tuner
 
 __all__ = ["BatchTuner", "fault_of_space"]
 
@@ -15,16 +15,21 @@ __all__ = ["BatchTuner", "fault_of_space"]
 class BatchTuner(Tuner):
     """Gives the options of the one ``choice`` that the search space consists of, as they stand.
 
-    One that is listed twice is given twice. What was given or imported does not come again, not even from a
-    new search space, unless it is taken back.
+    One that is listed twice is given twice, unless the rules forbid it; one that does not meet the
+    constraints is passed over. What was given or imported does not come again, not even from a new search
+    space, unless it is taken back.
     """
 
     learns: ClassVar[bool] = False
 
     def __init__(self) -> None:
+        self._rules = Rules()
         self._options: list[Any] = []
         self._spent: Counter[str] = Counter()  # how often each was given or imported
         self._left: list[Any] | None = None  # of the options, the last one first; None: to be made out
+
+    def obey(self, rules: Rules) -> None:
+        self._rules = rules
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
         return Past.SUGGESTIONS | Past.IMPORTS
@@ -39,6 +44,8 @@ class BatchTuner(Tuner):
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
         if self._left is None:
             self._left = self._unspent()
+        while self._left and not self._rules.feasible(self._left[-1]):
+            self._left.pop()
         if not self._left:
             raise NoMoreTrialError("every parameter set of the batch was suggested")
         option = self._left.pop()
@@ -69,9 +76,10 @@ class BatchTuner(Tuner):
         for option in self._options:
             key = _key(option)
             if spent[key] > 0:
-                spent[key] -= 1
-            else:
-                left.append(option)
+                spent[key] -= 0 if self._rules.never_repeat else 1
+                continue
+            left.append(option)
+            spent[key] += self._rules.never_repeat
         left.reverse()
         return left
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from nnimgr.algorithm import NoMoreTrialError
+from nnimgr.identity import identity
 from nnimgr.search_space import Numeric, ParameterType, Space
 from nnimgr.tuners import grid
 
 __all__ = ["Given", "can_repeat"]
+
+_MOST_INFEASIBLE = 200_000  # points of the grid in a row, before there are taken to be no others
 
 
 def can_repeat(space: Space) -> bool:
@@ -30,7 +32,7 @@ class Given:
     """The sets given so far, in all spaces there were, and the points of the grid that are left."""
 
     def __init__(self) -> None:
-        self._times: Counter[str] = Counter()  # given or run otherwise, as JSON text
+        self._times: Counter[str] = Counter()  # given or run otherwise, by identity
         self._space = Space(())
         self._feasible: Callable[[Any], bool] | None = None
         self._level = self._index = 0  # all points of the grid before this one were given
@@ -42,18 +44,18 @@ class Given:
 
     def add(self, parameters: Any) -> bool:
         """Remember a set unless it was known; whether it was new."""
-        if _key(parameters) in self._times:
+        if identity(parameters) in self._times:
             return False
         self.remember(parameters)
         return True
 
     def remember(self, parameters: Any) -> None:
         """The set was given, or run otherwise, once (more)."""
-        self._times[_key(parameters)] += 1
+        self._times[identity(parameters)] += 1
 
     def forget(self, parameters: Any) -> None:
         """Take back one of those times; with the last one the set counts as never given."""
-        key = _key(parameters)
+        key = identity(parameters)
         if key not in self._times:
             return
         self._times[key] -= 1
@@ -63,12 +65,16 @@ class Given:
 
     def next_of_grid(self) -> dict[str, Any]:
         """The first point of the grid that was not given; it is now. Raises NoMoreTrialError."""
-        while True:
+        infeasible = 0
+        while infeasible < _MOST_INFEASIBLE:
             self._enter_level()
             parameters = grid.item(self._space, self._level, self._index)
             self._index += 1
-            if (self._feasible is None or self._feasible(parameters)) and self.add(parameters):
+            if self._feasible is not None and not self._feasible(parameters):
+                infeasible += 1
+            elif self.add(parameters):
                 return parameters
+        raise NoMoreTrialError(f"{infeasible:,} points of the grid in a row do not meet the constraints")
 
     def _enter_level(self) -> None:
         """Go on with the next level when one is through, if that has more points."""
@@ -78,7 +84,3 @@ class Given:
         if grid.size(self._space, self._level + 1) == size:
             raise NoMoreTrialError("every parameter set of the search space was suggested")
         self._level, self._index = self._level + 1, 0
-
-
-def _key(parameters: Any) -> str:
-    return json.dumps(parameters, sort_keys=True)

@@ -20,8 +20,8 @@ class LearningTuner(Tuner):
 
     A suggestion is a function of (seed, parameter id, what was told before). Failed trials teach nothing.
     Results of sets that users have tried by hand and imported ones count like its own. No set is given twice
-    where sets may repeat (``given.can_repeat``), unless the rules let it. ``seed`` None: another one in each
-    process.
+    where sets may well repeat (``given.can_repeat``) or the rules ask for it, unless the rules let it.
+    ``seed`` None: another one in each process.
     """
 
     _accept_customized = True
@@ -63,18 +63,18 @@ class LearningTuner(Tuner):
         self._rules = rules
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
-        repeats = any(can_repeat(spaces.parse(space)) for space in search_spaces)
+        repeats = any(self._must_differ(spaces.parse(space)) for space in search_spaces)
         return Past.ALL if repeats else Past.ALL & ~Past.SUGGESTIONS
 
     def update_search_space(self, search_space: dict[str, Any]) -> None:
         self.space = spaces.parse(search_space)
-        self._repeats = can_repeat(self.space) and not self._rules.may_repeat
+        self._repeats = self._must_differ(self.space)
         self._given.change(self.space, self._rules.feasible)
         self.space_changed()
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> dict[str, Any]:
         parameters = self._allowed(Random(f"{self._seed}/{parameter_id}"), parameter_id)
-        if self._repeats and not self._given.add(parameters):
+        if parameters is None or (self._repeats and not self._given.add(parameters)):
             parameters = self._given.next_of_grid()
         self._opened(parameter_id, parameters)
         return parameters
@@ -108,7 +108,12 @@ class LearningTuner(Tuner):
 
     # ---- beneath ------------------------------------------------------------------------------------------
 
-    def _allowed(self, rng: Random, parameter_id: int) -> dict[str, Any]:
+    def _must_differ(self, space: spaces.Space) -> bool:
+        """Whether each set that was given has to be remembered, so that none is given twice."""
+        return self._rules.never_repeat or (can_repeat(space) and not self._rules.may_repeat)
+
+    def _allowed(self, rng: Random, parameter_id: int) -> dict[str, Any] | None:
+        """A set that meets the rules; None: none was found, but all of a grid can be looked at."""
         feasible = self._rules.feasible
         for _ in range(_DRAWS):
             parameters = self.suggest(rng, parameter_id)
@@ -118,6 +123,8 @@ class LearningTuner(Tuner):
             parameters = spaces.sample(self.space, rng)
             if feasible(parameters):
                 return parameters
+        if self._repeats:
+            return None
         raise ValueError(
             f"of {_BLIND_DRAWS} parameter sets drawn at random none meets the search space's constraints"
         )

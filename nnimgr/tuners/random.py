@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from nnimgr import search_space as spaces
 from nnimgr.algorithm import Past
-from nnimgr.tuners.given import can_repeat
 from nnimgr.tuners.learning import LearningTuner
 
 __all__ = ["RandomTuner"]
@@ -24,7 +23,7 @@ class RandomTuner(LearningTuner):
     _accept_customized = False
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
-        repeats = any(can_repeat(spaces.parse(space)) for space in search_spaces)
+        repeats = any(self._must_differ(spaces.parse(space)) for space in search_spaces)
         return Past.SUGGESTIONS if repeats else Past.NOTHING
 
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:

@@ -13,11 +13,13 @@ from tests.dispatcher.hosting import start_line
 @pytest.mark.parametrize(
     "message",
     [
-        start_line(class_args={"a": [1, None, {"é": "\ud800\n"}]}),
+        start_line(class_args={"a": [1, None, {"é": "\ud800\n"}]}, constraints=("x < 1",), duplicates="skip"),
         m.Ask(parameter_ids=(1, 2), fed_to=7),
         m.TrialFinished(number=1, trial_id="a", parameter_id=None, parameters="{}", text="NaN", success=True),
         m.Imported(number=1, records="[]"),
         m.SpaceChanged(number=1, search_space={"x": 1}),
+        m.SpaceChanged(number=1, search_space={"x": 1}, constraints=("x < 1",)),
+        m.SetTried(number=1, parameters="{}"),
         m.Metrics(items=(("a", 1, 0, 0, "0.5"), ("b", 1, 1, 0, '"x"'))),
         m.CatchUp(number=3),
         m.Leave(),
@@ -35,6 +37,7 @@ def test_lines_to_a_child(message: m.ToChild) -> None:
     [
         m.Ready(learns=True, note="so so"),
         m.Suggestion(parameter_id=1, parameters="{}", fed_to=1, state=None),
+        m.Suggestion(parameter_id=1, parameters="{}", fed_to=1, reuse=("a", "0.5", 0.5)),
         m.Answered(missing=(1, 2), exhausted=False),
         m.Judged(trial_id="a", attempt=1, position=2),
         m.Failed(call="x", sentence="s", traceback="t\n", fatal=True),

@@ -1,0 +1,161 @@
+"""What an experiment asks of every parameter set, whatever tuner it has: constraints, and no set twice.
+
+A tuner with ``obey`` is given the rules and keeps them. Any other is asked again, for the same id, until it
+gives a set that will do; what it hears of later is that set alone. All of this is a function of what the
+tuner was asked and told, so that it comes out the same when that is gone through again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.algorithm import Past, Rules
+from nnimgr.dispatcher.history import Event, PastSuggestion
+from nnimgr.dispatcher.messages import SetDiscarded, SetTried, SpaceChanged, TrialFinished
+from nnimgr.dispatcher.plain import json_text
+from nnimgr.identity import identity
+
+if TYPE_CHECKING:
+    from nnimgr.constraints import Constraints
+
+__all__ = ["Enforcement"]
+
+MOST_REFUSED = 1000  # sets for one id
+SKIP, REUSE, REPLICATE = "skip", "reuse", "replicate"
+
+Again = Callable[[int], "list[Any] | None"]  # ask for one id: a list of at most one set, None: no more
+
+
+class Enforcement:
+    """``obeyed``: the tuner keeps the rules itself. ``duplicates``: skip, reuse, replicate or None.
+
+    ``complain`` is told, in one sentence, of a tuner that gives nothing that will do. Raises ConstraintError.
+    """
+
+    def __init__(
+        self,
+        constraints: Sequence[str],
+        duplicates: str | None,
+        *,
+        obeyed: bool,
+        complain: Callable[[str], None],
+    ) -> None:
+        self._duplicates, self._obeyed, self._complain = duplicates, obeyed, complain
+        self._constraints: Constraints | None = None
+        self._known: Counter[int] = Counter()  # sets that were tried, by the hash of their identity
+        self._by_hand: set[int] = set()  # those of them that users have submitted
+        self._results: dict[int, tuple[str, str, float]] = {}  # see Suggestion.reuse
+        self._refusals: Counter[int] = Counter()  # by parameter id
+        self.change(constraints)
+
+    @property
+    def rules(self) -> Rules:
+        """What a tuner is to obey; it need not be told when the constraints change."""
+        return Rules(
+            feasible=self._feasible,
+            may_repeat=self._duplicates in (REUSE, REPLICATE),
+            never_repeat=self._duplicates == SKIP,
+        )
+
+    @property
+    def needs(self) -> Past:
+        """The part of the past that ``hear`` wants to be told of."""
+        if self._duplicates == SKIP:
+            return Past.SUGGESTIONS
+        return Past.RESULTS if self._duplicates == REUSE else Past.NOTHING
+
+    def change(self, constraints: Sequence[str]) -> None:
+        """These are the constraints from now on."""
+        if not constraints:
+            self._constraints = None
+            return
+        from nnimgr.constraints import Constraints  # with ast: a start without constraints is faster
+
+        self._constraints = Constraints(constraints)
+
+    def hear(self, event: Event) -> None:
+        """Something has happened, now or in the past."""
+        match event:
+            case SpaceChanged(constraints=tuple() as constraints):
+                self.change(constraints)
+            case PastSuggestion() if self._duplicates == SKIP:
+                self._known[_key(event.parameters)] += 1
+            case SetTried() if self._duplicates == SKIP:
+                self._by_hand.add(_key(event.parameters))
+            case SetDiscarded() if self._duplicates == SKIP:
+                self._forget(event.parameters)
+            case TrialFinished(untried=True) if self._duplicates == SKIP:
+                self._forget(event.parameters)
+            case TrialFinished(success=True, text=str(text), value=float(value)) if self._duplicates == REUSE:
+                self._results.setdefault(_key(event.parameters), (event.trial_id, text, value))
+
+    def result_of(self, parameters: str) -> tuple[str, str, float] | None:
+        """What ``Suggestion.reuse`` is for this set (JSON text)."""
+        return self._results.get(_key(parameters)) if self._results else None
+
+    # ---- tuners that do not obey --------------------------------------------------------------------------
+
+    def settle(self, given: dict[int, Any], again: Again) -> bool:
+        """Put other sets in the place of those in ``given``, by parameter id, that will not do, and take out
+        those for which none came. False: the tuner has no more.
+        """
+        return all([self._settle_one(parameter_id, given, again) for parameter_id in list(given)])
+
+    def admits(self, parameter_id: int, parameters: Any) -> bool | None:
+        """Whether a set will do; it counts as tried then. None: it will not, and to ask on makes no sense."""
+        if self._obeyed or (self._constraints is None and self._duplicates != SKIP):
+            return True
+        text = json_text(parameters)
+        why = self._fault_of(text)
+        if why is None:
+            self._refusals.pop(parameter_id, None)
+            if self._duplicates == SKIP:
+                self._known[_key(text)] += 1
+            return True
+        self._refusals[parameter_id] += 1
+        if self._refusals[parameter_id] < MOST_REFUSED:
+            return False
+        del self._refusals[parameter_id]
+        self._complain(
+            f"the tuner has given {MOST_REFUSED:,} parameter sets in a row that will not do, and so is taken to "
+            f"have no more; of the last one, {why}"
+        )
+        return None
+
+    def _settle_one(self, parameter_id: int, given: dict[int, Any], again: Again) -> bool:
+        while not (admitted := self.admits(parameter_id, given[parameter_id])):
+            del given[parameter_id]
+            found = None if admitted is None else again(parameter_id)
+            if not found:
+                return found is not None
+            (given[parameter_id],) = found
+        return True
+
+    def _fault_of(self, text: str) -> str | None:
+        if self._constraints is not None:
+            complaint = self._constraints.complaint(json.loads(text))
+            if complaint is not None:
+                return complaint
+        if self._duplicates == SKIP and ((key := _key(text)) in self._known or key in self._by_hand):
+            return f"{text:.200} was tried before"
+        return None
+
+    # ---- beneath ------------------------------------------------------------------------------------------
+
+    def _feasible(self, parameters: Any) -> bool:
+        if self._by_hand and hash(identity(parameters)) in self._by_hand:
+            return False
+        return self._constraints is None or self._constraints.feasible(parameters)
+
+    def _forget(self, parameters: str) -> None:
+        key = _key(parameters)
+        self._known[key] -= 1
+        if self._known[key] <= 0:
+            del self._known[key]
+
+
+def _key(parameters: str) -> int:
+    return hash(identity(json.loads(parameters)))
