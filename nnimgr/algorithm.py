@@ -124,10 +124,15 @@ class Tuner(Recoverable):
     A tuner with ``take_back(parameter_id, parameters)`` is told so, after ``trial_end``, of every set whose
     trial was called off before it was tried, since the search space was replaced, say, and that it may
     suggest again. What a user stops is not among them.
+
+    A tuner that ``waits`` for results of some trials before it gives others leaves ids over in
+    ``generate_multiple_parameters`` and is asked for these again after everything that it is told; it needs
+    no ``st_callback``. With ``why_waiting() -> str`` it says in a few words what it waits for.
     """
 
     learns: ClassVar[bool] = True  # False: what it suggests does not depend on results, so it is asked ahead
     replayable: ClassVar[bool] = False
+    waits: ClassVar[bool] = False
     _accept_customized: bool = False
 
     def update_search_space(self, search_space: dict[str, Any]) -> None:
@@ -160,7 +165,11 @@ class Tuner(Recoverable):
         raise NotImplementedError("Tuner: receive_trial_result is not implemented")
 
     def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
-        """The trial has ended. ``success`` only if it ran to its end; ``kwargs``: ``trial_job_id``."""
+        """The trial has ended. ``success`` only if it ran to its end; ``kwargs``: ``trial_job_id``.
+
+        Tuners with ``recall`` are also told ``untried=True`` where ``take_back`` follows, and ``again=True``
+        where the experiment was stopped and the same set runs again, as another trial, when it goes on.
+        """
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
         """Results from elsewhere, each ``{"parameter": ..., "value": ...}``."""
@@ -180,8 +189,15 @@ class Assessor(Recoverable):
     """Judges running trials by their intermediate results. Override ``assess_trial``.
 
     An assessor with ``recall(trial_job_id, trial_history, success)`` is told so of every trial that ended
-    under an earlier process, in the order of the ends.
+    under an earlier process, in the order of the ends. One that is ``replayable`` gets all calls again
+    instead, in the order of the reports and ends: for what depends on who came first.
+
+    An assessor with ``why(trial_job_id)`` is asked so whenever it has said Bad. It returns one sentence, or a
+    mapping with it as ``reason`` and, if there are such, ``rung`` (the step at which trials are compared) and
+    ``better`` (ids of a few trials that this one was worse than).
     """
+
+    replayable: ClassVar[bool] = False
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult | bool:
         """``trial_history``: the values reported so far, in order. Not every report need bring a call."""

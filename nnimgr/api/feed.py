@@ -152,7 +152,11 @@ def _result_taken(fact: f.ResultTaken, names: Names) -> tuple[Severity, str]:
 
 
 def _verdict(fact: f.Verdict, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"the assessor judges {names.trial(fact.trial_id)} bad at report {fact.position + 1}"
+    because = f": {fact.reason}" if fact.reason else ""
+    return (
+        _INFO,
+        f"the assessor judges {names.trial(fact.trial_id)} bad at report {fact.position + 1}{because}",
+    )
 
 
 def _stop_wanted(fact: f.StopRequested, names: Names) -> tuple[Severity, str]:

@@ -173,7 +173,8 @@ class Progress:
                 reason = fields["reason"]
                 return f"{name} {reason}" if reason.startswith("waits ") else f"{name} waits: {reason}"
             case "Verdict":
-                return f"{name} is stopped early by the assessor"
+                because = f": {fields['reason']}" if fields.get("reason") else ""
+                return f"{name} is stopped early by the assessor{because}"
             case "JobLost":
                 return f"{name} was lost: {fields['reason']}"
             case "AttemptDue":

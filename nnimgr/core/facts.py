@@ -311,11 +311,18 @@ class AlgorithmRecovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The assessor judges the trial Bad at this metric."""
+    """The assessor judges the trial Bad at this metric. ``reason``: one sentence, if it gives any.
+
+    ``rung``: the step at which it was compared with others, where there are such steps. ``better``: a few of
+    the trials that it was worse than.
+    """
 
     trial_id: str
     attempt: int
     position: int
+    reason: str = ""
+    rung: int | None = None
+    better: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

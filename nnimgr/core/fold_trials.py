@@ -136,6 +136,7 @@ def _aim(state: ExperimentState, fact: Any, kind: f.StopKind, reason: str) -> No
 def _verdict(state: ExperimentState, r: f.Recorded) -> None:
     fact: Any = r.fact
     reason = f"the assessor judged it bad at report {fact.position + 1}"
+    reason += f": {fact.reason}" if fact.reason else ""
     _aim(state, fact, f.StopKind.ASSESSOR, reason)
 
 

@@ -251,6 +251,7 @@ class Search:
             value=trial.final_value,
             stand_in=fact.stand_in,
             untried=fact.untried,
+            again=m.runs_again(fact.status, untried=fact.untried, customised=customised),
         )
         for role in self._members:
             self._tell(role, message)
@@ -277,7 +278,14 @@ class Search:
                     self._answered(message)
             case m.Judged():
                 self._post(
-                    f.Verdict(trial_id=message.trial_id, attempt=message.attempt, position=message.position)
+                    f.Verdict(
+                        trial_id=message.trial_id,
+                        attempt=message.attempt,
+                        position=message.position,
+                        reason=message.reason,
+                        rung=message.rung,
+                        better=message.better,
+                    )
                 )
             case m.Failed():
                 member.reported = message.fatal or message.hopeless
@@ -330,10 +338,12 @@ class Search:
             now = asyncio.get_running_loop().time()
             asking.last_answer_s, asking.since = now - asking.since, None
             asking.last_freed, asking.freed = asking.freed, 0
+        self.notices.pop("tuner owes", None)
         if message.missing and not message.exhausted:
             number = len(message.missing)
-            sentence = f"the tuner owes {number} parameter sets: it may bring them by st_callback"
-            self.notices["tuner owes"] = Notice(sentence=sentence)
+            owed = "a parameter set" if number == 1 else f"{number} parameter sets"
+            why = message.why or "it may bring them by st_callback"
+            self.notices["tuner owes"] = Notice(sentence=f"the tuner owes {owed}: {why}")
         if message.exhausted:
             for parameter_id in message.missing:
                 if parameter_id in asking.further:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nnimgr.algorithm import AssessResult
-from nnimgr.dispatcher.calls import Calls
+from nnimgr.dispatcher.calls import LONGEST_SENTENCE, Calls
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.history import History, Metric
 from nnimgr.dispatcher.messages import (
@@ -28,6 +29,7 @@ from nnimgr.objectives import with_default
 __all__ = ["AssessorHost"]
 
 MOST_DEFERRED = 64  # lines of metrics taken in before the trials in them are judged
+MOST_BETTER = 3  # trials named as better than one that is bad
 
 
 class _Reports:
@@ -119,7 +121,10 @@ class AssessorHost:
             self._judged = history.judged(up_to=up_to)
             recall = getattr(self._assessor, "recall", None)
             failures: list[str] = []
-            if callable(recall):
+            replayable = bool(getattr(self._assessor, "replayable", False))
+            if replayable:
+                self._replay(history)
+            elif callable(recall):
                 for trial_id, success in ended:
                     reports = self._reports_of(history.metrics_of(trial_id, up_to=up_to))
                     if reports is not None:
@@ -130,18 +135,39 @@ class AssessorHost:
                         "load_checkpoint", getattr(self._assessor, "load_checkpoint", _nothing)
                     )
                 )
-            for trial_id in history.others(self._finished):
+            for trial_id in [] if replayable else history.others(self._finished):
                 for item in history.metrics_of(trial_id, up_to=up_to):
                     self._take(item)
         finally:
             history.close()
         if failures:
             return f"{len(failures)} calls raised while the assessor was rebuilt: {failures[0]}"
-        if ended and not callable(recall):
+        if ended and not callable(recall) and not replayable:
             return (
                 f"the assessor has no recall method: it knows nothing of the {len(ended)} trials that ended"
             )
         return None
+
+    def _replay(self, history: History) -> None:
+        """Make all calls again; send the verdicts that had not become facts."""
+        known, self._judged, self._finished = self._judged, set(), set()
+        verdicts: dict[str, Judged] = {}
+        for event in history.reports_and_ends(up_to=self._start.rebuild_to):
+            if len(event) == 2:
+                self._end(*event)
+                verdicts.pop(event[0], None)
+                continue
+            self._take(event)
+            for trial_id in self._fresh:
+                reports = self._running[trial_id]
+                if not self._opinion(trial_id, reports):
+                    self._judged.add(trial_id)
+                    verdicts[trial_id] = self._verdict(trial_id, reports)
+            self._fresh.clear()
+        for trial_id, verdict in verdicts.items():
+            if trial_id not in known:
+                self._channel.send(verdict)
+        self._judged |= known
 
     def _recall(self, recall: Any, trial_id: str, reports: _Reports, success: bool) -> list[str]:
         result = self._calls.attempt("recall", lambda: recall(trial_id, reports.values, success))
@@ -192,7 +218,27 @@ class AssessorHost:
     def _judge(self, trial_id: str, reports: _Reports) -> None:
         if not self._opinion(trial_id, reports):
             self._judged.add(trial_id)
-            self._channel.send(Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position))
+            self._channel.send(self._verdict(trial_id, reports))
+
+    def _verdict(self, trial_id: str, reports: _Reports) -> Judged:
+        """Bad, with what the assessor says of why."""
+        verdict = Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position)
+        why = getattr(self._assessor, "why", None)
+        if not callable(why):
+            return verdict
+        said = self._calls.attempt("why", lambda: why(trial_id), trial_id=trial_id)
+        self._tell(said)
+        if isinstance(said, str):
+            return replace(verdict, reason=_short(said))
+        if not isinstance(said, Mapping):
+            return verdict
+        rung, better = said.get("rung"), said.get("better")
+        return replace(
+            verdict,
+            reason=_short(said.get("reason") or ""),
+            rung=rung if isinstance(rung, int) else None,
+            better=tuple(map(str, better))[:MOST_BETTER] if isinstance(better, list | tuple) else (),
+        )
 
     def _opinion(self, trial_id: str, reports: _Reports) -> bool:
         """Whether the trial is to go on; what the assessor raises is told and counts as yes."""
@@ -254,3 +300,8 @@ class AssessorHost:
 
 def _nothing() -> None:
     pass
+
+
+def _short(reason: Any) -> str:
+    text = " ".join(str(reason).split())
+    return text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 3]}..."

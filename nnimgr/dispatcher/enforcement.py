@@ -120,8 +120,8 @@ class Enforcement:
             return False
         del self._refusals[parameter_id]
         self._complain(
-            f"the tuner has given {MOST_REFUSED:,} parameter sets in a row that will not do, and so is taken to "
-            f"have no more; of the last one, {why}"
+            f"the tuner has given {MOST_REFUSED:,} parameter sets in a row that will not do, and so is taken "
+            f"to have no more; of the last one, {why}"
         )
         return None
 

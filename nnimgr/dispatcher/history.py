@@ -21,6 +21,7 @@ from nnimgr.dispatcher.messages import (
     SetTried,
     SpaceChanged,
     TrialFinished,
+    runs_again,
 )
 
 __all__ = ["Event", "History", "PastSuggestion", "constraints_of"]
@@ -87,6 +88,14 @@ WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' O
 _METRICS_OF = """
 SELECT trial_id, attempt, position, sequence, text FROM metrics
 WHERE experiment_id = ? AND trial_id = ? AND number <= ? AND type = 'PERIODICAL' ORDER BY attempt, position
+"""
+_REPORTS_AND_ENDS = """
+SELECT number, trial_id, attempt, position, sequence, text FROM metrics
+WHERE experiment_id = ? AND number <= ? AND type = 'PERIODICAL'
+UNION ALL
+SELECT number, trial_id, NULL, NULL, NULL, payload FROM facts
+WHERE experiment_id = ? AND number <= ? AND kind = 'TrialEnded'
+ORDER BY 1
 """
 _OF_KIND = """
 SELECT trial_id, payload FROM facts WHERE experiment_id = ? AND kind = ? AND number <= ? ORDER BY number
@@ -158,6 +167,15 @@ class History:
         """Intermediate results of all trials, in the order of their arrival."""
         yield from self._connection.execute(_METRICS, (self._id, after, up_to))
 
+    def reports_and_ends(self, *, up_to: int) -> Iterator[Metric | tuple[str, bool]]:
+        """Intermediate results of all trials, and (trial_id, success) at their ends, as it all happened."""
+        for row in self._connection.execute(_REPORTS_AND_ENDS, (self._id, up_to, self._id, up_to)):
+            trial_id, attempt, position, sequence, text = row[1:]
+            if attempt is None:
+                yield trial_id, json.loads(text)["status"] == SUCCEEDED
+            else:
+                yield trial_id, attempt, position, sequence, text
+
     def metrics_of(self, trial_id: str, *, up_to: int) -> Iterator[Metric]:
         """Intermediate results of one trial."""
         yield from self._connection.execute(_METRICS_OF, (self._id, trial_id, up_to))
@@ -219,16 +237,18 @@ def _events(
                 text=payload["text"],
             )
         case "TrialEnded":
+            customised, untried = source == "customized", payload.get("untried", False)
             yield TrialFinished(
                 number=number,
                 trial_id=trial_id,
-                parameter_id=None if source == "customized" else parameter_id,
+                parameter_id=None if customised else parameter_id,
                 parameters=parameters,
                 text=final_text,
                 value=final_value,
                 success=payload["status"] == SUCCEEDED,
                 stand_in=payload.get("stand_in"),
-                untried=payload.get("untried", False),
+                untried=untried,
+                again=runs_again(payload["status"], untried=untried, customised=customised),
             )
         case "DataImported":
             yield Imported(number=number, records=payload["records"])

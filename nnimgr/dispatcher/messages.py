@@ -57,8 +57,10 @@ class Ask:
 class TrialFinished:
     """A trial has ended (tuner and assessor). ``text``: the JSON text of its final metric's value, if any.
 
-    ``value``: the number that the trial's result counts as, if it is one. ``parameter_id`` None: a customised trial. ``stand_in``: JSON text of the result to take where the trial
-    has none that can be used. ``untried``: it was called off, and its set may be suggested again.
+    ``value``: the number that the trial's result counts as, if it is one. ``parameter_id`` None: a customised
+    trial. ``stand_in``: JSON text of the result to take where the trial has none that can be used.
+    ``untried``: it was called off, and its set may be suggested again. ``again``: a stop of the experiment
+    has cut it off, and its set runs again as another trial when that goes on.
     """
 
     number: int
@@ -70,6 +72,7 @@ class TrialFinished:
     stand_in: str | None = None
     untried: bool = False
     value: float | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,11 @@ class Leave:
     """Call the algorithm's ``_on_exit`` and exit."""
 
 
+def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
+    """Whether a trial that ended in this status is ``again`` (``TrialFinished``)."""
+    return status == "SYS_CANCELED" and not untried and not customised
+
+
 # ---- from the child --------------------------------------------------------------------------------------
 
 
@@ -170,22 +178,27 @@ class Suggestion:
 class Answered:
     """All that an Ask will bring for now has been sent. ``missing``: ids without a suggestion.
 
-    ``exhausted``: NoMoreTrialError; else the missing ones may still come (NNI's st_callback). An assessor
-    sends one, empty, after its first opinion. ``fed_to`` as in Suggestion.
+    ``exhausted``: NoMoreTrialError; else the missing ones may still come (NNI's st_callback), and ``why``
+    may say what they wait for. An assessor sends one, empty, after its first opinion. ``fed_to`` as in
+    Suggestion.
     """
 
     missing: tuple[int, ...]
     exhausted: bool
     fed_to: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The assessor's answer Bad at this metric. Good answers are not sent."""
+    """The assessor's answer Bad at this metric. Good answers are not sent. The rest as in ``facts.Verdict``."""
 
     trial_id: str
     attempt: int
     position: int
+    reason: str = ""
+    rung: int | None = None
+    better: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +256,7 @@ _FROM_CHILD = {
 }
 
 
-_TUPLES = {"parameter_ids", "missing", "constraints", "reuse"}  # JSON has them as lists
+_TUPLES = {"parameter_ids", "missing", "constraints", "reuse", "better"}  # JSON has them as lists
 
 
 def to_line(message: ToChild | FromChild) -> bytes:

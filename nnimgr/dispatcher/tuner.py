@@ -71,6 +71,7 @@ class TunerHost:
         self._open: dict[int, str | None] = {}  # asked for and not suggested; the trial of a further set
         self._phases: dict[str, _Phases] = {}
         self._refused: dict[int, Ask] = {}  # ids whose sets, brought by st_callback, would not do
+        self._owing: Answered | None = None  # the last answer
         self._fed_to = 0  # the highest fact number it was told
         self._quiet: list[str] | None = None  # sentences of failures while the past is gone through again
 
@@ -103,10 +104,12 @@ class TunerHost:
                 TrialFinished() | ResultReported() | SetDiscarded() | SetTried() | Imported() | SpaceChanged()
             ):
                 self._feed(message)
+                self._ask_again()
             case CatchUp(number=number):
                 for event in self._events(up_to=number):
                     if not isinstance(event, PastSuggestion):
                         self._feed(event)
+                self._ask_again()
             case _:
                 pass
 
@@ -337,12 +340,13 @@ class TunerHost:
             trial = replace(trial, text=None)
         usable = trial.parameter_id in phases.told or self._receive(trial)
         success = trial.success and usable
-        self._end(trial.parameter_id, trial.trial_id, success=success)
+        more = {"untried": trial.untried, "again": trial.again} if self._way is _Way.RECALL else {}
+        self._end(trial.parameter_id, trial.trial_id, success=success, **more)
         for parameter_id, parameters in phases.sets.items():
             if parameter_id not in phases.told:
                 further = replace(trial, parameter_id=parameter_id, parameters=parameters, text=None)
                 self._receive(further)
-            self._end(parameter_id, trial.trial_id, success=success)
+            self._end(parameter_id, trial.trial_id, success=success, **more)
         if trial.untried:
             for untried, parameters in [(trial.parameter_id, trial.parameters), *phases.sets.items()]:
                 if untried is not None and untried not in phases.told:
@@ -355,12 +359,14 @@ class TunerHost:
             return bool(getattr(self._tuner, "_accept_customized", False))
         return self._way is not _Way.IMPORT or parameter_id in self._own
 
-    def _end(self, parameter_id: int | None, trial_id: str, *, success: bool) -> None:
+    def _end(self, parameter_id: int | None, trial_id: str, *, success: bool, **more: bool) -> None:
+        """``more``: what only some tuners are told."""
+        told = {name: True for name, value in more.items() if value}
         if self._hears_of(parameter_id):
             self._own.pop(-1 if parameter_id is None else parameter_id, None)
             self._try(
                 "trial_end",
-                lambda: self._tuner.trial_end(parameter_id, success, trial_job_id=trial_id),
+                lambda: self._tuner.trial_end(parameter_id, success, trial_job_id=trial_id, **told),
                 trial_id=trial_id,
             )
 
@@ -410,9 +416,12 @@ class TunerHost:
 
     # ---- what it is asked ---------------------------------------------------------------------------------
 
-    def _answer(self, ask: Ask) -> None:
+    def _answer(self, ask: Ask, *, again: bool = False) -> None:
+        """``again``: nobody has asked for more, and what was said already is not repeated."""
         self._open.update(dict.fromkeys(ask.parameter_ids, ask.trial_id))
         ids = list(ask.parameter_ids)
+        if self._waits:  # what it owes first
+            ids = [each for each, wanted_by in self._open.items() if wanted_by == ask.trial_id]
         batches = [ids] if self._asked_at_once else [[parameter_id] for parameter_id in ids]
         exhausted = False
         for batch in batches:
@@ -425,8 +434,32 @@ class TunerHost:
             if exhausted:
                 break
         missing = tuple(parameter_id for parameter_id in ids if parameter_id in self._open)
+        exhausted = exhausted and bool(missing)
+        why = self._why_waiting() if missing and not exhausted else ""
         fed_to = max(ask.fed_to, self._fed_to)
-        self._channel.send(Answered(missing=missing, exhausted=exhausted and bool(missing), fed_to=fed_to))
+        answer = Answered(missing=missing, exhausted=exhausted, fed_to=fed_to, why=why)
+        if exhausted and self._waits:
+            for parameter_id in missing:
+                del self._open[parameter_id]
+        if not again or replace(answer, fed_to=0) != self._owing:
+            self._channel.send(answer)
+        self._owing = replace(answer, fed_to=0)
+
+    @property
+    def _waits(self) -> bool:
+        return bool(getattr(self._tuner, "waits", False))
+
+    def _why_waiting(self) -> str:
+        why = getattr(self._tuner, "why_waiting", None)
+        said = self._calls.attempt("why_waiting", why) if callable(why) else ""
+        return said if isinstance(said, str) else ""
+
+    def _ask_again(self) -> None:
+        """What a tuner that waits has left over may be there by now."""
+        if not self._waits:
+            return
+        for trial_id in dict.fromkeys(self._open.values()):
+            self._answer(Ask(parameter_ids=(), fed_to=self._fed_to, trial_id=trial_id), again=True)
 
     def _meanwhile(self, message: ToChild) -> bool:
         """Feed a tuner that waits for results before it gives a set; what it is asked has to wait."""
