@@ -12,6 +12,7 @@ from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.kept import follow, once
+from nnimgr.analysis.verdicts import Verdicts
 from nnimgr.core.facts import TrialStatus
 from nnimgr.store.bulk import Snapshot
 
@@ -19,20 +20,6 @@ __all__ = ["stopped"]
 
 ASSESSOR, DURATION = "assessor", "duration"
 _BY = {TrialStatus.USER_CANCELED: "user", TrialStatus.SYS_CANCELED: "system"}
-
-
-class Verdicts:
-    """By trial: the attempt that the assessor judged bad, and the step and the value at which it did."""
-
-    def __init__(self) -> None:
-        self.found: dict[bytes, tuple[int, int | None, float | None]] = {}
-
-    def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """As ``Following``."""
-        for verdict in snapshot.verdicts(after=after):
-            metric = snapshot.metric_at(verdict.trial_id, verdict.attempt, verdict.position)
-            step, value = (None, None) if metric is None else metric[:2]
-            self.found[verdict.trial_id.encode()] = (verdict.attempt, step, value)
 
 
 def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
@@ -73,11 +60,11 @@ def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
     steps = columns.arrays["intermediates"].astype(np.int64) - 1
     values = columns.arrays["latest"].copy()
     for row in np.flatnonzero(by == DURATION):
-        attempt, step, value = verdicts.found.get(columns.ids[row], (None, None, None))
-        if attempt == columns.arrays["attempt"][row]:
+        judged = verdicts.of(columns, int(row))
+        if judged is not None:
             by[row] = ASSESSOR
-            steps[row] = steps[row] if step is None else step
-            values[row] = np.nan if value is None else value
+            steps[row] = steps[row] if judged.step is None else judged.step
+            values[row] = np.nan if judged.value is None else judged.value
     return {"by": by, "step": steps, "value": values}
 
 

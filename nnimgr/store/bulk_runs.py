@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-__all__ = ["Attempt", "MetricPoint", "RunQueries", "StoppedAt"]
+__all__ = ["Attempt", "MetricPoint", "Opinion", "RunQueries", "StoppedAt"]
 
 _PAGE = 5000
 
@@ -35,8 +35,12 @@ _ATTEMPTS = (
 )
 _ATTEMPTS_OF = " ".join((_ATTEMPTS, "AND trial_id IN (SELECT value FROM json_each(?))"))
 _VERDICTS = (
-    "SELECT number, trial_id, json_extract(payload, '$.attempt'), json_extract(payload, '$.position') "
-    "FROM facts WHERE experiment_id = ? AND number > ? AND kind = 'Verdict'"
+    "SELECT number, trial_id, json_extract(payload, '$.attempt'), json_extract(payload, '$.position'), "
+    "json_extract(payload, '$.rung') FROM facts WHERE experiment_id = ? AND number > ? AND kind = 'Verdict'"
+)
+_OPINIONS = (
+    "SELECT number, json_extract(payload, '$.reason'), json_extract(payload, '$.better') FROM facts "
+    "WHERE experiment_id = ? AND number IN (SELECT value FROM json_each(?))"
 )
 _METRIC_AT = (
     "SELECT sequence, value, text FROM metrics INDEXED BY sqlite_autoindex_metrics_2 "
@@ -77,6 +81,14 @@ class StoppedAt(NamedTuple):
     trial_id: str
     attempt: int
     position: int
+    rung: int | None = None
+
+
+class Opinion(NamedTuple):
+    """Why a trial was judged bad: a sentence ("" if the assessor gives none), and trials that beat it."""
+
+    reason: str
+    better: tuple[str, ...]
 
 
 class RunQueries:
@@ -117,6 +129,14 @@ class RunQueries:
         """The assessor's verdicts with higher numbers."""
         rows = self._connection.execute(_VERDICTS, (self._id, after))
         return [StoppedAt._make(row) for row in rows]
+
+    def opinions(self, numbers: Iterable[int]) -> dict[int, Opinion]:
+        """What the verdicts with these numbers say."""
+        rows = self._connection.execute(_OPINIONS, (self._id, json.dumps(list(numbers))))
+        return {
+            number: Opinion(reason or "", tuple(json.loads(better or "[]")))
+            for number, reason, better in rows
+        }
 
     def metric_at(self, trial_id: str, attempt: int, position: int) -> tuple[int, float | None, str] | None:
         """The sequence, the value and the JSON text of one metric; None if there is none."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nnimgr.analysis.columns import Columns
 from nnimgr.core.facts import TrialStatus
 from nnimgr.store.bulk import Mark, Snapshot
-from nnimgr.store.bulk_runs import Attempt, MetricPoint, StoppedAt
+from nnimgr.store.bulk_runs import Attempt, MetricPoint, Opinion, StoppedAt
 
 _TYPES = {"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4"}
 STATUSES = [status.value for status in TrialStatus]
@@ -79,12 +79,13 @@ class GivenSnapshot:
         attempts: Sequence[Attempt] = (),
         verdicts: Sequence[StoppedAt] = (),
         metrics: Mapping[tuple[str, int, int], tuple[int, float | None, str]] | None = None,
+        opinions: Mapping[int, Opinion] | None = None,
         db_id: str = "db",
         number: int = 1,
     ) -> None:
         self.points, self.objects = list(points), list(objects)
         self.all_attempts, self.all_verdicts = list(attempts), list(verdicts)
-        self.metrics = dict(metrics or {})
+        self.metrics, self.all_opinions = dict(metrics or {}), dict(opinions or {})
         self.db_id, self.number = db_id, number
         self.changed_ids: set[str] = set()
         self._config = dict(config or {})
@@ -116,6 +117,9 @@ class GivenSnapshot:
 
     def verdicts(self, *, after: int) -> list[StoppedAt]:
         return [verdict for verdict in self.all_verdicts if verdict.number > after]
+
+    def opinions(self, numbers: Iterable[int]) -> dict[int, Opinion]:
+        return {number: self.all_opinions.get(number, Opinion("", ())) for number in numbers}
 
     def metric_at(self, trial_id: str, attempt: int, position: int) -> tuple[int, float | None, str] | None:
         return self.metrics.get((trial_id, attempt, position))

@@ -8,6 +8,7 @@ import pytest
 
 from nnimgr.analysis.errors import AnalysisFailed
 from nnimgr.api import models
+from nnimgr.core import facts as f
 from tests.analysis.given import unpack
 from tests.api.lab import EXPERIMENT, Lab
 
@@ -59,6 +60,18 @@ async def test_density(lab: Lab) -> None:
     await tell(lab)
     _, found = await packed(lab, f"{ANALYSIS}/density?x=parameters.x&y=value&yLog=true&bins=8")
     assert found["count"].tolist() == [1] and found["mean"].tolist() == [0.75]
+
+
+async def test_rungs_are_where_trials_were_stopped(lab: Lab) -> None:
+    await tell(lab)
+    header, _ = await packed(lab, f"{ANALYSIS}/rungs")
+    assert (header["by"], header["rungs"]) == ("step", [])
+    lab.life.take(f.Verdict(trial_id=lab.life.trial(1), attempt=1, position=0))
+    await lab.runner.commit()
+    header, found = await packed(lab, f"{ANALYSIS}/rungs?lines=10")
+    assert [(rung["to"], rung["reached"], rung["stopped"]) for rung in header["rungs"]] == [(1, 2, 1)]
+    assert found["sequence"].tolist() == [0, 1]
+    assert [verdict["sequence"] for verdict in header["verdicts"]] == [1]
 
 
 async def test_timeline_goes_on_to_now_while_the_experiment_is_open(lab: Lab) -> None:
@@ -115,6 +128,8 @@ async def test_too_few_trials_have_a_sentence(lab: Lab) -> None:
         ("history?metric=metrics.loss", "metric"),
         ("timeline?pixels=0", "query.pixels"),
         ("stopped?by=nobody", "query.by"),
+        ("rungs?lines=0", "query.lines"),
+        ("rungs?filter=nothing>1", "filter"),
     ],
 )
 async def test_what_is_wrong_is_named(lab: Lab, path: str, field: str) -> None:

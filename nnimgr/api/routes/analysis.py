@@ -168,6 +168,29 @@ async def timeline(
     return Response(answer, media_type=COLUMNS)
 
 
+@router.get("/rungs", response_class=Response, responses=_PACKED)
+async def rungs(
+    analysis: Analysis,
+    filter: Filter = "",
+    lines: Annotated[
+        int, Query(ge=1, le=20_000, description="configurations at most; those that came far first")
+    ] = 2000,
+) -> Response:
+    """Which trials came to which rung, which of them went on, and which were stopped there by whom.
+
+    A rung is a budget (`TRIAL_BUDGET`, where trials have several: a promoted configuration is a further
+    trial with a larger one), or else a number of reports at which the assessor has stopped trials; of very
+    many such numbers a range. Header: `by` (budget or step), `minimise`, `total` (configurations that
+    match), `lines` (drawn ones), `rungs` (ascending; of each `from`, `to`, how many of the matching trials
+    came to it: `reached`, what became of them: `promoted`, `stopped`, `running`, `left`, and `cut`, the
+    sequence and value of the worst that went on), `verdicts` (of drawn trials that the assessor has stopped:
+    `sequence`, `reason`, and in `better` the sequences of trials that beat it, as far as the assessor names
+    any). Columns of the points: `rung`, `sequence`, `value`, `fate` and `next` (the point of the same
+    configuration at its next rung; 4294967295: none).
+    """
+    return Response(await analysis.ask("rungs", filter=filter, lines=lines), media_type=COLUMNS)
+
+
 @router.get("/stopped", response_model=models.StoppedTrials, responses=refusals(404, 422, 503))
 async def stopped(
     analysis: Analysis,
