@@ -191,7 +191,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The assessor's answer Bad at this metric. Good answers are not sent. The rest as in ``facts.Verdict``."""
+    """The assessor's answer Bad at this metric; Good is not sent. The rest as in ``facts.Verdict``."""
 
     trial_id: str
     attempt: int

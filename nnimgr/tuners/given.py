@@ -44,10 +44,14 @@ class Given:
 
     def add(self, parameters: Any) -> bool:
         """Remember a set unless it was known; whether it was new."""
-        if identity(parameters) in self._times:
+        if self.knows(parameters):
             return False
         self.remember(parameters)
         return True
+
+    def knows(self, parameters: Any) -> bool:
+        """Whether the set was given before, or run otherwise."""
+        return identity(parameters) in self._times
 
     def remember(self, parameters: Any) -> None:
         """The set was given, or run otherwise, once (more)."""

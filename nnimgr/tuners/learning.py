@@ -57,6 +57,10 @@ class LearningTuner(Tuner):
     def learned(self, parameters: Any, loss: float) -> None:
         """A result, by which lower is better; ``parameters`` may lie outside of the space, or be anything."""
 
+    def allows(self, parameters: Any) -> bool:
+        """Whether the rules let this set be given now: one that ``suggest`` may well pass over if not."""
+        return self._rules.feasible(parameters) and not (self._repeats and self._given.knows(parameters))
+
     # ---- the contract -------------------------------------------------------------------------------------
 
     def obey(self, rules: Rules) -> None:

@@ -1,0 +1,84 @@
+"""Simulated annealing as hyperopt has it: near one of the best sets, ever nearer as results come in."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnimgr.tuners.cube import Floats
+from nnimgr.tuners.points import PointTuner
+
+__all__ = ["AnnealTuner"]
+
+_RANK = 2.0  # on average the start is the so manieth best
+_SHRINK = 0.1  # how fast the neighbourhood becomes smaller
+_NEIGHBOURS = 32  # drawn, of which the first that may be tried and lies apart is given
+
+
+class AnnealTuner(PointTuner):
+    """Draws from around one of the best sets, chosen geometrically by rank.
+
+    With n results that have a parameter its neighbourhood is the (1 + n / 10)th part of its range, and a
+    choice is drawn anew as often as that. With ``parallel_optimize`` open sets count as results, of the
+    smallest, largest or mean loss so far by ``constant_liar_type``.
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "minimize",
+        parallel_optimize: bool = False,
+        constant_liar_type: str = "min",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(optimize_mode, seed)
+        self._lies = {"min": np.min, "max": np.max, "mean": np.mean}[constant_liar_type]
+        self._parallel = parallel_optimize
+
+    def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
+        if not self.count:
+            return self.drawn(rng)
+        points, losses = self.points, self.losses
+        if self._parallel and len(pending := self.pending):
+            with np.errstate(over="ignore"):
+                lie = np.clip(self._lies(losses), losses.min(), losses.max())
+            points, losses = np.concatenate([points, pending]), np.append(losses, [lie] * len(pending))
+        points = points[np.argsort(losses, kind="stable")]
+        active = self.cube.active_in(points)
+        return self.first_of(self._near(points, active, attempt, rng) for attempt in range(_NEIGHBOURS))
+
+    def _near(self, points: Floats, active: NDArray[np.bool_], attempt: int, rng: Random) -> Floats:
+        """A point near one of these, the best of which stand first; shape (width,).
+
+        Every further attempt looks a little farther away.
+        """
+        start = _geometric(len(points), rng)
+        found = points[start].copy()
+        for at, column in enumerate(self.cube.columns):
+            # Parents stand before what depends on them, so that found[:at] says what is active here.
+            if column.parent is not None and not self.cube.active(found)[at]:
+                continue
+            known = np.flatnonzero(active[:, at])
+            width = min(1.0, (1.0 + attempt / 8) / (1.0 + _SHRINK * len(known)))
+            if not len(known) or (column.options and rng.random() < width):
+                found[at] = rng.random()
+                continue
+            if not active[start, at]:  # the start had chosen another option
+                found[at] = points[known[_geometric(len(known), rng)], at]
+            if not column.options:
+                found[at] = _moved(found[at], width, column.steps, rng)
+        return self.cube.settled(found[None])[0]
+
+
+def _geometric(count: int, rng: Random) -> int:
+    """A rank below ``count``, the best ones more often."""
+    return min(count - 1, int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / _RANK)))
+
+
+def _moved(number: float, width: float, steps: int | None, rng: Random) -> float:
+    """Within half of the width, or one step where that is more."""
+    half = width / 2 if steps is None else max(width / 2, 1.0 / steps)
+    return rng.uniform(max(0.0, number - half), min(1.0, number + half))

@@ -1,0 +1,127 @@
+"""Many points of the unit cube at once: drawn, varied, put into their cells, compared. Numpy.
+
+Arrays of points have the shape (n, width), a row per point, a column per column of the encoding.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnimgr.search_space import Space
+from nnimgr.tuners.encoding import Column, Encoding
+
+__all__ = ["Cube", "Floats", "distances"]
+
+Floats = NDArray[np.float64]
+
+_BATCH = 16  # so many open points are to lie apart like points that were drawn at random, or nearly so
+_SAMPLES = 64  # of batches, to learn how far apart those lie
+_FINEST = 2**53  # a column of more steps is as good as continuous
+
+
+class Cube(Encoding):
+    """An encoding with operations on whole arrays of points."""
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space)
+        self._steps = [(at, steps) for at, steps in enumerate(map(_steps, self.columns)) if steps]
+        self.stepped = np.zeros(self.width, np.bool_)  # columns with a known number of values
+        self.stepped[[at for at, _ in self._steps]] = True
+
+    def settled(self, points: Floats) -> Floats:
+        """The points as sets of parameters are encoded, but for rounding to ``q``.
+
+        Options and integers stand in the middle of their parts, inactive columns hold 0.5.
+        """
+        points = np.clip(points, 0.0, 1.0)
+        for at, steps in self._steps:
+            points[:, at] = (np.minimum(np.floor(points[:, at] * steps), steps - 1) + 0.5) / steps
+        points[~self.active_in(points)] = 0.5
+        return points
+
+    def active_in(self, points: Floats) -> NDArray[np.bool_]:
+        """Which columns the points' choices leave any meaning."""
+        found = np.ones(points.shape, np.bool_)
+        for at, column in enumerate(self.columns):  # a parent stands before what depends on it
+            if column.parent is not None:
+                parent, option = column.parent
+                options = self.columns[parent].options
+                chosen = np.minimum(np.floor(points[:, parent] * options), options - 1)
+                found[:, at] = found[:, parent] & (chosen == option)
+        return found
+
+    def drawn(self, count: int, rng: np.random.Generator) -> Floats:
+        """Points drawn evenly."""
+        return self.settled(rng.random((count, self.width)))
+
+    def varied(self, points: Floats, scale: float | Floats, rng: np.random.Generator) -> Floats:
+        """A neighbour of each point: some columns, one at least, go another way.
+
+        Numbers move by about ``scale``, a number or one per point, and by one step at least where there are
+        steps; choices are drawn anew, and so are columns that become active by that.
+        """
+        if not self.width:
+            return points
+        count = len(points)
+        scales = np.broadcast_to(np.asarray(scale, np.float64), (count,))[:, None]
+        chosen = rng.random(points.shape) < max(0.3, 1.0 / self.width)
+        # One of the active columns varies in any case: others would change nothing.
+        lots = np.where(self.active_in(points), rng.random(points.shape), -1.0)
+        chosen[np.arange(count), np.argmax(lots, axis=1)] = True
+        moved = points + scales * rng.normal(size=points.shape)
+        anew = rng.random(points.shape)
+        for at, steps in self._steps:
+            if self.columns[at].options:
+                moved[:, at] = anew[:, at]
+            else:
+                way = moved[:, at] - points[:, at]
+                moved[:, at] = points[:, at] + np.copysign(np.maximum(np.abs(way), 1.0 / steps), way)
+        found = np.where(chosen, reflected(moved), points)
+        awake = self.active_in(found) & ~self.active_in(points)
+        return self.settled(np.where(awake, anew, found))
+
+    @cached_property
+    def apart(self) -> float:
+        """Half of the smallest distance of 16 points drawn at random (its median), as ``one_hot`` has them."""
+        rng = np.random.default_rng(0)
+        found = []
+        for _ in range(_SAMPLES):
+            features = self.one_hot(self.drawn(_BATCH, rng))
+            between = distances(features, features)
+            found.append(between[np.triu_indices(_BATCH, 1)].min())
+        return float(np.median(found)) / 2
+
+    def spread(self, points: Floats, pending: Floats) -> NDArray[np.bool_]:
+        """Which of the points keep their distance from all pending ones; shape (n,).
+
+        The fewer are pending, the nearer to each other they may lie.
+        """
+        if not len(pending) or not self.width:
+            return np.ones(len(points), np.bool_)
+        least = self.apart * min(1.0, len(pending) / (_BATCH - 1))
+        found: NDArray[np.bool_] = self.nearest(points, pending) >= least
+        return found
+
+    def nearest(self, points: Floats, others: Floats) -> Floats:
+        """How far each point is from the nearest of the others; shape (n,)."""
+        found: Floats = distances(self.one_hot(points), self.one_hot(others)).min(axis=1)
+        return found
+
+
+def reflected(points: Floats) -> Floats:
+    """What lies outside of the cube by less than its side, mirrored at its surface; else on it."""
+    points = np.where(points < 0.0, -points, points)
+    return np.clip(np.where(points > 1.0, 2.0 - points, points), 0.0, 1.0)
+
+
+def distances(ours: Floats, others: Floats) -> Floats:
+    """Between all points of two arrays; shape (n, m)."""
+    squares = (ours**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2.0 * ours @ others.T
+    return np.sqrt(np.maximum(squares, 0.0))
+
+
+def _steps(column: Column) -> int | None:
+    return None if column.steps is None or column.steps > _FINEST else column.steps

@@ -1,0 +1,90 @@
+"""What the tuners that model results by a Gaussian process have in common."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnimgr.tuners.cube import Floats
+from nnimgr.tuners.gaussian import Posterior, Search, fitted_kernel, need_libraries, quick
+from nnimgr.tuners.points import PointTuner, calm
+
+__all__ = ["GaussianTuner"]
+
+Integers = NDArray[np.int64]
+
+_MOST = 400  # results are modelled: the cost of more grows with their cube, and these say where good ones lie
+_MOST_FITTED = 150  # results the kernel is fitted to, which takes fifty times as long as to use it
+_ELITE = 5
+
+
+class GaussianTuner(PointTuner):
+    """Draws ``cold_start_num`` sets at random, then has ``promising`` choose one by a model of the results.
+
+    The open sets count as if they had given what is expected of them. Of many results the best ones and the
+    newest ones are modelled. Raises ModuleNotFoundError if there is no scikit-learn.
+    """
+
+    def __init__(
+        self, name: str, optimize_mode: str, seed: int | None, cold_start_num: int, nu: float, alpha: float
+    ) -> None:
+        need_libraries(name)
+        super().__init__(optimize_mode, seed)
+        self._cold, self._nu, self._alpha = cold_start_num, nu, alpha
+        self._kernel: tuple[int, Any] = (0, None)  # and how many of the results it was fitted to
+
+    def promising(self, search: Search, model: Posterior, rng: Random) -> dict[str, Any] | None:
+        """The set to try; None if none was found that may be given. ``model``: without the open sets."""
+        raise NotImplementedError
+
+    def space_changed(self) -> None:
+        super().space_changed()
+        self._kernel = (0, None)
+
+    def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
+        if self.count < max(1, self._cold) or not self.cube.width:
+            return self.drawn(rng)
+        with quick():
+            used = self.modelled()
+            features = self.cube.one_hot(self.points[used])
+            model = Posterior(self._fitted(), features, calm(self.losses[used]), self._alpha)
+            search = Search(
+                self.cube,
+                model.believing(self.cube.one_hot(self.pending[-_MOST:])),
+                pending=self.pending,
+                allows=self.allows,
+                rng=np.random.default_rng(rng.getrandbits(64)),
+            )
+            found = self.promising(search, model, rng)
+        return self.drawn(rng) if found is None else found
+
+    def elite(self) -> Floats:
+        """The points of the best results, some of which new ones are looked for around."""
+        return self.points[np.argsort(self.losses, kind="stable")[:_ELITE]]
+
+    def modelled(self) -> Integers:
+        """Which of the results the model uses, in their order."""
+        return self._chosen(self.count, _MOST)
+
+    def _chosen(self, count: int, most: int) -> Integers:
+        """Of the first ``count`` results the best ones and the newest ones, no more than ``most``."""
+        if count <= most:
+            return np.arange(count)
+        older = np.argsort(self.losses[: count - most // 2], kind="stable")[: most - most // 2]
+        return np.concatenate([np.sort(older), np.arange(count - most // 2, count)])
+
+    def _fitted(self) -> Any:
+        """The kernel, fitted anew when the results have become more by a thirtieth or so.
+
+        To which of them depends on nothing but their number, so that a rebuilt tuner has the same kernel.
+        """
+        every = 1 << max(0, self.count.bit_length() - 5)
+        count = max(self.count - self.count % every, 1)
+        if self._kernel[0] != count:
+            used = self._chosen(count, _MOST_FITTED)
+            features, values = self.cube.one_hot(self.points[used]), calm(self.losses[used])
+            self._kernel = (count, fitted_kernel(features, values, self._nu, self._alpha))
+        return self._kernel[1]

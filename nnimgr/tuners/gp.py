@@ -1,0 +1,51 @@
+"""GP: Bayesian optimisation with a Gaussian process (Snoek, Larochelle and Adams, NeurIPS 2012)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from nnimgr.tuners.cube import Floats
+from nnimgr.tuners.gaussian import Posterior, Search, improvement
+from nnimgr.tuners.gaussian_tuner import GaussianTuner
+
+__all__ = ["GpTuner"]
+
+
+class GpTuner(GaussianTuner):
+    """Tries the set of the largest ``utility``: "ei", expected improvement; "poi", its probability; "ucb".
+
+    ``kappa``: how much an uncertainty is worth to ucb; ``xi``: the improvement that ei and poi want at least.
+    Both are in units of the results' usual distance from their median. ``nu`` and ``alpha`` are Matérn's
+    smoothness and the variance added to every result, in the square of that unit.
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        utility: str = "ei",
+        kappa: float = 5,
+        xi: float = 0,
+        nu: float = 2.5,
+        alpha: float = 1e-6,
+        cold_start_num: int = 10,
+        selection_num_warm_up: int = 100_000,
+        selection_num_starting_points: int = 250,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__("GP", optimize_mode, seed, cold_start_num, nu, alpha)
+        self._utility, self._kappa, self._xi = utility, kappa, xi
+        self._warm_up, self._starts = selection_num_warm_up, selection_num_starting_points
+
+    def promising(self, search: Search, model: Posterior, rng: Random) -> dict[str, Any] | None:
+        target = model.lowest - self._xi
+
+        def utility(mean: Floats, deviation: Floats) -> Floats:
+            match self._utility:
+                case "ucb":
+                    return self._kappa * deviation - mean
+                case "poi":
+                    return (target - mean) / deviation  # grows with the probability
+            return improvement(mean, deviation, target)
+
+        return search.best(utility, self.elite(), warm_up=self._warm_up, starts=self._starts)

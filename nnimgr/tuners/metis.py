@@ -1,0 +1,75 @@
+"""Metis: trials that settle where the optimum lies (Li, Liang, He, Zhang, Cao and Wang, USENIX ATC 2018)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from nnimgr.tuners.cube import Floats
+from nnimgr.tuners.gaussian import Posterior, Search
+from nnimgr.tuners.gaussian_tuner import GaussianTuner
+
+__all__ = ["MetisTuner"]
+
+_NU, _ALPHA = 2.5, 1e-6  # of the Gaussian process; not arguments of NNI's
+_WARM_UP = 10_000
+_DOUBT = 1.5  # a set may be the best one if this many standard deviations below its mean are
+_ODD = 3.0  # a result so many standard deviations from what the others say is asked for again
+_OFTEN = 3  # but not once it was asked for so often
+
+
+class MetisTuner(GaussianTuner):
+    """Explores, exploits or measures again.
+
+    With ``exploration_probability`` it tries the set that least is known of among those that may still be the
+    best one, else the one whose result should be the best; with ``no_candidates`` always that one. Without
+    ``no_resampling`` a result that does not fit to the others is measured again first.
+    ``selection_num_starting_points``: from so many sets it looks for such a set.
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        no_resampling: bool = True,
+        no_candidates: bool = False,
+        selection_num_starting_points: int = 600,
+        cold_start_num: int = 10,
+        exploration_probability: float = 0.9,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__("Metis", optimize_mode, seed, cold_start_num, _NU, _ALPHA)
+        self._resampling = not no_resampling
+        self._exploration = 0.0 if no_candidates else exploration_probability
+        self._starts = selection_num_starting_points
+
+    def promising(self, search: Search, model: Posterior, rng: Random) -> dict[str, Any] | None:
+        again = self._doubtful(model) if self._resampling else None
+        if again is not None:
+            return again
+        elite = self.elite()
+        lowest = float(model.predict(self.cube.one_hot(elite))[0].min())
+
+        def exploitation(mean: Floats, deviation: Floats) -> Floats:
+            return -mean
+
+        def exploration(mean: Floats, deviation: Floats) -> Floats:
+            behind = mean - _DOUBT * deviation - lowest  # below 0: it may be the best one
+            return np.where(behind < 0.0, deviation, -behind)
+
+        goal = exploration if rng.random() < self._exploration else exploitation
+        return search.best(goal, elite, warm_up=_WARM_UP, starts=self._starts)
+
+    def _doubtful(self, model: Posterior) -> dict[str, Any] | None:
+        """The set whose result differs most from what all others say, if it does so by much."""
+        points = self.points[self.modelled()]
+        odd = np.abs(model.left_out())
+        for at in np.argsort(-odd, kind="stable"):
+            if odd[at] < _ODD:
+                break
+            tried = np.concatenate([self.points, self.pending])
+            parameters = self.cube.decode(points[at])
+            if (tried == points[at]).all(axis=1).sum() < _OFTEN and self.allows(parameters):
+                return parameters
+        return None

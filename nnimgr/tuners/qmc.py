@@ -1,0 +1,65 @@
+"""Quasi-random search: the points of a Sobol sequence, which leave no part of the space empty."""
+
+from __future__ import annotations
+
+import importlib.util
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from nnimgr import search_space as spaces
+from nnimgr.tuners.encoding import Encoding
+from nnimgr.tuners.random import RandomTuner
+
+if TYPE_CHECKING:
+    from scipy.stats.qmc import Sobol
+
+__all__ = ["QmcTuner"]
+
+_SEQUENCES = 50  # tried one after the other where a point may not be given
+_WIDEST = 21201  # scipy's Sobol sequences have no more columns
+_LENGTH = 2**30  # nor more points
+
+
+class QmcTuner(RandomTuner):
+    """Gives the point of the parameter id in a scrambled Sobol sequence over all columns, nested ones too.
+
+    Where that point may not be given it is the one of a sequence scrambled otherwise. Raises
+    ModuleNotFoundError if there is no scipy.
+    """
+
+    def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
+        if importlib.util.find_spec("scipy") is None:
+            raise ModuleNotFoundError(
+                "the tuner QMC needs scipy, which this Python does not have: install it with "
+                "`pip install scipy`"
+            )
+        super().__init__(optimize_mode, seed)
+        self._encoding = Encoding(self.space)
+        self._sequences: dict[int, Sobol] = {}
+
+    def space_changed(self) -> None:
+        self._encoding = Encoding(self.space)
+        self._sequences = {}
+
+    def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
+        if 0 < self._encoding.width <= _WIDEST:
+            for number in range(_SEQUENCES):
+                parameters = self._point(number, parameter_id % _LENGTH)
+                if self.allows(parameters):
+                    return parameters
+        return spaces.sample(self.space, rng)
+
+    def _point(self, number: int, index: int) -> dict[str, Any]:
+        """Point ``index`` of the sequence of this number."""
+        from scipy.stats.qmc import Sobol
+
+        sequence = self._sequences.get(number)
+        if sequence is None:
+            scrambled_by = Random(f"{self._seed}/sequence {number}").getrandbits(64)
+            sequence = Sobol(self._encoding.width, scramble=True, rng=scrambled_by)
+            self._sequences[number] = sequence
+        if index < sequence.num_generated:
+            sequence.reset()
+        if index > sequence.num_generated:
+            sequence.fast_forward(index - sequence.num_generated)
+        return self._encoding.decode(sequence.random(1)[0])
