@@ -1,28 +1,40 @@
-"""The model of TPE: a tree of search spaces, each with its parameters' values and the ranks of its results.
+"""The model of TPE: a tree of search spaces, each with its trials' codes and the ranks of their results.
 
-A nested choice is a parameter like any other, and below each of its options lies a space of its own, whose
-parameters are learned from the results of the trials that took this option.
+The parameters of one space are modelled together (Falkner, Klein and Hutter, ICML 2018; Watanabe 2023,
+arXiv:2304.11127). A nested choice is a parameter like any other, and below each of its options lies a space
+of its own, whose parameters are learned from the trials that took this option.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnimgr import search_space as spaces
-from nnimgr.tuners.parzen import Evidence, Numbers, Options
+from nnimgr.tuners.dimension import Categories, Number
+from nnimgr.tuners.parzen import Axes, Mixture
 from nnimgr.tuners.tpe_arguments import TpeArguments
 
 __all__ = ["Model"]
 
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_MOST_BAD = 1000  # trials that the density of bad ones is made from: it is smooth, and so many show its shape
+_FEW = 8  # results are put in their places one by one up to this number
+
 
 class Model:
-    """What is known of results and open trials in one search space."""
+    """What is known of results and open trials in one search space.
+
+    ``suggest`` is a function of what was told, in its order, and of ``rng``. Numbers of results are learned
+    at the next suggestion, at once.
+    """
 
     def __init__(self, space: spaces.Space, arguments: TpeArguments) -> None:
         self._root = _Branch(space, arguments)
@@ -32,7 +44,7 @@ class Model:
         self._best, self._worst = math.inf, -math.inf
 
     def learn(self, parameters: Any, loss: float) -> None:
-        """A result, by which lower is better."""
+        """A result, by which lower is better; parameters that lie outside of the space count as unknown."""
         self._total, self._count = self._total + loss, self._count + 1
         self._best, self._worst = min(self._best, loss), max(self._worst, loss)
         if isinstance(parameters, Mapping):
@@ -44,9 +56,11 @@ class Model:
             self._open[parameter_id] = parameters
 
     def close(self, parameter_id: int) -> None:
+        """The trial has ended, or has its result, which ``learn`` is told of."""
         self._open.pop(parameter_id, None)
 
     def suggest(self, rng: Random) -> dict[str, Any]:
+        """One parameter set."""
         generator = np.random.Generator(np.random.PCG64(rng.getrandbits(64)))
         return self._root.suggest(rng, generator, list(self._open.values()), self._lie())
 
@@ -64,85 +78,144 @@ class _Branch:
 
     def __init__(self, space: spaces.Space, arguments: TpeArguments) -> None:
         self._space, self._arguments = space, arguments
+        self._dimensions = [
+            Number(spec) if isinstance(spec, spaces.Numeric) else Categories(spec)
+            for _, spec in space.parameters
+        ]
+        self._axes = Axes(self._dimensions)
+        self._fresh: list[Mapping[str, Any]] = []  # what was learned since the last suggestion
+        self._fresh_losses: list[float] = []
         self._count = 0
-        self._losses: list[float] = []  # sorted
-        self._order: list[int] = []  # the ordinals of these
-        self._columns: dict[str, Numbers | Options] = {}
-        self._below: dict[tuple[str, int], _Branch] = {}
-        for name, spec in space.parameters:
-            if isinstance(spec, spaces.Numeric):
-                self._columns[name] = Numbers(spec)
-                continue
-            self._columns[name] = Options(spec)
+        self._codes = np.empty((16, self._axes.width))  # the first ``_count`` rows, in the order of coming
+        self._losses = np.empty(16)  # sorted
+        self._order = np.empty(16, np.int64)  # the rows of these; among equal ones the order of their coming
+        self._below: dict[tuple[int, int], _Branch] = {}
+        for at, (_, spec) in enumerate(space.parameters):
             if isinstance(spec, spaces.Nested):
                 for index, (_, inner) in enumerate(spec.options):
-                    self._below[name, index] = _Branch(inner, arguments)
+                    self._below[at, index] = _Branch(inner, arguments)
 
-    def learn(self, parameters: Any, loss: float) -> None:
-        """``parameters``: a mapping."""
-        ordinal = self._count
-        for name, spec in self._space.parameters:
-            column, value = self._columns[name], parameters.get(name)
-            if isinstance(column, Numbers):
-                column.add(column.encode(value), ordinal)
-                continue
-            code = self._code(column, spec, value)
-            column.add(code)
-            if (below := self._below.get((name, code))) is not None:
-                below.learn(value, loss)
-        at = bisect_right(self._losses, loss)
-        self._losses.insert(at, loss)
-        self._order.insert(at, ordinal)
-        self._count += 1
+    def learn(self, parameters: Mapping[str, Any], loss: float) -> None:
+        self._fresh.append(parameters)
+        self._fresh_losses.append(loss)
 
     def suggest(
         self, rng: Random, generator: np.random.Generator, lies: Sequence[Any], lie: float
     ) -> dict[str, Any]:
         """``lies``: the parameters, mappings, of trials that are taken to have had the result ``lie``."""
-        if not self._count:
+        self._settle()
+        if not self._count or not self._dimensions:
             return spaces.sample(self._space, rng)
-        evidence = self._evidence(len(lies), lie)
+        open_codes = self._encode(lies)
+        codes = self._chosen(generator, open_codes, lie)
         found: dict[str, Any] = {}
-        for name, spec in self._space.parameters:
-            column = self._columns[name]
-            values = [parameters.get(name) for parameters in lies]
-            if isinstance(column, Numbers):
-                codes = [(column.encode(value), self._count + at) for at, value in enumerate(values)]
-                found[name] = column.draw(evidence, codes, generator)
+        for at, (name, spec) in enumerate(self._space.parameters):
+            dimension = self._dimensions[at]
+            if isinstance(dimension, Number):
+                found[name] = dimension.decode(float(codes[at]))
                 continue
-            taken = [self._code(column, spec, value) for value in values]
-            index = column.draw(evidence, taken, generator)
+            index = int(codes[at])
             if isinstance(spec, spaces.Choice):
                 found[name] = spec.options[index]
             elif isinstance(spec, spaces.Nested):
-                there = [value for value, code in zip(values, taken, strict=True) if code == index]
-                inner = self._below[name, index].suggest(rng, generator, there, lie)
+                taken = np.flatnonzero(open_codes[:, at] == index).tolist()
+                there = [lies[one][name] for one in taken]
+                inner = self._below[at, index].suggest(rng, generator, there, lie)
                 found[name] = {"_name": spec.options[index][0], **inner}
         return found
 
-    @staticmethod
-    def _code(column: Options, spec: spaces.Spec, value: Any) -> int:
-        if isinstance(spec, spaces.Nested):
-            return column.encode(value["_name"]) if isinstance(value, Mapping) and "_name" in value else -1
-        return column.encode(value)
+    # ---- what is known ------------------------------------------------------------------------------------
 
-    def _evidence(self, lies: int, lie: float) -> Evidence:
-        """Of the bad results the worst weigh in full, and the others the less the better they are.
+    def _encode(self, sets: Sequence[Mapping[str, Any]]) -> Floats:
+        """The codes of parameter sets, shape (n, width)."""
+        codes = np.empty((len(sets), self._axes.width))
+        for at, (name, _) in enumerate(self._space.parameters):
+            encode = self._dimensions[at].encode
+            codes[:, at] = [encode(parameters.get(name)) for parameters in sets]
+        return codes
 
-        (The paper's authors let old results fade instead; what is nearly good must not repel so much.)
+    def _settle(self) -> None:
+        """Put what was learned in its place."""
+        if not self._fresh:
+            return
+        sets, self._fresh = self._fresh, []
+        losses, self._fresh_losses = self._fresh_losses, []
+        codes = self._encode(sets)
+        for (at, index), branch in self._below.items():
+            name = self._space.parameters[at][0]
+            for one in np.flatnonzero(codes[:, at] == index).tolist():
+                branch.learn(sets[one][name], losses[one])
+        first, self._count = self._count, self._count + len(sets)
+        if self._count > len(self._losses):
+            self._grow(max(self._count, 2 * len(self._losses)))
+        self._codes[first : self._count] = codes
+        if len(sets) > _FEW:
+            self._losses[first : self._count] = losses
+            self._order[first : self._count] = np.arange(first, self._count)
+            order = self._losses[: self._count].argsort(kind="stable")
+            self._losses[: self._count] = self._losses[order]
+            self._order[: self._count] = self._order[order]
+            return
+        for row, loss in enumerate(losses, first):
+            at = int(self._losses[:row].searchsorted(loss, "right"))
+            for column, entry in ((self._losses, loss), (self._order, row)):
+                column[at + 1 : row + 1] = column[at:row]
+                column[at] = entry
+
+    def _grow(self, rows: int) -> None:
+        codes, losses, order = self._codes, self._losses, self._order
+        self._codes, self._losses = np.empty((rows, self._axes.width)), np.empty(rows)
+        self._order = np.empty(rows, np.int64)
+        self._codes[: len(codes)], self._losses[: len(losses)], self._order[: len(order)] = (
+            codes,
+            losses,
+            order,
+        )
+
+    # ---- what it makes of it ------------------------------------------------------------------------------
+
+    def _chosen(self, generator: np.random.Generator, open_codes: Floats, lie: float) -> Floats:
+        """The codes of the set to try."""
+        arguments, axes, count = self._arguments, self._axes, self._count
+        wanted = min(math.ceil(arguments.gamma * math.sqrt(count)), arguments.linear_forgetting, count)
+        good = self._codes[self._order[:wanted]]
+        ours = Mixture.about(axes, good, self._improvements(wanted), arguments.prior_weight)
+        bad, weights = self._bad(wanted, open_codes, lie)
+        others = Mixture.about(axes, bad, weights, arguments.prior_weight)
+        drawn = ours.draw(arguments.n_ei_candidates, generator)
+        found: Floats = drawn[np.argmax(ours.log_density(drawn) - others.log_density(drawn))]
+        return found
+
+    def _improvements(self, wanted: int) -> Floats:
+        """The weights of the good trials: by how much they are better than the best of the others.
+
+        So the density of the good ones tells of the expected improvement, and not of the mere chance of one
+        (Watanabe 2023, section 3.2). Their mean is 1.
+        """
+        threshold = self._losses[wanted] if wanted < self._count else self._losses[wanted - 1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            gains = threshold - self._losses[:wanted]
+            mean = gains.mean()
+        return gains / mean if mean > 0 and math.isfinite(mean) else np.ones(wanted)
+
+    def _bad(self, wanted: int, open_codes: Floats, lie: float) -> tuple[Floats, Floats]:
+        """Codes and weights of the trials that are not good, and of the open ones, which never are.
+
+        (The search would flock to where nothing is known to be good.) The worst weigh in full, and the others
+        the less the better they are: what is nearly good must not repel so much. Of very many, those are
+        taken that stand evenly spaced by rank.
         """
         arguments = self._arguments
-        order = np.array(self._order, np.int64)
-        wanted = min(math.ceil(arguments.gamma * math.sqrt(self._count)), arguments.linear_forgetting)
-        if lies:
-            # Never among the good ones: the search would flock to where nothing is known to be good.
-            at = max(bisect_right(self._losses, lie), wanted)
-            order = np.concatenate([order[:at], np.arange(self._count, self._count + lies), order[at:]])
-        good = np.zeros(len(order), np.bool_)
-        good[order[:wanted]] = True
-        weights = np.ones(len(order))
-        bad = order[wanted:]
-        faded = len(bad) - arguments.linear_forgetting
+        rows = self._order[wanted : self._count]
+        before = max(int(self._losses[: self._count].searchsorted(lie, "right")) - wanted, 0)
+        total = len(rows) + len(open_codes)
+        weights = np.ones(total)
+        faded = total - arguments.linear_forgetting
         if faded > 0:
-            weights[bad[:faded]] = np.linspace(1 / len(bad), 1.0, faded)
-        return Evidence(good, weights, arguments.n_ei_candidates, arguments.prior_weight)
+            weights[:faded] = np.linspace(1 / total, 1.0, faded)
+        own = np.concatenate([weights[:before], weights[before + len(open_codes) :]])
+        if len(rows) > _MOST_BAD:
+            taken = np.linspace(0, len(rows) - 1, _MOST_BAD).astype(np.int64)
+            rows, own = rows[taken], own[taken] * (len(rows) / _MOST_BAD)
+        codes = np.concatenate([self._codes[rows], open_codes])
+        return codes, np.concatenate([own, weights[before : before + len(open_codes)]])

@@ -1,0 +1,137 @@
+"""One parameter as densities see it: its values as codes, numbers that lie about 0 to 1. Numpy.
+
+A bounded number's code is where it lies between its bounds, by its logarithm where it is logarithmic. A
+normal distribution is so shifted and scaled that its codes, which have no bounds, have the mean and the spread
+of numbers drawn evenly from 0 to 1. A choice's code is the index of the option. NaN stands for what the
+parameter cannot be.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnimgr.search_space import Choice, Nested, Numeric, ParameterType
+
+__all__ = ["SPREAD", "Categories", "Number"]
+
+Floats = NDArray[np.float64]
+
+SPREAD = 1 / math.sqrt(12)  # the standard deviation of the even distribution from 0 to 1
+_LARGEST = sys.float_info.max
+_MOST_EXPONENT = 700.0
+
+
+class Categories:
+    """A choice. ``size``: of how many options."""
+
+    def __init__(self, spec: Choice | Nested) -> None:
+        self.size = len(spec.options)
+        self._nested = isinstance(spec, Nested)
+        keys = spec.options if isinstance(spec, Choice) else [name for name, _ in spec.options]
+        self._index = {_key(key): float(index) for index, key in reversed(list(enumerate(keys)))}
+
+    def encode(self, value: Any) -> float:
+        if self._nested:
+            if not isinstance(value, Mapping) or "_name" not in value:
+                return math.nan
+            value = value["_name"]
+        return self._index.get(_key(value), math.nan)
+
+
+class Number:
+    """A numeric parameter. ``bounded``: codes lie from 0 to 1."""
+
+    def __init__(self, spec: Numeric) -> None:
+        self._spec = spec
+        self._log = spec.type.logarithmic
+        self._integers = int(spec.b) - int(spec.a) if spec.type is ParameterType.RANDINT else 0
+        self.bounded = not spec.type.gaussian
+        if not self.bounded:
+            self._span = spec.b / SPREAD
+            self._low = spec.a - self._span / 2
+        else:
+            low, high = (math.log(spec.a), math.log(spec.b)) if self._log else (spec.a, spec.b)
+            self._low, self._span = low, high - low
+
+    def encode(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+            return math.nan
+        spec = self._spec
+        if self._integers:
+            return (value - spec.a + 0.5) / self._integers if spec.a <= value < spec.b else math.nan
+        x = float(value)
+        if self._log:
+            if x == 0 and spec.q is not None:
+                x = spec.q / 4  # rounded down from somewhere below q / 2
+            if x <= 0:
+                return math.nan
+            x = math.log(x)
+        code = (x - self._low) / self._span
+        if not self.bounded:
+            return code
+        return min(max(code, 0.0), 1.0) if -1e-9 <= code <= 1 + 1e-9 else math.nan
+
+    def decode(self, code: float) -> Any:
+        """The value of a code; one beyond the bounds counts as at them."""
+        spec = self._spec
+        if self._integers:
+            return int(spec.a) + min(max(int(code * self._integers), 0), self._integers - 1)
+        x = self._low + code * self._span
+        if self._log:
+            x = math.exp(min(x, _MOST_EXPONENT))
+        if self.bounded:
+            x = min(max(x, spec.a), spec.b)
+        return spec.quantise(x)
+
+    @property
+    def stepped(self) -> bool:
+        """Whether not every code is one of a value."""
+        return bool(self._integers) or self._spec.q is not None
+
+    def snapped(self, codes: Floats) -> Floats:
+        """The codes of the values that these are decoded to, where it is ``stepped``."""
+        spec = self._spec
+        if self._integers:
+            found: Floats = (np.clip(np.floor(codes * self._integers), 0, self._integers - 1) + 0.5) / (
+                self._integers
+            )
+            return found
+        assert spec.q is not None
+        x = self._low + codes * self._span
+        if self._log:
+            x = np.exp(np.minimum(x, _MOST_EXPONENT))
+        x = np.round(x / spec.q) * spec.q
+        if self.bounded:
+            x = np.clip(x, spec.a, spec.b)
+        if self._log:
+            x = np.log(np.where(x > 0, x, spec.q / 4))
+        rounded: Floats = (x - self._low) / self._span
+        return rounded
+
+    def reaches(self, codes: Floats) -> Floats | float:
+        """How far codes lie from the farther of the two where rounding to their value ends."""
+        spec = self._spec
+        if self._integers:
+            return 0.5 / self._integers
+        if spec.q is None:
+            return 0.0
+        if not self._log:
+            return 0.5 * spec.q / self._span
+        x = np.exp(np.minimum(self._low + codes * self._span, _MOST_EXPONENT))
+        found: Floats = np.log1p(spec.q / (2 * x)) / self._span
+        return found
+
+
+def _key(option: Any) -> Hashable:
+    if isinstance(option, str):
+        return option
+    if isinstance(option, float) and option.is_integer():
+        option = int(option)  # as files of other tools may have it
+    return ("", json.dumps(option, sort_keys=True))
