@@ -5,6 +5,7 @@ Arrays of points have the shape (n, width), a row per point, a column per column
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from nnimgr.search_space import Space
 from nnimgr.tuners.encoding import Column, Encoding
 
-__all__ = ["Cube", "Floats", "distances"]
+__all__ = ["Cube", "Floats", "distances", "reflected"]
 
 Floats = NDArray[np.float64]
 
@@ -58,19 +59,27 @@ class Cube(Encoding):
         return self.settled(rng.random((count, self.width)))
 
     def varied(self, points: Floats, scale: float | Floats, rng: np.random.Generator) -> Floats:
-        """A neighbour of each point: some columns, one at least, go another way.
+        """A neighbour of each point: some columns, an active one at least, are ``moved``.
 
-        Numbers move by about ``scale``, a number or one per point, and by one step at least where there are
-        steps; choices are drawn anew, and so are columns that become active by that.
+        Columns that become active by that are drawn.
         """
         if not self.width:
             return points
-        count = len(points)
-        scales = np.broadcast_to(np.asarray(scale, np.float64), (count,))[:, None]
+        active = self.active_in(points)
         chosen = rng.random(points.shape) < max(0.3, 1.0 / self.width)
-        # One of the active columns varies in any case: others would change nothing.
-        lots = np.where(self.active_in(points), rng.random(points.shape), -1.0)
-        chosen[np.arange(count), np.argmax(lots, axis=1)] = True
+        lots = np.where(active, rng.random(points.shape), -1.0)
+        chosen[np.arange(len(points)), np.argmax(lots, axis=1)] = True
+        found = np.where(chosen, self.moved(points, scale, rng), points)
+        awake = self.active_in(found) & ~active
+        return self.settled(np.where(awake, rng.random(points.shape), found))
+
+    def moved(self, points: Floats, scale: float | Floats, rng: np.random.Generator) -> Floats:
+        """The points with all columns changed, not settled.
+
+        Numbers move by about ``scale``, one for all points or shape (n,), and by one step at least where
+        there are steps; choices are drawn anew.
+        """
+        scales = np.broadcast_to(np.asarray(scale, np.float64), (len(points),))[:, None]
         moved = points + scales * rng.normal(size=points.shape)
         anew = rng.random(points.shape)
         for at, steps in self._steps:
@@ -79,9 +88,29 @@ class Cube(Encoding):
             else:
                 way = moved[:, at] - points[:, at]
                 moved[:, at] = points[:, at] + np.copysign(np.maximum(np.abs(way), 1.0 / steps), way)
-        found = np.where(chosen, reflected(moved), points)
-        awake = self.active_in(found) & ~self.active_in(points)
-        return self.settled(np.where(awake, anew, found))
+        return reflected(moved)
+
+    @property
+    def centre(self) -> Floats:
+        """Of the cube, as ``one_hot`` has it; no option is nearer to it than another."""
+        options_of = [column.options for column in self.columns]
+        parts = [[0.5] if not options else [math.sqrt(0.5) / options] * options for options in options_of]
+        return np.array([number for part in parts for number in part])
+
+    def from_one_hot(self, features: Floats) -> Floats:
+        """Points of the cube, not settled; of a choice's columns the largest says which option it is."""
+        points = np.empty((len(features), self.width))
+        start = 0
+        for at, column in enumerate(self.columns):
+            behind = start + max(1, column.options)
+            part = features[:, start:behind]
+            points[:, at] = (part.argmax(axis=1) + 0.5) / column.options if column.options else part[:, 0]
+            start = behind
+        return points
+
+    def features_of(self, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """A mark of each column, as marks of the columns that ``one_hot`` makes of it; (n, width) too."""
+        return columns.repeat([max(1, column.options) for column in self.columns], axis=1)
 
     @cached_property
     def apart(self) -> float:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnimgr.tuners.acquisition import Search
 from nnimgr.tuners.cube import Floats
-from nnimgr.tuners.gaussian import Posterior, Search, fitted_kernel, need_libraries, quick
+from nnimgr.tuners.gaussian import Posterior, fitted_kernel, need_libraries, quick
 from nnimgr.tuners.points import PointTuner, calm
 
 __all__ = ["GaussianTuner"]
@@ -51,9 +52,12 @@ class GaussianTuner(PointTuner):
             used = self.modelled()
             features = self.cube.one_hot(self.points[used])
             model = Posterior(self._fitted(), features, calm(self.losses[used]), self._alpha)
+            believing = model.believing(self.cube.one_hot(self.pending[-_MOST:]))
             search = Search(
                 self.cube,
-                model.believing(self.cube.one_hot(self.pending[-_MOST:])),
+                lambda points: believing.predict(self.cube.one_hot(points)),
+                size=believing.size,
+                smooth=True,
                 pending=self.pending,
                 allows=self.allows,
                 rng=np.random.default_rng(rng.getrandbits(64)),

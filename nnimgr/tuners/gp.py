@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from nnimgr.tuners.acquisition import Search, improvement
 from nnimgr.tuners.cube import Floats
-from nnimgr.tuners.gaussian import Posterior, Search, improvement
+from nnimgr.tuners.gaussian import Posterior
 from nnimgr.tuners.gaussian_tuner import GaussianTuner
 
 __all__ = ["GpTuner"]

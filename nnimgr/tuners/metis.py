@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nnimgr.tuners.acquisition import Search
 from nnimgr.tuners.cube import Floats
-from nnimgr.tuners.gaussian import Posterior, Search
+from nnimgr.tuners.gaussian import Posterior
 from nnimgr.tuners.gaussian_tuner import GaussianTuner
 
 __all__ = ["MetisTuner"]
@@ -18,6 +19,7 @@ _WARM_UP = 10_000
 _DOUBT = 1.5  # a set may be the best one if this many standard deviations below its mean are
 _ODD = 3.0  # a result so many standard deviations from what the others say is asked for again
 _OFTEN = 3  # but not once it was asked for so often
+_SAME = 1e-9  # rounding moves a point by less
 
 
 class MetisTuner(GaussianTuner):
@@ -70,6 +72,7 @@ class MetisTuner(GaussianTuner):
                 break
             tried = np.concatenate([self.points, self.pending])
             parameters = self.cube.decode(points[at])
-            if (tried == points[at]).all(axis=1).sum() < _OFTEN and self.allows(parameters):
+            same = np.abs(tried - points[at]).max(axis=1) < _SAME
+            if same.sum() < _OFTEN and self.allows(parameters):
                 return parameters
         return None

@@ -1,0 +1,143 @@
+"""The search for the point that promises most by a model of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnimgr.tuners.cube import Cube, Floats
+
+__all__ = ["Acquisition", "Search", "improvement"]
+
+# Of means and standard deviations, shape (n,): the more, the better.
+Acquisition = Callable[[Floats, Floats], Floats]
+
+_PAIRS = 1_000_000  # of a candidate and a result, at most, when many candidates are compared
+_NEAR = 1000  # candidates around good points, at most
+_ROUNDS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # how far around a candidate each round looks
+_LOOKS = 4  # at so many neighbours, in each round
+_POLISHED = 3  # of the best candidates go uphill along the slope
+_STEPS = 25  # at most, on that way
+_CHECKED = 2000  # candidates are asked about at most, whether they may be given
+
+
+class Search:
+    """Looks for the point of a cube of which an acquisition is largest, apart from pending points.
+
+    ``predict`` gives means and standard deviations of points, shape (n,), at a cost per point that grows with
+    ``size``. ``smooth``: they have a slope that can be followed.
+    """
+
+    def __init__(
+        self,
+        cube: Cube,
+        predict: Callable[[Floats], tuple[Floats, Floats]],
+        *,
+        size: int,
+        smooth: bool,
+        pending: Floats,
+        allows: Callable[[Any], bool],
+        rng: np.random.Generator,
+    ) -> None:
+        self._cube, self._predict, self._size, self._smooth = cube, predict, size, smooth
+        self._pending, self._allows, self._rng = pending, allows, rng
+
+    def best(
+        self, acquisition: Acquisition, around: Floats, *, warm_up: int, starts: int
+    ) -> dict[str, Any] | None:
+        """The parameter set that promises most of those that may be given; None if none was found.
+
+        ``warm_up`` points are drawn from the whole cube and as many around good ones, ``around``; the best
+        ``starts`` of them are refined.
+        """
+        count = max(1, min(warm_up, _PAIRS // self._size))
+        near = around[self._rng.integers(len(around), size=min(count, _NEAR))]
+        scales = np.exp(self._rng.uniform(np.log(0.005), np.log(0.3), len(near)))
+        points = np.concatenate([self._cube.drawn(count, self._rng), self._cube.varied(near, scales, self._rng)])
+        scores = self._scores(acquisition, points)
+        points, scores = self._allowed(points, scores, max(1, starts))
+        if not len(points):
+            return None
+        refined, reached = self._refined(acquisition, points, scores)
+        for at in np.argsort(-reached, kind="stable")[: _POLISHED if self._smooth else 0]:
+            refined[at] = self._uphill(acquisition, refined[at])
+        reached = self._scores(acquisition, self._exact(refined))
+        # What was refined may have left what may be given; what it came from had not.
+        points, scores = np.concatenate([refined, points]), np.concatenate([reached, scores])
+        for at in np.argsort(-scores, kind="stable"):
+            parameters = self._cube.decode(points[at])
+            if self._allows(parameters):
+                return parameters
+        return None
+
+    def _scores(self, acquisition: Acquisition, points: Floats) -> Floats:
+        """Minus infinity where a point does not keep its distance from the pending ones."""
+        found = acquisition(*self._predict(points))
+        return np.where(self._cube.spread(points, self._pending), found, -np.inf)
+
+    def _allowed(self, points: Floats, scores: Floats, count: int) -> tuple[Floats, Floats]:
+        """The best ``count`` points that may be given."""
+        order = np.argsort(-scores, kind="stable")[:_CHECKED]
+        kept: list[int] = []
+        for at in order.tolist():
+            if len(kept) == count:
+                break
+            if self._allows(self._cube.decode(points[at])):
+                kept.append(at)
+        return points[kept], scores[kept]
+
+    def _exact(self, points: Floats) -> Floats:
+        """As the parameter sets that the points stand for are encoded."""
+        return np.array([self._cube.snapped(point) for point in points])
+
+    def _refined(self, acquisition: Acquisition, points: Floats, scores: Floats) -> tuple[Floats, Floats]:
+        """Every point, or the best neighbour that it has been found to have."""
+        points, scores = points.copy(), scores.copy()
+        for scale in _ROUNDS:
+            for _ in range(_LOOKS):
+                others = self._cube.varied(points, scale, self._rng)
+                found = self._scores(acquisition, others)
+                better = found > scores
+                points[better], scores[better] = others[better], found[better]
+        return points, scores
+
+    def _uphill(self, acquisition: Acquisition, point: Floats) -> Floats:
+        """The point moved along its continuous columns to where the acquisition is largest nearby."""
+        from scipy.optimize import minimize
+
+        free = np.flatnonzero(self._cube.active(point) & ~self._cube.stepped)
+        if not len(free):
+            return point
+        step = 1e-6
+
+        def loss(x: Floats) -> tuple[float, Floats]:
+            trial = np.repeat(point[None], len(free) + 1, axis=0)
+            trial[:, free] = x
+            signs = np.where(x > 0.5, -step, step)  # inwards
+            trial[np.arange(1, len(free) + 1), free] += signs
+            found = acquisition(*self._predict(trial))
+            return -float(found[0]), -(found[1:] - found[0]) / signs
+
+        bounds = [(0.0, 1.0)] * len(free)
+        found = minimize(
+            loss, point[free], jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": _STEPS}
+        )
+        moved = point.copy()
+        moved[free] = np.clip(found.x, 0.0, 1.0)
+        keeps = self._cube.spread(moved[None], self._pending)[0] and -found.fun >= -loss(point[free])[0]
+        return moved if keeps else point
+
+
+def improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
+    """The logarithm of the improvement on ``best`` to be expected, exact far out where that itself is 0."""
+    from scipy.special import log_ndtr
+
+    z = (best - mean) / deviation
+    log_density = -0.5 * z * z - 0.5 * np.log(2 * np.pi)
+    near = np.maximum(z, -5.0)
+    value = np.exp(-0.5 * near * near) / np.sqrt(2 * np.pi) + near * np.exp(log_ndtr(near))
+    far = log_density - 2.0 * np.log(np.maximum(-z, 1.0))
+    found: Floats = np.where(z > -5.0, np.log(value), far) + np.log(deviation)
+    return found

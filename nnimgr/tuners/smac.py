@@ -1,0 +1,134 @@
+"""SMAC: Bayesian optimisation with a random forest (Hutter, Hoos and Leyton-Brown, LION 2011).
+
+The forest is that of the library smac (version 2), fed directly: its facades keep files and state of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from nnimgr.tuners.acquisition import Search, improvement
+from nnimgr.tuners.cube import Cube, Floats
+from nnimgr.tuners.points import PointTuner, calm
+
+__all__ = ["SmacTuner"]
+
+_COLD = 10  # sets are drawn at random first
+_CHANCE = 0.2  # of a set drawn at random later, smac's default: forests may overlook a region for ever
+_WARM_UP = 5_000  # candidates drawn from the space
+_STARTS = 50  # the best of them, whose neighbours are looked at
+_MOST = 2000  # of the newest results make the forest
+# As smac's facade for hyper-parameters has them, but for leaves: a limit of theirs is memory set aside.
+_FOREST: dict[str, Any] = {"n_trees": 10, "ratio_features": 1.0, "min_samples_split": 2, "min_samples_leaf": 1}
+_FOREST |= {"max_leaf_nodes": None, "n_jobs": 1}
+
+
+class SmacTuner(PointTuner):
+    """Tries the set whose improvement on the best one is expected to be largest, now and then one at random.
+
+    The open sets count as if they had given what is expected of them. ``config_dedup``, NNI's switch against
+    sets that are given twice, is accepted and not used: none is. Raises ModuleNotFoundError if there is no
+    smac.
+    """
+
+    def __init__(
+        self, optimize_mode: str = "maximize", config_dedup: bool = False, seed: int | None = None
+    ) -> None:
+        if importlib.util.find_spec("smac") is None:
+            raise ModuleNotFoundError(
+                "the tuner SMAC needs smac, which this Python does not have: install it with "
+                "`pip install nnimgr[smac]`"
+            )
+        super().__init__(optimize_mode, seed)
+        self._table: _Table | None = None
+
+    def space_changed(self) -> None:
+        super().space_changed()
+        self._table = None
+
+    def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
+        if self.count < _COLD or not self.cube.width or rng.random() < _CHANCE:
+            return self.drawn(rng)
+        if self._table is None:
+            self._table = _Table(self.cube)
+        points, values = self.points[-_MOST:], calm(self.losses[-_MOST:])
+        seed = rng.getrandbits(31)
+        forest = self._table.forest(points, values, seed)
+        if len(pending := self.pending):
+            believed = self._table.predict(forest, pending)[0]
+            points = np.concatenate([points, pending])
+            forest = self._table.forest(points, np.concatenate([values, believed]), seed)
+        table = self._table
+        search = Search(
+            self.cube,
+            lambda candidates: table.predict(forest, candidates),
+            size=1,
+            smooth=False,
+            pending=pending,
+            allows=self.allows,
+            rng=np.random.default_rng(rng.getrandbits(64)),
+        )
+        lowest = float(values.min())
+        elite = self.points[np.argsort(self.losses, kind="stable")[:10]]
+        found = search.best(
+            lambda mean, deviation: improvement(mean, deviation, lowest),
+            elite,
+            warm_up=_WARM_UP,
+            starts=_STARTS,
+        )
+        return self.drawn(rng) if found is None else found
+
+
+class _Table:
+    """Points of a cube as rows of a ConfigSpace, which says what their numbers mean."""
+
+    def __init__(self, cube: Cube) -> None:
+        from ConfigSpace import (
+            CategoricalHyperparameter,
+            ConfigurationSpace,
+            EqualsCondition,
+            UniformFloatHyperparameter,
+        )
+
+        self._cube = cube
+        self._space = ConfigurationSpace()
+        made = [
+            CategoricalHyperparameter(str(at), range(column.options))
+            if column.options
+            else UniformFloatHyperparameter(str(at), 0.0, 1.0)
+            for at, column in enumerate(cube.columns)
+        ]
+        self._space.add(*made)
+        self._space.add(
+            *(
+                EqualsCondition(made[at], made[column.parent[0]], column.parent[1])
+                for at, column in enumerate(cube.columns)
+                if column.parent is not None
+            )
+        )
+        self._order = [int(name) for name in self._space]  # parents may stand elsewhere than in the cube
+
+    def forest(self, points: Floats, values: Floats, seed: int) -> Any:
+        """A forest that knows these values."""
+        from smac.model.random_forest.random_forest import RandomForest
+
+        forest = RandomForest(self._space, seed=seed, **_FOREST)
+        return forest.train(self._rows(points), values[:, None])
+
+    def predict(self, forest: Any, points: Floats) -> tuple[Floats, Floats]:
+        """Means and standard deviations over the trees, shape (n,)."""
+        mean, variance = forest.predict(self._rows(points))
+        return mean[:, 0], np.sqrt(np.maximum(variance[:, 0], 1e-12))
+
+    def _rows(self, points: Floats) -> Floats:
+        """As ConfigSpace writes them: options by their index, NaN where a column is inactive."""
+        rows = points.copy()
+        for at, column in enumerate(self._cube.columns):
+            if column.options:
+                rows[:, at] = np.minimum(np.floor(points[:, at] * column.options), column.options - 1)
+        rows[~self._cube.active_in(points)] = np.nan
+        return rows[:, self._order]
