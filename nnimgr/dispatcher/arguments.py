@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Arguments", "Fault", "integer", "number", "one_of", "optimize_mode"]
+__all__ = ["Arguments", "Fault", "integer", "mapping", "number", "one_of", "optimize_mode"]
 
 Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."; None if nothing
 Arguments = Mapping[str, "Fault | Arguments"]  # arguments within an argument: a mapping of them
@@ -34,17 +34,32 @@ def integer(*, at_least: int | None = None, or_null: bool = False) -> Fault:
     return fault
 
 
-def number(*, above: float | None = None, at_least: float | None = None) -> Fault:
+def number(
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    or_null: bool = False,
+) -> Fault:
     wanted = "must be a finite number"
     wanted += f" above {above:g}" if above is not None else ""
     wanted += f" of at least {at_least:g}" if at_least is not None else ""
+    wanted += f" and at most {at_most:g}" if at_most is not None else ""
+    wanted += " or null" if or_null else ""
 
     def fault(value: Any) -> str | None:
+        if value is None and or_null:
+            return None
         fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
         fits = fits and (above is None or value > above) and (at_least is None or value >= at_least)
+        fits = fits and (at_most is None or value <= at_most)
         return None if fits else wanted
 
     return fault
+
+
+def mapping(value: Any) -> str | None:
+    return None if value is None or isinstance(value, Mapping) else "must be a mapping of names to values"
 
 
 optimize_mode = one_of("minimize", "maximize")

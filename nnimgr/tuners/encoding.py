@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space
 
-__all__ = ["Column", "Encoding"]
+__all__ = ["Column", "Encoding", "from_unit", "option_key", "to_unit"]
 
 Floats = NDArray[np.float64]
 
@@ -74,9 +74,11 @@ class Encoding:
             options = 0 if isinstance(spec, Numeric) else len(spec.options)
             self.columns.append(Column(prefix + name, spec, options, parent))
             if isinstance(spec, Choice):
-                self._index[at] = {_key(option): n for n, option in reversed(list(enumerate(spec.options)))}
+                self._index[at] = {
+                    option_key(option): n for n, option in reversed(list(enumerate(spec.options)))
+                }
             elif isinstance(spec, Nested):
-                self._index[at] = {_key(option): n for n, (option, _) in enumerate(spec.options)}
+                self._index[at] = {option_key(option): n for n, (option, _) in enumerate(spec.options)}
                 for number, (_, inner) in enumerate(spec.options):
                     self._first[at, number] = len(self.columns)
                     self._lay_out(inner, f"{prefix}{name}.", (at, number))
@@ -95,7 +97,7 @@ class Encoding:
                 return False
             value = parameters[name]
             if isinstance(spec, Numeric):
-                number = _to_unit(spec, value)
+                number = to_unit(spec, value)
                 if number is None:
                     return False
                 point[at] = number
@@ -104,7 +106,7 @@ class Encoding:
             nested = isinstance(spec, Nested)
             if nested and not (isinstance(value, Mapping) and "_name" in value):
                 return False
-            option = self._index[at].get(_key(value["_name"] if nested else value))
+            option = self._index[at].get(option_key(value["_name"] if nested else value))
             if option is None:
                 return False
             point[at] = (option + 0.5) / len(spec.options)
@@ -126,7 +128,7 @@ class Encoding:
         found: dict[str, Any] = {}
         for name, spec in space.parameters:
             if isinstance(spec, Numeric):
-                found[name] = _from_unit(spec, point[at])
+                found[name] = from_unit(spec, point[at])
                 at += 1
                 continue
             option = option_at(point[at], len(spec.options))
@@ -187,7 +189,8 @@ def option_at(number: float, options: int) -> int:
     return min(int(number * options), options - 1)
 
 
-def _to_unit(spec: Numeric, value: Any) -> float | None:
+def to_unit(spec: Numeric, value: Any) -> float | None:
+    """The number's place in its column; None if it is none of the parameter's values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if spec.type is ParameterType.RANDINT:
@@ -210,7 +213,8 @@ def _to_unit(spec: Numeric, value: Any) -> float | None:
     return min(max((x - low) / (high - low), 0.0), 1.0)
 
 
-def _from_unit(spec: Numeric, number: float) -> int | float:
+def from_unit(spec: Numeric, number: float) -> int | float:
+    """The parameter's value at this place of its column."""
     if spec.type is ParameterType.RANDINT:
         return int(spec.a) + option_at(number, int(spec.b) - int(spec.a))
     if spec.type.gaussian:
@@ -229,7 +233,8 @@ def _bounds(spec: Numeric) -> tuple[float, float]:
     return (math.log(spec.a), math.log(spec.b)) if spec.type.logarithmic else (spec.a, spec.b)
 
 
-def _key(option: Any) -> str:
+def option_key(option: Any) -> str:
+    """What equal options have in common, as a file or a database may give them back."""
     if isinstance(option, float) and option.is_integer():
         option = int(option)  # as files of other tools may have it
     return json.dumps(option, sort_keys=True)

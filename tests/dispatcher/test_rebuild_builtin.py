@@ -23,6 +23,12 @@ MIXED = {
         "_value": [{"_name": "a", "y": {"_type": "normal", "_value": [0, 1]}}, {"_name": "b"}],
     },
 }
+NUMBERS = {
+    "x": {"_type": "loguniform", "_value": [0.01, 10]},
+    "y": {"_type": "uniform", "_value": [-1, 1]},
+    "n": {"_type": "randint", "_value": [0, 5]},
+    "q": {"_type": "qnormal", "_value": [0, 1, 0.125]},
+}
 FINITE = {
     "n": {"_type": "randint", "_value": [0, 5]},
     "c": {"_type": "choice", "_value": ["a", "b", "c", None]},
@@ -37,6 +43,12 @@ SCENES = [
     ("GridSearch", MIXED, {}),
     ("GridSearch", FINITE, {}),
     ("Batch", BATCH, {}),
+    ("NSGA2", MIXED, {"population_size": 3}),
+    ("NSGA2", FINITE, {"population_size": 2, "optimize_mode": "maximize"}),
+    ("Optuna", MIXED, {"sampler_args": {"n_startup_trials": 3}}),
+    ("Optuna", NUMBERS, {"sampler": "CmaEs", "sampler_args": {"popsize": 4}}),
+    ("Optuna", MIXED, {"sampler": "NSGAIISampler", "sampler_args": {"population_size": 2}}),
+    ("Optuna", NUMBERS, {"sampler": "QMC", "sampler_args": {"scramble": True}}),
 ]
 
 
@@ -60,8 +72,9 @@ class Experiment:
 
     async def ask(self, parameter_id: int) -> str:
         self.tuner.ask(parameter_id, fed_to=self.told)
-        (text,) = await self.tuner.suggestions(1)
-        trial_id = self.past.suggested(parameter_id, text, fed_to=self.told)
+        suggestion = await self.tuner.expect(m.Suggestion)
+        text, state = suggestion.parameters, json.loads(suggestion.state or "null")
+        trial_id = self.past.suggested(parameter_id, text, fed_to=self.told, state=state)
         self.running[trial_id] = (parameter_id, text)
         return text
 
@@ -132,7 +145,9 @@ async def test_it_goes_on(
             experiment.end([None, float("nan"), 0.5, {"default": 1.5}, parameter_id][parameter_id % 5])
 
 
-@pytest.mark.parametrize(("name", "space", "arguments"), [scene for scene in SCENES if scene[1] is not MIXED])
+@pytest.mark.parametrize(
+    ("name", "space", "arguments"), [each for each in SCENES if each[1] in (FINITE, BATCH)]
+)
 async def test_what_was_never_tried_is_given_again(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:

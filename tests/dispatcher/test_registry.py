@@ -28,7 +28,7 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
             "tuner",
             "Rnadom",
             {},
-            "no built-in tuner 'Rnadom'; valid names are Random, TPE, GridSearch, Batch; did",
+            "no built-in tuner 'Rnadom'; valid names are Random, TPE, GridSearch, Batch",
         ),
         (
             "tuner",
@@ -73,6 +73,20 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
         ("tuner", "tpe", {"tpe_args": {"gama": 1}}, "tpe_args of TPE takes no argument 'gama'; valid"),
         ("tuner", "tpe", {"tpe_args": {"gamma": 0}}, "must be a finite number above 0, not 0"),
         ("tuner", "tpe", {"tpe_args": {"prior_weight": -1}}, "must be a finite number of at least 0"),
+        (
+            "tuner",
+            "Optuna",
+            {"sampler": "TPF"},
+            "must be one of TPE, GP, CmaEs, NSGAII, NSGAIII, QMC, Random",
+        ),
+        ("tuner", "Optuna", {"sampler": "TPF"}, "(did you mean TPE?), not 'TPF'"),
+        ("tuner", "Optuna", {"sampler": "grid"}, "(use the tuner GridSearch), not 'grid'"),
+        ("tuner", "Optuna", {"sampler": 3}, "NSGAIII, QMC, Random, not 3"),
+        ("tuner", "Optuna", {"sampler_args": [1]}, "must be a mapping of names to values, not [1]"),
+        ("tuner", "Optuna", {"sampler_args": {"seed": 1}}, "belongs beside sampler_args, not among them"),
+        ("tuner", "NSGA2", {"population_size": 1}, "must be an integer of at least 2, not 1"),
+        ("tuner", "NSGA2", {"crossover_prob": 1.5}, "must be a finite number of at least 0 and at most 1"),
+        ("tuner", "NSGA2", {"crossover": "two"}, "must be one of uniform, blxalpha, sbx"),
         ("tuner", "tpe", {"tpe_args": {"constant_liar_type": "min"}}, "best, worst, mean, null, not 'min'"),
     ],
 )
@@ -88,6 +102,22 @@ def test_what_is_wrong_within_an_argument_is_pointed_at() -> None:
     with pytest.raises(registry.AlgorithmError) as caught:
         registry.check("tuner", "TPE", {"tpe_args": {"n_startup_jobs": -1}})
     assert caught.value.path == ("classArgs", "tpe_args", "n_startup_jobs")
+
+
+def test_several_objectives_are_for_tuners_that_can() -> None:
+    for name in ("Random", "GridSearch", "Batch", "NSGA2", "Optuna"):
+        registry.check("tuner", name, {}, several=True)
+    registry.check("assessor", "Medianstop", {}, several=True)
+    registry.check("tuner", "Optuna", {"sampler": "nsgaiii"}, several=True)
+    registry.check("tuner", "Optuna", {"sampler": "CmaEs"})
+    with pytest.raises(
+        registry.AlgorithmError, match="TPE optimises one objective; several can be"
+    ) as caught:
+        registry.check("tuner", "tpe", {}, several=True)
+    assert caught.value.path == ("name",) and "NSGA2, Optuna" in str(caught.value)
+    with pytest.raises(registry.AlgorithmError, match="CmaEsSampler optimises one objective") as caught:
+        registry.check("tuner", "Optuna", {"sampler": "cma-es"}, several=True)
+    assert caught.value.path == ("classArgs", "sampler")
 
 
 def test_a_space_that_is_none_for_the_tuner() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.dispatcher.arguments import integer, number, one_of, optimize_mode
+from nnimgr.dispatcher.arguments import integer, mapping, number, one_of, optimize_mode
 from nnimgr.dispatcher.builtins.builtin import Builtin
 
 __all__ = ["TUNERS"]
@@ -19,6 +19,18 @@ def _fault_of_batch(space: Mapping[str, Any]) -> str | None:
 
 def _fault_of_grid(space: Mapping[str, Any]) -> str | None:
     return None if space else "GridSearch needs at least one parameter"
+
+
+def _fault_of_sampler(sampler: Any) -> str | None:
+    from nnimgr.tuners.optuna_samplers import fault_of_sampler
+
+    return fault_of_sampler(sampler)
+
+
+def _fault_of_optuna(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:
+    from nnimgr.tuners.optuna_samplers import fault_of_arguments
+
+    return fault_of_arguments(arguments, several)
 
 
 TUNERS = (
@@ -65,5 +77,35 @@ TUNERS = (
         aliases=("BatchTuner",),
         space=_fault_of_batch,
         several=True,
+    ),
+    Builtin(
+        role="tuner",
+        name="NSGA2",
+        target="nnimgr.tuners.optuna:NSGA2Tuner",
+        arguments={
+            "optimize_mode": optimize_mode,
+            "seed": integer(or_null=True),
+            "population_size": integer(at_least=2),
+            "mutation_prob": number(at_least=0, at_most=1, or_null=True),
+            "crossover": one_of("uniform", "blxalpha", "sbx", "spx", "undx", "vsbx"),
+            "crossover_prob": number(at_least=0, at_most=1),
+            "swapping_prob": number(at_least=0, at_most=1),
+        },
+        aliases=("NSGA2Tuner", "NSGAII"),
+        several=True,
+    ),
+    Builtin(
+        role="tuner",
+        name="Optuna",
+        target="nnimgr.tuners.optuna:OptunaTuner",
+        arguments={
+            "optimize_mode": optimize_mode,
+            "seed": integer(or_null=True),
+            "sampler": _fault_of_sampler,
+            "sampler_args": mapping,
+        },
+        aliases=("OptunaTuner",),
+        several=True,
+        whole=_fault_of_optuna,
     ),
 )

@@ -1,0 +1,351 @@
+"""Optuna's samplers as tuners: a study in memory is asked and told, and keeps nothing that would be lost.
+
+A suggestion is a function of (seed, parameter id, what was told before) and of what the sampler has noted on
+its trials and its study. Those notes are what ``dump_state`` gives with each parameter set, as far as they
+cannot be computed from it, and ``recall`` gets back.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from nnimgr.algorithm import Past, extract_scalar_reward
+from nnimgr.objectives import DEFAULT, Objectives
+from nnimgr.tuners.learning import LearningTuner
+from nnimgr.tuners.optuna_samplers import NEEDS, fault_of_arguments, fault_of_sampler, sampler_class
+
+if importlib.util.find_spec("optuna") is None:
+    raise ModuleNotFoundError(
+        "the tuners Optuna and NSGA2 need optuna, which this Python does not have: install it with "
+        "`pip install optuna`"
+    )
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, nsgaii
+from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from nnimgr.tuners.optuna_space import Translation
+
+__all__ = ["NSGA2Tuner", "OptunaTuner"]
+
+State = dict[str, Any]
+
+_OF_PARAMS = "tpe:relative_params"  # notes that say the trial's params once more
+
+
+class CmaEsSampler(optuna.samplers.CmaEsSampler):
+    """Models always the same numbers. Optuna's takes those that all results so far have in common, and where
+    choices are nested these become fewer, upon which it fails or draws at random for good.
+    """
+
+    modelled: dict[str, BaseDistribution]
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self.modelled
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The trial that the study was asked for last."""
+
+    number: int
+    parameters: dict[str, Any]
+
+
+class OptunaTuner(LearningTuner):
+    """Has one of Optuna's samplers suggest. Several objectives, if the sampler can.
+
+    ``sampler``: the name of its class, with "Sampler" at its end or without. ``sampler_args``: what its
+    constructor takes; classes among these (a crossover) by name. Raises ValueError, and ModuleNotFoundError
+    if there is no Optuna or not what the sampler needs.
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "minimize",
+        seed: int | None = None,
+        sampler: str = "TPESampler",
+        sampler_args: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(optimize_mode, seed)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._directions: Objectives = {DEFAULT: optimize_mode}
+        self._class = _sampler_named(sampler)
+        self._arguments = _arguments_of(self._class, dict(sampler_args or {}))
+        self._arguments["seed"] = Random(f"{self._seed}").getrandbits(32)
+        self._grouped = bool(self._arguments.get("group"))  # TPE's: with params of options not chosen
+        self._told: list[tuple[Any, list[float]]] = []  # every result, in the order of their coming
+        self._begin()
+
+    def set_objectives(self, objectives: dict[str, str]) -> None:
+        if len(objectives) < 2:
+            return
+        fault = fault_of_arguments({"sampler": self._class.__name__}, several=True)
+        if fault is not None:
+            raise ValueError(fault[1])
+        self._directions = objectives
+
+    def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
+        return Past.ALL  # a trial's number, too, is something that samplers go by
+
+    # ---- the study ----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Make the study of the present space, with all results and open sets that lie within."""
+        self._translation = Translation(self.space)
+        self._storage = InMemoryStorage()
+        self._sampler = self._make_sampler()
+        directions = [StudyDirection[mode.upper()] for mode in self._directions.values()]
+        self._study = optuna.create_study(storage=self._storage, sampler=self._sampler, directions=directions)
+        self._study_id = self._storage.get_study_id_from_name(self._study.study_name)
+        self._size = 0  # trials of the study
+        self._asked: _Asked | None = None
+        self._rejected = 0  # trials asked for in vain since the last set that was given
+        self._noted: Mapping[str, Any] = {}  # on the study, when the last set was given
+        self._restored: State = {}
+        self._state: State = {}
+        self._ended: int | None = None  # the trial whose result, if it has one, comes next
+        for parameters, values in self._told:
+            self._add(TrialState.COMPLETE, parameters, values=values)
+        added = [(each, self._add(TrialState.RUNNING, held)) for each, held in self.open.items()]
+        self._numbers = {each: number for each, number in added if number is not None}
+
+    def _make_sampler(self) -> BaseSampler:
+        with warnings.catch_warnings():  # of what is experimental, or will be no argument any more
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = self._class(**self._arguments)
+        if isinstance(sampler, CmaEsSampler):
+            sampler.modelled = self._translation.shared_numbers()
+        return sampler
+
+    def _add(
+        self,
+        state: TrialState,
+        parameters: Any,
+        *,
+        values: list[float] | None = None,
+        raw: Mapping[str, Any] | None = None,
+        notes: dict[str, Any] | None = None,
+    ) -> int | None:
+        """The number of a new trial with this set; None if it lies outside of the space, and none is made."""
+        params = self._translation.params_of(parameters)
+        if params is None:
+            return None
+        distributions = {key: self._translation.distributions[key] for key in params}
+        self._study.add_trial(
+            create_trial(
+                state=state,
+                values=values,
+                params={**params, **(raw or {})},
+                distributions=distributions,
+                system_attrs=notes,
+            )
+        )
+        self._size += 1
+        return self._size - 1
+
+    def _notes(self) -> Mapping[str, Any]:
+        return self._storage.get_study_system_attrs(self._study_id)
+
+    # ---- hooks --------------------------------------------------------------------------------------------
+
+    def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
+        self._reject()
+        if self._grouped or self._class.__name__ == "GPSampler":
+            # In memory it has what no other process would have: what it has fitted, or groups of parameters
+            # by the order in which it has met the trials.
+            self._sampler = self._study.sampler = self._make_sampler()
+        for generator in _generators(self._sampler):
+            generator.seed(rng.getrandbits(32))
+        trial = self._study.ask()
+        self._size += 1
+        parameters = self._translation.draw(trial)
+        self._asked = _Asked(trial.number, parameters)
+        return parameters
+
+    def _reject(self) -> None:
+        """The set that was asked for last is not given."""
+        if self._asked is not None:
+            self._study.tell(self._asked.number, state=TrialState.FAIL)
+            self._rejected += 1
+            self._asked = None
+
+    def space_changed(self) -> None:
+        self._begin()
+
+    def opened(self, parameter_id: int, parameters: Any) -> None:
+        number: int | None
+        if self._asked is not None and self._asked.parameters is parameters:
+            number, self._asked = self._asked.number, None
+        else:
+            self._reject()
+            number = self._restore(parameters)
+        self._state = self._state_with(number, parameters)
+        if number is not None:
+            self._numbers[parameter_id] = number
+
+    def closed(self, parameter_id: int, parameters: Any) -> None:
+        self._ended = self._numbers.pop(parameter_id, None)
+
+    def trial_end(self, parameter_id: int | None, success: bool, **kwargs: Any) -> None:
+        super().trial_end(parameter_id, success, **kwargs)
+        if self._ended is not None:
+            self._study.tell(self._ended, state=TrialState.FAIL)
+            self._ended = None
+
+    def _learn(self, parameters: Any, value: Any) -> None:
+        values = [float(extract_scalar_reward(value, name)) for name in self._directions]
+        self._told.append((parameters, values))
+        number, self._ended = self._ended, None
+        if number is None:
+            self._add(TrialState.COMPLETE, parameters, values=values)
+        else:
+            self._study.tell(number, values)
+
+    # ---- state --------------------------------------------------------------------------------------------
+
+    def dump_state(self) -> State | None:
+        """What the study has of the last set beyond the set itself.
+
+        ``raw``: params that cannot be computed from it exactly; ``trial``, ``study``: the sampler's notes,
+        of the study those that are new; ``rejected``: how many trials were asked for in vain before it.
+        """
+        return self._state or None
+
+    def recall(self, parameter_id: int, parameters: Any, state: State | None = None) -> None:
+        """An earlier process suggested this set."""
+        self._restored = state or {}
+        super().recall(parameter_id, parameters)
+        self._restored = {}
+
+    def _restore(self, parameters: Any) -> int | None:
+        """The trial of a set that the sampler of this process has not suggested."""
+        for _ in range(self._restored.get("rejected", 0)):
+            self._study.add_trial(create_trial(state=TrialState.FAIL))
+            self._size += 1
+        for key, value in self._restored.get("study", {}).items():
+            self._storage.set_study_system_attr(self._study_id, key, value)
+        raw, notes = self._restored.get("raw"), self._restored.get("trial")
+        return self._add(TrialState.RUNNING, parameters, raw=raw, notes=notes)
+
+    def _state_with(self, number: int | None, parameters: Any) -> State:
+        before, self._noted = self._noted, self._notes()
+        rejected, self._rejected = self._rejected, 0
+        study = {}
+        if before is not self._noted:  # it is replaced when it changes
+            study = {key: value for key, value in self._noted.items() if before.get(key) != value}
+        raw, notes = {}, {}
+        if number is not None:
+            trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+            trial = self._storage.get_trial(trial_id)
+            computed = self._translation.params_of(parameters) or {}
+            raw = {key: value for key, value in trial.params.items() if computed.get(key) != value}
+            notes = {
+                key: value
+                for key, value in trial.system_attrs.items()
+                if self._grouped or not key.startswith(_OF_PARAMS)
+            }
+        state = {"rejected": rejected, "study": study, "raw": raw, "trial": notes}
+        return {name: part for name, part in state.items() if part}
+
+
+class NSGA2Tuner(OptunaTuner):
+    """The elitist genetic algorithm NSGA-II (Deb and others, 2002), made for several objectives."""
+
+    def __init__(
+        self,
+        optimize_mode: str = "minimize",
+        seed: int | None = None,
+        population_size: int = 50,
+        mutation_prob: float | None = None,
+        crossover: str = "uniform",
+        crossover_prob: float = 0.9,
+        swapping_prob: float = 0.5,
+    ) -> None:
+        arguments = {
+            "population_size": population_size,
+            "mutation_prob": mutation_prob,
+            "crossover": crossover,
+            "crossover_prob": crossover_prob,
+            "swapping_prob": swapping_prob,
+        }
+        super().__init__(optimize_mode, seed, "NSGAIISampler", arguments)
+
+
+def _sampler_named(name: str) -> type[BaseSampler]:
+    fault, found = fault_of_sampler(name), sampler_class(name)
+    if fault is not None or found is None:
+        raise ValueError(f"the argument sampler of Optuna {fault}, not {name!r}")
+    needed = NEEDS.get(found)
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        raise ModuleNotFoundError(
+            f"Optuna's {found} needs {needed}, which this Python does not have: install it with "
+            f"`pip install {needed}`"
+        )
+    if found == CmaEsSampler.__name__:
+        return CmaEsSampler
+    sampler: type[BaseSampler] | None = getattr(optuna.samplers, found, None)
+    if sampler is None:
+        raise ValueError(
+            f"Optuna {optuna.__version__}, which this Python has, has no {found}: install a newer one with "
+            "`pip install --upgrade optuna`"
+        )
+    return sampler
+
+
+def _arguments_of(sampler: type[BaseSampler], given: dict[str, Any]) -> dict[str, Any]:
+    """What the constructor is called with. Raises ValueError."""
+    takes = set(inspect.signature(sampler).parameters) - {"seed"}
+    for name in given:
+        if name not in takes:
+            raise ValueError(
+                f"{sampler.__name__} takes no argument {name!r} in sampler_args; valid ones are "
+                f"{', '.join(sorted(takes))}"
+            )
+    if isinstance(given.get("crossover"), str):
+        given["crossover"] = _crossover(given["crossover"])
+    if "warn_independent_sampling" in takes:
+        given.setdefault("warn_independent_sampling", False)  # it would be said for every trial
+    return given
+
+
+def _crossover(name: str) -> nsgaii.BaseCrossover:
+    known = {
+        each.removesuffix("Crossover").lower(): each for each in nsgaii.__all__ if each.endswith("Crossover")
+    }
+    del known["base"]
+    found = known.get(name.lower().removesuffix("crossover"))
+    if found is None:
+        raise ValueError(f"the crossover must be one of {', '.join(sorted(known))}, not {name!r}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        crossover: nsgaii.BaseCrossover = getattr(nsgaii, found)()
+    return crossover
+
+
+def _generators(sampler: BaseSampler) -> Iterator[np.random.RandomState]:
+    """All generators of random numbers in a sampler and what it consists of, in a fixed order."""
+    seen: set[int] = set()
+    stack: list[Any] = [sampler]
+    while stack:
+        thing = stack.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, np.random.RandomState):
+            yield thing
+        elif thing is sampler or type(thing).__module__.startswith("optuna."):
+            stack.extend(getattr(thing, "__dict__", {}).values())

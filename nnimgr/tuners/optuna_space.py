@@ -1,0 +1,150 @@
+"""A search space as Optuna's distributions, and parameter sets as the params of its trials.
+
+A choice is a category, numbered by its options; the parameters of a nested choice's options exist in those
+trials only that have chosen them. What Optuna has no distribution for, with a ``q`` or normal, is a number
+from 0 to 1 that is decoded as in ``encoding``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from optuna import Trial
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, Spec
+from nnimgr.tuners.encoding import from_unit, option_key, to_unit
+
+__all__ = ["Translation"]
+
+Params = dict[str, int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One parameter. ``key``: what Optuna knows it by. ``inner``: of each option of a nested choice."""
+
+    name: str
+    key: str
+    spec: Spec
+    options: Mapping[str, int]  # of a choice: number by key, of equal ones the first
+    inner: tuple[tuple[_Part, ...], ...]
+
+
+class Translation:
+    """Between the parameter sets of one space and params. ``distributions``: of all keys there may be."""
+
+    def __init__(self, space: Space) -> None:
+        self.distributions: dict[str, BaseDistribution] = {}
+        self._parts = self._lay_out(space, "")
+
+    def draw(self, trial: Trial) -> dict[str, Any]:
+        """The parameter set that the trial's sampler suggests."""
+        return _draw(self._parts, trial)
+
+    def params_of(self, parameters: Any) -> Params | None:
+        """The params of a parameter set; None if it lies outside of the space."""
+        found: Params = {}
+        inside = isinstance(parameters, Mapping) and _encode(self._parts, parameters, found)
+        return found if inside else None
+
+    def shared_numbers(self) -> dict[str, BaseDistribution]:
+        """Numbers that every parameter set has and that can vary."""
+        return {
+            part.key: self.distributions[part.key]
+            for part in self._parts
+            if isinstance(part.spec, Numeric) and not self.distributions[part.key].single()
+        }
+
+    def _lay_out(self, space: Space, prefix: str) -> tuple[_Part, ...]:
+        parts = []
+        for name, spec in space.parameters:
+            key = prefix + name
+            while key in self.distributions:  # a name that looks like the path of a nested one
+                key += "'"
+            self.distributions[key] = _distribution(spec)
+            options: dict[str, int] = {}
+            inner: list[tuple[_Part, ...]] = []
+            if not isinstance(spec, Numeric):
+                for number, option in enumerate(spec.options):
+                    value = option[0] if isinstance(spec, Nested) else option
+                    options.setdefault(option_key(value), number)
+            if isinstance(spec, Nested):
+                inner = [self._lay_out(within, f"{key}[{option}].") for option, within in spec.options]
+            parts.append(_Part(name, key, spec, options, tuple(inner)))
+        return tuple(parts)
+
+
+def _distribution(spec: Spec) -> BaseDistribution:
+    match spec:
+        case Choice() | Nested():
+            return CategoricalDistribution(range(len(spec.options)))
+        case Numeric(type=ParameterType.RANDINT):
+            return IntDistribution(int(spec.a), int(spec.b) - 1)
+        case Numeric() if _has_own(spec):
+            return FloatDistribution(spec.a, spec.b, log=spec.type.logarithmic)
+    return FloatDistribution(0.0, 1.0)
+
+
+def _has_own(spec: Numeric) -> bool:
+    """Whether Optuna has a distribution for this parameter's values."""
+    return spec.q is None and not spec.type.gaussian
+
+
+def _draw(parts: tuple[_Part, ...], trial: Trial) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in parts:
+        match part.spec:
+            case Choice(options):
+                found[part.name] = options[trial.suggest_categorical(part.key, range(len(options)))]
+            case Nested(options):
+                number = trial.suggest_categorical(part.key, range(len(options)))
+                found[part.name] = {"_name": options[number][0], **_draw(part.inner[number], trial)}
+            case Numeric(type=ParameterType.RANDINT, a=a, b=b):
+                found[part.name] = trial.suggest_int(part.key, int(a), int(b) - 1)
+            case Numeric() as spec if _has_own(spec):
+                log = spec.type.logarithmic
+                found[part.name] = float(trial.suggest_float(part.key, spec.a, spec.b, log=log))
+            case Numeric() as spec:
+                found[part.name] = from_unit(spec, float(trial.suggest_float(part.key, 0.0, 1.0)))
+    return found
+
+
+def _encode(parts: tuple[_Part, ...], parameters: Mapping[str, Any], found: Params) -> bool:
+    """Whether the set lies within the space; its params are added to ``found``."""
+    for part in parts:
+        if part.name not in parameters:
+            return False
+        value = parameters[part.name]
+        if isinstance(part.spec, Numeric):
+            number = _number(part.spec, value)
+            if number is None:
+                return False
+            found[part.key] = number
+            continue
+        nested = isinstance(part.spec, Nested)
+        if nested and not (isinstance(value, Mapping) and "_name" in value):
+            return False
+        option = part.options.get(option_key(value["_name"] if nested else value))
+        if option is None:
+            return False
+        found[part.key] = option
+        if nested and not _encode(part.inner[option], value, found):
+            return False
+    return True
+
+
+def _number(spec: Numeric, value: Any) -> int | float | None:
+    unit = to_unit(spec, value)
+    if unit is None or not (_has_own(spec) or spec.type is ParameterType.RANDINT):
+        return unit
+    if spec.type is ParameterType.RANDINT:
+        return int(value)
+    return min(max(float(value), spec.a), spec.b)
