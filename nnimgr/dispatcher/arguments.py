@@ -6,7 +6,17 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Arguments", "Fault", "integer", "mapping", "number", "one_of", "optimize_mode"]
+__all__ = [
+    "Arguments",
+    "Fault",
+    "integer",
+    "mapping",
+    "nothing",
+    "number",
+    "one_of",
+    "optimize_mode",
+    "text",
+]
 
 Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."; None if nothing
 Arguments = Mapping[str, "Fault | Arguments"]  # arguments within an argument: a mapping of them
@@ -21,17 +31,23 @@ def one_of(*valid: str | None) -> Fault:
     return fault
 
 
-def integer(*, at_least: int | None = None, or_null: bool = False) -> Fault:
+def integer(*, at_least: int | None = None, at_most: int | None = None, or_null: bool = False) -> Fault:
     wanted = "must be an integer" + (f" of at least {at_least}" if at_least is not None else "")
+    wanted += f" and at most {at_most}" if at_most is not None else ""
     wanted += " or null" if or_null else ""
 
     def fault(value: Any) -> str | None:
         if value is None and or_null:
             return None
         fits = isinstance(value, int) and not isinstance(value, bool)
-        return None if fits and (at_least is None or value >= at_least) else wanted
+        fits = fits and (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
+        return None if fits else wanted
 
     return fault
+
+
+def mapping(value: Any) -> str | None:
+    return None if value is None or isinstance(value, Mapping) else "must be a mapping of names to values"
 
 
 def number(
@@ -58,8 +74,12 @@ def number(
     return fault
 
 
-def mapping(value: Any) -> str | None:
-    return None if value is None or isinstance(value, Mapping) else "must be a mapping of names to values"
+def text(value: Any) -> str | None:
+    return None if value is None or (isinstance(value, str) and value) else "must be a text or null"
+
+
+def nothing(value: Any) -> str | None:
+    return None if value is None else "cannot be used here and must be null"
 
 
 optimize_mode = one_of("minimize", "maximize")

@@ -47,13 +47,9 @@ class AlgorithmError(ValueError):
 
 # What NNI has built in and nnimgr has not yet, by name or alias.
 _LATER = {
-    "tuner": (
-        *("TPE_legacy", "Anneal", "Evolution", "SMAC", "GP", "GPTuner", "Metis", "MetisTuner"),
-        *("PBT", "PBTTuner"),
-    ),
-    "assessor": ("Curvefitting",),
+    "tuner": (*("TPE_legacy", "Anneal", "Evolution", "SMAC", "GP", "GPTuner", "Metis", "MetisTuner"),),
+    "assessor": (),
 }
-_ADVISORS = ("Hyperband", "BOHB")
 
 # What NNI has built in and nnimgr will not have: its names, and what to use instead.
 _LEFT_OUT = {

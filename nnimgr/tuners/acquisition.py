@@ -55,7 +55,9 @@ class Search:
         count = max(1, min(warm_up, _PAIRS // self._size))
         near = around[self._rng.integers(len(around), size=min(count, _NEAR))]
         scales = np.exp(self._rng.uniform(np.log(0.005), np.log(0.3), len(near)))
-        points = np.concatenate([self._cube.drawn(count, self._rng), self._cube.varied(near, scales, self._rng)])
+        points = np.concatenate(
+            [self._cube.drawn(count, self._rng), self._cube.varied(near, scales, self._rng)]
+        )
         scores = self._scores(acquisition, points)
         points, scores = self._allowed(points, scores, max(1, starts))
         if not len(points):

@@ -60,9 +60,7 @@ def fitted_kernel(features: Floats, values: Floats, nu: float, alpha: float) -> 
     wide = features.shape[1]
     lengths = np.full(wide, 0.5) if wide <= _WIDEST else 0.1 * np.sqrt(wide)
     bounds = (0.02, 20.0 * max(1.0, np.sqrt(wide / _WIDEST)))
-    kernel = ConstantKernel(1.0, (0.05, 50.0)) * Matern(lengths, bounds, nu) + WhiteKernel(
-        1e-4, (1e-8, 1.0)
-    )
+    kernel = ConstantKernel(1.0, (0.05, 50.0)) * Matern(lengths, bounds, nu) + WhiteKernel(1e-4, (1e-8, 1.0))
     model = GaussianProcessRegressor(kernel, alpha=alpha, optimizer=_most_probable)
     return model.fit(features, values).kernel_
 

@@ -23,7 +23,12 @@ _WARM_UP = 5_000  # candidates drawn from the space
 _STARTS = 50  # the best of them, whose neighbours are looked at
 _MOST = 2000  # of the newest results make the forest
 # As smac's facade for hyper-parameters has them, but for leaves: a limit of theirs is memory set aside.
-_FOREST: dict[str, Any] = {"n_trees": 10, "ratio_features": 1.0, "min_samples_split": 2, "min_samples_leaf": 1}
+_FOREST: dict[str, Any] = {
+    "n_trees": 10,
+    "ratio_features": 1.0,
+    "min_samples_split": 2,
+    "min_samples_leaf": 1,
+}
 _FOREST |= {"max_leaf_nodes": None, "n_jobs": 1}
 
 

@@ -3,10 +3,11 @@
 Nothing here imports an algorithm, so that a configuration is read fast.
 """
 
+from nnimgr.dispatcher.builtins.advisors import ADVISORS
 from nnimgr.dispatcher.builtins.assessors import ASSESSORS
 from nnimgr.dispatcher.builtins.builtin import Builtin
 from nnimgr.dispatcher.builtins.tuners import TUNERS
 
 __all__ = ["BUILTINS", "Builtin"]
 
-BUILTINS = (*TUNERS, *ASSESSORS)
+BUILTINS = (*TUNERS, *ADVISORS, *ASSESSORS)

@@ -8,7 +8,9 @@ from typing import Any
 
 from nnimgr.dispatcher.arguments import Arguments
 
-__all__ = ["Builtin"]
+__all__ = ["Builtin", "Whole"]
+
+Whole = Callable[[Mapping[str, Any], bool], "tuple[tuple[str, ...], str] | None"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,10 @@ class Builtin:
     ``space``: what is wrong with a search space that is valid as such; None if nothing. ``whole``: the same
     of arguments that are each valid, and where, given whether there are several objectives, which only a
     tuner with ``several`` takes.
+
+    ``advisor``: a tuner that decides itself how much is spent on each trial, so that no assessor goes with
+    it. ``judge``: the arguments of the assessor of the same name that makes its decisions about running
+    trials, given its own; None if none does.
     """
 
     role: str
@@ -28,7 +34,9 @@ class Builtin:
     aliases: tuple[str, ...] = ()
     space: Callable[[Mapping[str, Any]], str | None] | None = None
     several: bool = False
-    whole: Callable[[Mapping[str, Any], bool], tuple[tuple[str, ...], str] | None] | None = None
+    whole: Whole | None = None
+    advisor: bool = False
+    judge: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
     nni: str | None = None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.dispatcher.arguments import integer, mapping, number, one_of, optimize_mode
+from nnimgr.dispatcher.arguments import integer, mapping, number, one_of, optimize_mode, text
 from nnimgr.dispatcher.builtins.builtin import Builtin
 
 __all__ = ["TUNERS"]
@@ -31,6 +31,13 @@ def _fault_of_optuna(arguments: Mapping[str, Any], several: bool) -> tuple[tuple
     from nnimgr.tuners.optuna_samplers import fault_of_arguments
 
     return fault_of_arguments(arguments, several)
+
+
+def _fault_of_pbt(space: Mapping[str, Any]) -> str | None:
+    for name in ("load_checkpoint_dir", "save_checkpoint_dir"):
+        if name in space:
+            return f"{name} cannot be a parameter, since PBT adds it to the parameters itself"
+    return None
 
 
 TUNERS = (
@@ -107,5 +114,22 @@ TUNERS = (
         aliases=("OptunaTuner",),
         several=True,
         whole=_fault_of_optuna,
+    ),
+    Builtin(
+        role="tuner",
+        name="PBT",
+        target="nnimgr.tuners.pbt:PBTTuner",
+        arguments={
+            "optimize_mode": optimize_mode,
+            "all_checkpoint_dir": text,
+            "population_size": integer(at_least=1),
+            "factor": number(at_least=0),
+            "resample_probability": number(at_least=0, at_most=1),
+            "fraction": number(at_least=0, at_most=1),
+            "factors": number(at_least=0, or_null=True),
+            "seed": integer(or_null=True),
+        },
+        aliases=("PBTTuner",),
+        space=_fault_of_pbt,
     ),
 )

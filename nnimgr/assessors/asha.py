@@ -1,0 +1,68 @@
+"""ASHA that stops trials: whoever is not among the best of those that have come as far ends there."""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import ClassVar
+
+from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
+
+__all__ = ["ASHAAssessor"]
+
+_NAMED = 3  # better trials that a verdict names
+
+_Entry = tuple[float, int, str]  # loss, the order of coming, trial
+
+
+class ASHAAssessor(JudgingAssessor):
+    """Rungs are at ``min_budget`` reports, ``eta`` times that and so on, below ``max_budget`` (None: without
+    end). Bad if, at a rung, a trial's last result is not among the best 1 / ``eta`` of the trials that have
+    come there so far, itself included; at least one is.
+
+    Who came first matters, so a rebuild makes all calls again.
+    """
+
+    replayable: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        min_budget: int = 1,
+        max_budget: int | None = None,
+        eta: int = 3,
+    ) -> None:
+        super().__init__(optimize_mode)
+        self._first, self._end, self._eta = min_budget, max_budget, eta
+        self._rungs: dict[int, list[_Entry]] = {}  # by step: who came, best first
+        self._next: dict[str, int] = {}  # of running trials: the next rung
+        self._entries = 0
+
+    def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
+        while (rung := self._next.setdefault(trial_job_id, self._first)) <= seen.step:
+            if self._end is not None and rung >= self._end:
+                return None
+            self._next[trial_job_id] = rung * self._eta
+            loss = next((loss for loss in reversed(seen.losses[:rung]) if loss is not None), None)
+            why = None if loss is None else self._enter(rung, loss, trial_job_id)
+            if why is not None:
+                return why
+        return None
+
+    def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
+        self._next.pop(trial_job_id, None)
+
+    def _enter(self, rung: int, loss: float, trial_job_id: str) -> Why | None:
+        entries = self._rungs.setdefault(rung, [])
+        self._entries += 1
+        insort(entries, (loss, self._entries, trial_job_id))
+        kept = max(1, len(entries) // self._eta)
+        last = entries[kept - 1]
+        if loss <= last[0]:
+            return None
+        better = tuple(trial for _, _, trial in entries[max(0, kept - _NAMED) : kept][::-1])
+        return Why(
+            f"{self.shown(loss)} at step {rung} is not among the best {kept} of the {len(entries)} trials at "
+            f"this rung (the last one in is {last[2]} with {self.shown(last[0])})",
+            rung,
+            better,
+        )

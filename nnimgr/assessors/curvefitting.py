@@ -1,0 +1,58 @@
+"""Stopping by extrapolation: a trial whose curve is not expected to come near the best result."""
+
+from __future__ import annotations
+
+import math
+
+from nnimgr.assessors.judging import JudgingAssessor, Seen, Why, need
+
+__all__ = ["CurvefittingAssessor"]
+
+
+class CurvefittingAssessor(JudgingAssessor):
+    """Bad if what a trial is expected to report at step ``epoch_num`` is worse than the best last report of
+    a succeeded trial, less a part of 1 - ``threshold`` of it.
+
+    Trials are judged after ``start_step`` reports, and then at every ``gap``-th, once one has succeeded.
+    Raises ModuleNotFoundError if there is no scipy.
+    """
+
+    def __init__(
+        self,
+        epoch_num: int = 20,
+        start_step: int = 6,
+        threshold: float = 0.95,
+        gap: int = 1,
+        optimize_mode: str = "maximize",
+    ) -> None:
+        super().__init__(optimize_mode)
+        need("scipy", "Curvefitting")
+        self._target, self._start, self._threshold, self._gap = epoch_num, start_step, threshold, gap
+        self._judged: dict[str, int] = {}  # of running trials: the step at which they were last
+        self._best = math.inf
+        self._best_id = ""
+
+    def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
+        step = seen.step
+        if self._best == math.inf or not self._start <= step < self._target:
+            return None
+        if step - self._judged.get(trial_job_id, -self._gap) < self._gap:
+            return None
+        self._judged[trial_job_id] = step
+        from nnimgr.assessors.curves import extrapolated  # loads scipy
+
+        expected = extrapolated(seen.losses, self._target)
+        limit = self._best + (1 - self._threshold) * abs(self._best)
+        if expected is None or expected <= limit:
+            return None
+        return Why(
+            f"after {step} reports {self.shown(expected)} is expected at step {self._target}, which is "
+            f"{self.worse} {self.shown(limit)}; {self._best_id} has reached {self.shown(self._best)}",
+            better=(self._best_id,),
+        )
+
+    def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
+        self._judged.pop(trial_job_id, None)
+        last = next((loss for loss in reversed(seen.losses) if loss is not None), math.inf)
+        if success and last < self._best:
+            self._best, self._best_id = last, trial_job_id

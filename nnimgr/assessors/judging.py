@@ -1,0 +1,115 @@
+"""What the built-in assessors share: reports taken in once, as losses, and the sentence of a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nnimgr.algorithm import Assessor, AssessResult, OptimizeMode, extract_scalar_reward
+
+__all__ = ["JudgingAssessor", "Seen", "Why", "finite", "need"]
+
+
+class Why(NamedTuple):
+    """Why a trial is bad. ``rung`` and ``better`` as in ``Assessor``."""
+
+    reason: str
+    rung: int | None = None
+    better: tuple[str, ...] = ()
+
+
+class Seen:
+    """What a trial has reported. Lower losses are better; a report that is no finite number has none."""
+
+    def __init__(self) -> None:
+        self.losses: list[float | None] = []
+        self.best = math.inf
+
+    @property
+    def step(self) -> int:
+        """How many reports there are."""
+        return len(self.losses)
+
+    def extend(self, history: list[Any], sign: float) -> None:
+        """Take in the reports beyond those seen."""
+        for value in history[self.step :] if len(history) > self.step else ():
+            number = finite(value)
+            loss = None if number is None else sign * number
+            self.losses.append(loss)
+            if loss is not None and loss < self.best:
+                self.best = loss
+
+
+class JudgingAssessor(Assessor):
+    """Base of the built-in assessors. Override ``judge`` and, where others' reports matter, ``learn``."""
+
+    def __init__(self, optimize_mode: str) -> None:
+        self._maximise = OptimizeMode(optimize_mode) is OptimizeMode.Maximize
+        self._sign = -1.0 if self._maximise else 1.0
+        self._running: dict[str, Seen] = {}
+        self._verdicts: dict[str, Why] = {}
+
+    # ---- for subclasses -----------------------------------------------------------------------------------
+
+    def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
+        """Why the trial is bad after its last report; None: it is good."""
+        raise NotImplementedError
+
+    def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
+        """The trial has ended."""
+
+    def shown(self, loss: float) -> str:
+        """The number that was reported, short."""
+        return f"{self._sign * loss:.4g}"
+
+    @property
+    def worse(self) -> str:
+        """How a worse number lies to a better one."""
+        return "below" if self._maximise else "above"
+
+    # ---- the contract -------------------------------------------------------------------------------------
+
+    def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
+        seen = self._running.setdefault(trial_job_id, Seen())
+        seen.extend(trial_history, self._sign)
+        why = self.judge(trial_job_id, seen) if trial_history else None
+        if why is None:
+            return AssessResult.Good
+        self._verdicts[trial_job_id] = why
+        return AssessResult.Bad
+
+    def why(self, trial_job_id: str) -> Mapping[str, Any]:
+        """Of a trial that was called bad."""
+        return self._verdicts[trial_job_id]._asdict()
+
+    def trial_end(self, trial_job_id: str, success: bool) -> None:
+        self._verdicts.pop(trial_job_id, None)
+        seen = self._running.pop(trial_job_id, None)
+        if seen is not None:
+            self.learn(trial_job_id, seen, success)
+
+    def recall(self, trial_job_id: str, trial_history: list[Any], success: bool) -> None:
+        """A trial that ended under an earlier process."""
+        self._running.setdefault(trial_job_id, Seen()).extend(trial_history, self._sign)
+        self.trial_end(trial_job_id, success)
+
+
+def finite(value: Any) -> float | None:
+    """The number in a report, if there is one and it is finite."""
+    try:
+        number = float(extract_scalar_reward(value))
+    except (RuntimeError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def need(module: str, assessor: str) -> None:
+    """Raise ModuleNotFoundError unless this library is there, without importing it."""
+    import importlib.util
+
+    if importlib.util.find_spec(module) is None:
+        raise ModuleNotFoundError(
+            f"the assessor {assessor} needs {module}, which this Python does not have: install it with "
+            f"`pip install {module}`"
+        )

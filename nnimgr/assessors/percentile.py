@@ -1,0 +1,69 @@
+"""Stopping by percentile: a trial whose best is not among the best so many percent at its step."""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+
+from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
+
+__all__ = ["PercentileAssessor"]
+
+
+class PercentileAssessor(JudgingAssessor):
+    """Bad if a trial's best result so far is worse than that percentile of the results that all succeeded
+    trials had at the same step: the best ``percentile`` percent go on.
+
+    Nothing is judged before ``n_startup_trials`` trials have succeeded, in the first ``n_warmup_steps``
+    reports, and but at every ``interval_steps``-th report behind these.
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        percentile: float = 50.0,
+        n_startup_trials: int = 5,
+        n_warmup_steps: int = 0,
+        interval_steps: int = 1,
+    ) -> None:
+        super().__init__(optimize_mode)
+        self._share = percentile / 100
+        self._startup, self._warmup, self._interval = n_startup_trials, n_warmup_steps, interval_steps
+        self._succeeded = 0
+        self._losses: list[list[float]] = []  # by step: those of the succeeded trials, sorted
+
+    def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
+        step = seen.step
+        if self._succeeded < self._startup or step > len(self._losses) or not self._looks_at(step):
+            return None
+        others = self._losses[step - 1]
+        if not others or seen.best == math.inf:
+            return None
+        limit = _quantile(others, self._share)
+        if seen.best <= limit:
+            return None
+        return Why(
+            f"its best result by step {step}, {self.shown(seen.best)}, is {self.worse} {self.shown(limit)}, "
+            f"which the best {100 * self._share:g} % of {len(others)} trials had at that step"
+        )
+
+    def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
+        if not success:
+            return
+        self._succeeded += 1
+        while len(self._losses) < seen.step:
+            self._losses.append([])
+        for others, loss in zip(self._losses, seen.losses, strict=False):
+            if loss is not None:
+                insort(others, loss)
+
+    def _looks_at(self, step: int) -> bool:
+        return step > self._warmup and (step - self._warmup - 1) % self._interval == 0
+
+
+def _quantile(ascending: list[float], share: float) -> float:
+    """Between two numbers: on the line between them."""
+    at = share * (len(ascending) - 1)
+    below = math.floor(at)
+    above = min(below + 1, len(ascending) - 1)
+    return ascending[below] + (at - below) * (ascending[above] - ascending[below])

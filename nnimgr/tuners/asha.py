@@ -1,0 +1,144 @@
+"""ASHA, asynchronous successive halving (Li, Jamieson, Rostamizadeh, Gonina and others, MLSys 2020)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+
+from nnimgr.tuners.bohb import ModelTuner
+from nnimgr.tuners.bohb_arguments import ModelArguments
+from nnimgr.tuners.budgets import Configuration, Schedule, Slot
+
+__all__ = ["ASHA", "Promotions"]
+
+
+class ASHA(ModelTuner):
+    """Adds ``TRIAL_BUDGET`` to the parameters; what it means depends on ``mode``.
+
+    ``stopping``: it is always ``max_budget``, and the assessor ASHA, which comes with it, stops the trials
+    that are not among the best 1 / ``eta`` after ``min_budget`` reports, ``eta`` times as many, and so on.
+    ``promotion``: it is ``min_budget`` at first; the best 1 / ``eta`` of all that have ended with a budget
+    run again with ``eta`` times that. Nothing is waited for: where none is to be promoted, a new one begins.
+    ``searcher``: where new configurations come from: ``random``, or in promotion the model of ``bohb``.
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        mode: str = "stopping",
+        min_budget: int = 1,
+        max_budget: int = 81,
+        eta: int = 3,
+        searcher: str = "random",
+        seed: int | None = None,
+    ) -> None:
+        schedule = (
+            Promotions(min_budget, max_budget, eta)
+            if mode == "promotion"
+            else Promotions(max_budget, max_budget, eta)
+        )
+        arguments = ModelArguments(random_fraction=1.0) if searcher == "random" else ModelArguments()
+        super().__init__(schedule, optimize_mode, seed, max_budget, arguments)
+
+
+_Entry = tuple[float, int]  # loss, infinite where there is none, and the order of the ends
+
+
+@dataclass(slots=True, eq=False)
+class _Rung:
+    """The trials with one budget."""
+
+    budget: int
+    ended: list[_Entry] = field(default_factory=list)  # all, sorted
+    waiting: list[_Entry] = field(default_factory=list)  # those with a result that were not promoted, sorted
+    configurations: dict[_Entry, Configuration] = field(default_factory=dict)  # of those that wait
+
+    def first(self, eta: int) -> _Entry | None:
+        """The best that waits, if it is among the best 1 / ``eta`` of all that have ended."""
+        if self.waiting and bisect_left(self.ended, self.waiting[0]) < len(self.ended) // eta:
+            return self.waiting[0]
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """A trial: in which rung, and which entry of the rung below it was promoted from, if any."""
+
+    rung: _Rung
+    configuration: Configuration
+    origin: tuple[_Rung, _Entry] | None
+
+
+class Promotions(Schedule):
+    """The rungs' budgets are ``lowest``, ``eta`` times that and so on, and ``highest`` at last."""
+
+    def __init__(self, lowest: int, highest: int, eta: int) -> None:
+        self._eta = eta
+        self._budgets = []
+        while lowest < highest:
+            self._budgets.append(lowest)
+            lowest *= eta
+        self._budgets.append(highest)
+        self._ends = 0
+        self._rungs = [_Rung(budget) for budget in self._budgets]
+        self._runs: dict[int, _Run] = {}
+        self._failed: dict[int, tuple[_Run, _Entry]] = {}  # they may be run again by hand
+        self._none_new = False
+
+    def next(self) -> Slot | None:
+        for rung, above in zip(self._rungs[-2::-1], self._rungs[:0:-1], strict=True):
+            entry = rung.first(self._eta)
+            if entry is not None:
+                return Slot(
+                    budget=above.budget, configuration=rung.configurations[entry], place=(rung, entry, above)
+                )
+        return None if self._none_new else Slot(budget=self._budgets[0])
+
+    def give(self, parameter_id: int, slot: Slot, configuration: Configuration) -> None:
+        rung, origin = self._rungs[0], None
+        if slot.place is not None:
+            below, entry, rung = slot.place
+            below.waiting.remove(entry)
+            origin = below, entry
+        self._runs[parameter_id] = _Run(rung=rung, configuration=configuration, origin=origin)
+
+    def end(self, parameter_id: int, loss: float | None) -> None:
+        if parameter_id in self._runs:
+            run = self._runs.pop(parameter_id)
+        elif loss is not None and parameter_id in self._failed:
+            run, failure = self._failed.pop(parameter_id)
+            run.rung.ended.remove(failure)
+        else:
+            return
+        self._ends += 1
+        entry = (float("inf") if loss is None else loss, self._ends)
+        insort(run.rung.ended, entry)
+        if loss is None:
+            self._failed[parameter_id] = run, entry
+        elif run.rung is not self._rungs[-1]:
+            insort(run.rung.waiting, entry)
+            run.rung.configurations[entry] = run.configuration
+
+    def take_back(self, parameter_id: int) -> bool:
+        run = self._runs.pop(parameter_id, None)
+        self._none_new = False
+        if run is None or run.origin is None:
+            return True
+        rung, entry = run.origin
+        insort(rung.waiting, entry)
+        return False
+
+    def no_more_new(self) -> None:
+        self._none_new = True
+
+    def restart(self) -> None:
+        self._rungs = [_Rung(budget) for budget in self._budgets]
+        self._none_new = False
+
+    @property
+    def busy(self) -> bool:
+        """Two rungs that have ended in part may still promote something."""
+        return any(run.rung in self._rungs[:-1] for run in self._runs.values())
+
+    def why_waiting(self) -> str:
+        return "it waits for a result, since every parameter set of the search space has been suggested"

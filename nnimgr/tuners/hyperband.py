@@ -1,0 +1,179 @@
+"""Hyperband (Li, Jamieson, DeSalvo and others, JMLR 2018): brackets of successive halving."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nnimgr.tuners.budgets import BudgetTuner, Configuration, Schedule, Slot
+
+__all__ = ["Brackets", "Hyperband", "most_halvings"]
+
+
+class Hyperband(BudgetTuner):
+    """Adds ``TRIAL_BUDGET``, from 1 to ``R``, to the parameters: what a trial may spend, in epochs, say.
+
+    ``exec_mode``: where a bracket waits for its trials, ``parallelism`` goes on with the next one, and
+    ``serial`` waits. Trials without a result count as the worst of their rung, and are not promoted. Brackets
+    follow each other for ever. A change of the search space ends those under way.
+    """
+
+    def __init__(
+        self,
+        optimize_mode: str = "maximize",
+        R: int = 60,
+        eta: int = 3,
+        exec_mode: str = "parallelism",
+        seed: int | None = None,
+    ) -> None:
+        brackets = Brackets(R, eta, most_halvings(1, R, eta), serial=exec_mode == "serial")
+        super().__init__(brackets, optimize_mode, seed)
+
+
+def most_halvings(lowest: int, highest: int, eta: int) -> int:
+    """How often the highest budget can be divided by ``eta`` without going below the lowest."""
+    times = 0
+    while lowest * eta ** (times + 1) <= highest:
+        times += 1
+    return times
+
+
+@dataclass(slots=True)
+class _Rung:
+    """The trials of a bracket that have one budget; ``size``: how many there are to be."""
+
+    budget: int
+    size: int
+    waiting: deque[Configuration] = field(default_factory=deque)  # promoted, and not running yet
+    given: dict[int, Configuration] = field(default_factory=dict)
+    losses: dict[int, float | None] = field(default_factory=dict)  # None: it has no result
+
+    def best(self) -> list[int]:
+        """The trials with a result, best first; of equals the one that was given first."""
+        found = [
+            (loss, at, each) for at, each in enumerate(self.given) if (loss := self.losses[each]) is not None
+        ]
+        return [each for _, _, each in sorted(found)]
+
+
+@dataclass(slots=True, eq=False)
+class _Bracket:
+    """``number`` counts all brackets from 1; ``rungs`` end with the one that trials run in."""
+
+    number: int
+    budgets: list[int]
+    rungs: list[_Rung]
+
+
+class Brackets(Schedule):
+    """Bracket s begins with ceil(eta^s (most + 1) / (s + 1)) configurations and a budget of
+    ``highest`` / eta^s, s from ``most`` down to 0 and again; of each rung the best 1 / eta get eta times the
+    budget.
+    """
+
+    def __init__(self, highest: int, eta: int, most: int, *, serial: bool = False) -> None:
+        self._eta, self._most, self._serial = eta, most, serial
+        self._shapes = [
+            (-(-(eta**s) * (most + 1) // (s + 1)), [highest * eta**i // eta**s for i in range(s + 1)])
+            for s in range(most, -1, -1)
+        ]
+        self._opened = 0
+        self._brackets: list[_Bracket] = []  # under way, oldest first
+        self._where: dict[int, tuple[_Bracket, _Rung]] = {}  # those whose result may still matter
+        self._none_new = False
+
+    def next(self) -> Slot | None:
+        for bracket in self._brackets:
+            rung = bracket.rungs[-1]
+            if rung.waiting:
+                return Slot(budget=rung.budget, configuration=rung.waiting[0], place=bracket)
+            if len(bracket.rungs) == 1 and len(rung.given) < rung.size and not self._none_new:
+                return Slot(budget=rung.budget, place=bracket)
+        if self._none_new or (self._serial and self._brackets):
+            return None
+        return Slot(budget=self._shapes[self._opened % len(self._shapes)][1][0])
+
+    def give(self, parameter_id: int, slot: Slot, configuration: Configuration) -> None:
+        bracket = slot.place or self._open()
+        rung = bracket.rungs[-1]
+        if slot.configuration is not None:
+            rung.waiting.popleft()
+        rung.given[parameter_id] = configuration
+        self._where[parameter_id] = bracket, rung
+
+    def end(self, parameter_id: int, loss: float | None) -> None:
+        if parameter_id not in self._where:
+            return
+        bracket, rung = self._where[parameter_id]
+        if bracket not in self._brackets:
+            del self._where[parameter_id]
+            return
+        if loss is not None or parameter_id not in rung.losses:
+            rung.losses[parameter_id] = loss
+        self._advance(bracket)
+
+    def take_back(self, parameter_id: int) -> bool:
+        bracket, rung = self._where.pop(parameter_id, (None, None))
+        if bracket is None or rung is None:
+            return True
+        configuration = rung.given.pop(parameter_id)
+        rung.losses.pop(parameter_id, None)
+        self._none_new = False
+        if rung is bracket.rungs[0]:
+            return True
+        rung.waiting.appendleft(configuration)
+        return False
+
+    def no_more_new(self) -> None:
+        self._none_new = True
+        for bracket in list(self._brackets):
+            self._advance(bracket)
+
+    def restart(self) -> None:
+        self._brackets.clear()
+        self._none_new = False
+
+    @property
+    def busy(self) -> bool:
+        return any(True for _ in self._awaited())
+
+    def why_waiting(self) -> str:
+        for bracket, rung, count in self._awaited():
+            trials = "a trial" if count == 1 else f"{count} trials"
+            return (
+                f"it waits for {trials} of bracket {bracket.number}, rung {len(bracket.rungs)} (budget "
+                f"{rung.budget}), to promote the best"
+            )
+        return "it waits for nothing"
+
+    def _awaited(self) -> Iterator[tuple[_Bracket, _Rung, int]]:
+        """The brackets in which trials run, and how many."""
+        for bracket in self._brackets:
+            rung = bracket.rungs[-1]
+            if len(rung.given) > len(rung.losses):
+                yield bracket, rung, len(rung.given) - len(rung.losses)
+
+    def _open(self) -> _Bracket:
+        size, budgets = self._shapes[self._opened % len(self._shapes)]
+        self._opened += 1
+        bracket = _Bracket(self._opened, budgets, [_Rung(budgets[0], size)])
+        self._brackets.append(bracket)
+        return bracket
+
+    def _advance(self, bracket: _Bracket) -> None:
+        """Promote the best of its last rung once all of that has ended."""
+        rung = bracket.rungs[-1]
+        short = self._none_new and len(bracket.rungs) == 1
+        if rung.waiting or len(rung.losses) < (len(rung.given) if short else rung.size):
+            return
+        for parameter_id in rung.given:
+            del self._where[parameter_id]
+        best = rung.best()
+        size = min(max(1, len(rung.given) // self._eta), len(best))
+        if size == 0 or len(bracket.rungs) == len(bracket.budgets):
+            self._brackets.remove(bracket)
+            return
+        above = _Rung(bracket.budgets[len(bracket.rungs)], size)
+        above.waiting.extend(rung.given[parameter_id] for parameter_id in best[:size])
+        bracket.rungs.append(above)
