@@ -14,6 +14,7 @@ from nnimgr.analysis.filters import matching
 from nnimgr.analysis.kept import follow, once
 from nnimgr.analysis.verdicts import Verdicts
 from nnimgr.core.facts import TrialStatus
+from nnimgr.dispatcher import registry
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["stopped"]
@@ -38,7 +39,9 @@ def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
     order = np.argsort(-columns.arrays["ended"][rows], kind="stable")
     page = rows[order][arguments["offset"] : arguments["offset"] + arguments["limit"]]
     reasons = snapshot.reasons(columns.ids[row].decode() for row in page)
-    assessor = snapshot.config().get("assessor") or {}
+    config = snapshot.config()
+    tuner = config.get("tuner") or {}
+    assessor = tuner if registry.advisor(tuner.get("name")) else config.get("assessor") or {}
     answer = {
         "revision": columns.revision,
         "total": len(rows),

@@ -245,9 +245,16 @@ def _check_algorithms(
     reading: Reading, fields: Mapping[str, Any], *, interpreter: Interpreter | None = None
 ) -> None:
     """Names and arguments of the algorithms, as far as that is known without running user code."""
+    from nnimgr.dispatcher import registry
+
     several = len(fields.get("objectives") or ()) > 1
     for role in ("tuner", "assessor"):
         check_algorithm(reading, role, _algorithm(fields, role), interpreter=interpreter, several=several)
+    advisor = registry.advisor(_algorithm(fields, "tuner").get("name"))
+    if advisor is not None and _algorithm(fields, "assessor"):
+        reading.warn(
+            ("assessor",), f"not used, since {advisor.name} is an advisor, which decides itself who goes on"
+        )
 
 
 def check_algorithm(

@@ -19,6 +19,7 @@ from nnimgr.core.runner import ExperimentRunner
 from nnimgr.core.search import Child, Search
 from nnimgr.core.state import ExperimentState
 from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher import registry as algorithms
 from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.store.writer import database_path
 from training_services import registry as platforms
@@ -111,12 +112,11 @@ class Assembly:
             tuner = _start("tuner", _config(state).tuner, state, directory, around)
             return replace(tuner, since=since, checkpoint_directory=str(directory / folder))
 
+        assessor = _assessor(config)
         return Search(
             tuner=new_tuner(state),
             new_tuner=new_tuner,
-            assessor=_start("assessor", config.assessor, state, directory, around)
-            if config.assessor
-            else None,
+            assessor=_start("assessor", assessor, state, directory, around) if assessor else None,
             spawn=spawn,
             post=runner.post,
             pending_metrics=runner.pending_metrics,
@@ -164,6 +164,15 @@ def _context(
         trial_memory_size=member.job_memory_size,
         **({} if config.silence is None else {"silent_after": config.silence}),
     )
+
+
+def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
+    """The one that is configured; where the tuner is an advisor, the half of that which stops trials."""
+    advisor = algorithms.advisor(config.tuner.name)
+    if advisor is None:
+        return config.assessor
+    arguments = None if advisor.judge is None else advisor.judge(config.tuner.class_args or {})
+    return None if arguments is None else AlgorithmConfig(name=advisor.name, class_args=arguments)
 
 
 def _revealed(service: _Model, around: Surroundings) -> _Model:

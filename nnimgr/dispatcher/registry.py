@@ -22,6 +22,7 @@ __all__ = [
     "AlgorithmError",
     "Builtin",
     "Interpreter",
+    "advisor",
     "builtin_name",
     "check",
     "check_class",
@@ -107,6 +108,12 @@ def _built_in(role: str, name: str) -> Builtin | None:
     return None
 
 
+def advisor(name: object) -> Builtin | None:
+    """The built-in tuner of this name, if it is an advisor."""
+    found = _built_in("tuner", name) if isinstance(name, str) else None
+    return found if found is not None and found.advisor else None
+
+
 def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError:
     """``others``: what there is beside the built-in ones."""
     known = [*names(role), *others]
@@ -122,9 +129,6 @@ def _missing(role: str, name: str, available: str) -> str | None:
     for left_out, sentence in _LEFT_OUT.items():
         if role == "tuner" and name.lower() in map(str.lower, left_out):
             return sentence
-    for each in _ADVISORS:
-        if name.lower() == each.lower():
-            return f"{each} is an advisor, and advisors cannot be run yet; available {role}s are {available}"
     for each in _LATER[role]:
         if name.lower() == each.lower():
             return f"NNI's {role} {each} cannot be used yet; available are {available}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -45,7 +45,8 @@ class _Rung:
 
     budget: int
     size: int
-    waiting: deque[Configuration] = field(default_factory=deque)  # promoted, and not running yet
+    waiting: list[tuple[int, Configuration]] = field(default_factory=list)  # promoted, by rank; not running
+    ranks: dict[int, int] = field(default_factory=dict)  # of the promoted ones that were given
     given: dict[int, Configuration] = field(default_factory=dict)
     losses: dict[int, float | None] = field(default_factory=dict)  # None: it has no result
 
@@ -87,7 +88,7 @@ class Brackets(Schedule):
         for bracket in self._brackets:
             rung = bracket.rungs[-1]
             if rung.waiting:
-                return Slot(budget=rung.budget, configuration=rung.waiting[0], place=bracket)
+                return Slot(budget=rung.budget, configuration=rung.waiting[0][1], place=bracket)
             if len(bracket.rungs) == 1 and len(rung.given) < rung.size and not self._none_new:
                 return Slot(budget=rung.budget, place=bracket)
         if self._none_new or (self._serial and self._brackets):
@@ -98,7 +99,7 @@ class Brackets(Schedule):
         bracket = slot.place or self._open()
         rung = bracket.rungs[-1]
         if slot.configuration is not None:
-            rung.waiting.popleft()
+            rung.ranks[parameter_id], _ = rung.waiting.pop(0)
         rung.given[parameter_id] = configuration
         self._where[parameter_id] = bracket, rung
 
@@ -122,7 +123,7 @@ class Brackets(Schedule):
         self._none_new = False
         if rung is bracket.rungs[0]:
             return True
-        rung.waiting.appendleft(configuration)
+        insort(rung.waiting, (rung.ranks.pop(parameter_id), configuration))
         return False
 
     def no_more_new(self) -> None:
@@ -175,5 +176,5 @@ class Brackets(Schedule):
             self._brackets.remove(bracket)
             return
         above = _Rung(bracket.budgets[len(bracket.rungs)], size)
-        above.waiting.extend(rung.given[parameter_id] for parameter_id in best[:size])
+        above.waiting.extend((rank, rung.given[each]) for rank, each in enumerate(best[:size]))
         bracket.rungs.append(above)

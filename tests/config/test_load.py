@@ -311,8 +311,8 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ),
         ("experimentType: nas", "experimentType: unknown value 'nas' (valid: hpo)"),
         (
-            "assessor: {name: curvefitting}",
-            "assessor.name: NNI's assessor Curvefitting cannot be used yet; avail",
+            "assessor: {name: curvefit}",
+            "assessor.name: there is no built-in assessor 'curvefit'; valid names are Medianstop",
         ),
         ("advisor: {name: Random}", "advisor: give either an advisor or a tuner, not both"),
         (
@@ -348,9 +348,8 @@ def test_other_top_levels_than_mappings(faults: Faults) -> None:
     ("advisor", "fault"),
     [
         (
-            "{name: hyperband, classArgs: {R: 60}}",
-            "tuner.name: Hyperband is an advisor, and advisors cannot be run yet; available tuners are "
-            "Random, TPE, GridSearch, Batch",
+            "{name: hyperband, classArgs: {R: 0}}",
+            "tuner.classArgs.R: the argument R of Hyperband must be an integer of at least 1, not 0",
         ),
         (
             "{className: mine.Advisor, codeDirectory: .}",
@@ -372,6 +371,23 @@ def test_advisors_are_refused_in_one_sentence(
 def test_an_advisor_becomes_the_tuner(load: Load) -> None:
     text = MINIMAL.replace("tuner:", "advisor:")
     assert load(text).config.tuner.name == "Random"
+
+
+def test_an_assessor_beside_an_advisor_is_not_used(load: Load) -> None:
+    text = MINIMAL + "assessor: {name: Medianstop}\n"
+    assert load(text).warnings == ()
+    loaded = load(text.replace("Random", "Hyperband"))
+    assert [str(warning) for warning in loaded.warnings] == [
+        "exp.yml:9:1: assessor: not used, since Hyperband is an advisor, which decides itself who goes on"
+    ]
+    (warning,) = check_config(loaded.config)
+    assert warning.field == "assessor"
+
+
+def test_a_parameter_that_an_advisor_adds_cannot_be_in_the_search_space(faults: Faults) -> None:
+    text = MINIMAL.replace("Random", "ASHA").replace("  x:", "  TRIAL_BUDGET:")
+    (found,) = faults(text)
+    assert "TRIAL_BUDGET cannot be a parameter, since the advisor adds it" in found
 
 
 def test_a_search_space_file_is_json_or_yaml_and_wins(load: Load, tmp_path: Path) -> None:
