@@ -285,10 +285,8 @@ class _Compiler:
         if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
             raise ConstraintError(f"{name} takes plain arguments only")
         if not least <= len(node.args) <= most:
-            wanted = (
-                str(least) if least == most else f"at least {least}" if most > 2 else f"{least} or {most}"
-            )
-            raise ConstraintError(f"{name} takes {wanted} arguments, not {len(node.args)}")
+            wanted = {(1, 1): "one argument", (1, 2): "one or two arguments"}.get((least, most), "numbers")
+            raise ConstraintError(f"{name} takes {wanted}, not {len(node.args)} arguments")
         call: Callable[..., Any] = function
         arguments = [self.value(argument, depth + 1) for argument in node.args]
         if len(arguments) == 1:

@@ -26,6 +26,7 @@ __all__ = [
     "Space",
     "Spec",
     "contains",
+    "fill",
     "parse",
     "sample",
     "validate",
@@ -281,6 +282,27 @@ def sample(space: Space, rng: random.Random) -> dict[str, Any]:
     return {name: _draw(spec, rng) for name, spec in space.parameters}
 
 
+def fill(space: Space, parameters: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
+    """A parameter set with these values, which lie in the space and keep its types; the others are drawn."""
+    return {
+        name: _filled(spec, parameters[name], rng) if name in parameters else _draw(spec, rng)
+        for name, spec in space.parameters
+    }
+
+
+def _filled(spec: Spec, value: Any, rng: random.Random) -> Any:
+    match spec:
+        case Choice(options):
+            return next(option for option in options if _same(value, option))
+        case Nested(options):
+            name, inner = next(option for option in options if _same(value["_name"], option[0]))
+            return {"_name": name, **fill(inner, value, rng)}
+        case Numeric(type=ParameterType.RANDINT):
+            return int(value)
+        case Numeric():
+            return float(value)
+
+
 def _draw(spec: Spec, rng: random.Random) -> Any:
     match spec:
         case Choice(options):
@@ -308,27 +330,30 @@ def _raw(spec: Numeric, rng: random.Random) -> float:
 # ---- membership ------------------------------------------------------------------------------------------
 
 
-def contains(space: Space, parameters: Any) -> list[str]:
-    """What a parameter set that a user wrote has outside of the space: one sentence each."""
-    return _outside(space, parameters, "")
+def contains(space: Space, parameters: Any, *, partial: bool = False) -> list[str]:
+    """What a parameter set that a user wrote has outside of the space: one sentence each.
+
+    ``partial``: parameters may be missing.
+    """
+    return _outside(space, parameters, "", partial)
 
 
-def _outside(space: Space, parameters: Any, prefix: str) -> list[str]:
+def _outside(space: Space, parameters: Any, prefix: str, partial: bool) -> list[str]:
     if not isinstance(parameters, Mapping):
         where = prefix.rstrip(".") or "the parameter set"
         return [f"{where} must be a mapping of parameters, not {_shown(parameters)}"]
     found = []
     for name, spec in space.parameters:
-        if name not in parameters:
+        if name in parameters:
+            found += _misfits(spec, parameters[name], f"{prefix}{name}", partial)
+        elif not partial:
             found.append(f"{prefix}{name} is missing")
-        else:
-            found += _misfits(spec, parameters[name], f"{prefix}{name}")
     known = {name for name, _ in space.parameters} | ({"_name"} if prefix else set())
     found += [f"{prefix}{name} is not in the search space" for name in parameters if name not in known]
     return found
 
 
-def _misfits(spec: Spec, value: Any, name: str) -> list[str]:
+def _misfits(spec: Spec, value: Any, name: str, partial: bool) -> list[str]:
     match spec:
         case Choice(options):
             if not any(_same(value, option) for option in options):
@@ -338,7 +363,7 @@ def _misfits(spec: Spec, value: Any, name: str) -> list[str]:
             chosen = value.get("_name") if isinstance(value, Mapping) else None
             for option, inner in options:
                 if _same(chosen, option):
-                    return _outside(inner, value, f"{name}.")
+                    return _outside(inner, value, f"{name}.", partial)
             names = ", ".join(str(option) for option, _ in options)
             return [f'{name} must be a mapping with one of {names} as "_name", not {_shown(value)}']
         case Numeric():

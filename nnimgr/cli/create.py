@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
@@ -36,8 +37,11 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
         # The server starts while the configuration is read, which takes about as long.
         port = args.port or DEFAULT_PORT
         with ServerStart(home, port, no_token=args.no_token, url_prefix=prefix) as start:
-            canonical = _load(args, terminal).config.canonical()
+            loaded = _load(args, terminal)
+            canonical = loaded.config.canonical()
             terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
+            if loaded.feasibility is not None:
+                terminal.stamped(f"Constraints: {loaded.feasibility}")
             terminal.stamped("Starting web server...")
             client = start.client()
         terminal.stamped("Setting up...")
@@ -140,7 +144,7 @@ def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
         from nnimgr.config import LogLevel
 
         debug = loaded.config.model_copy(update={"debug": True, "log_level": LogLevel.DEBUG})
-        return type(loaded)(debug, loaded.warnings)
+        return replace(loaded, config=debug)
     return loaded
 
 
@@ -223,6 +227,7 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
         "trialConcurrency": config.trial_concurrency,
         "maxTrialNumber": config.max_trial_number,
         "parameterSets": parameter_sets(config.search_space),
+        "feasibleShare": None if loaded.feasibility is None else loaded.feasibility.share,
     }
     job = plan_job(loaded.config, experiment_id, os.environ)
     refused = job is not None and job.accepted is False
@@ -237,6 +242,7 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     terminal.say("\n# What would start (nothing was started)")
     count = facts["parameterSets"]
     facts["parameterSets"] = "without end" if count is None else f"{count:,}"
+    facts["feasibleShare"] = "no constraints" if loaded.feasibility is None else str(loaded.feasibility)
     for name, value in facts.items():
         terminal.say(f"# {name}: {'none' if value is None else value}")
     if job is not None:

@@ -91,10 +91,13 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
     errors = [error["sentence"] for error in profile["errors"]]
     notices = [notice["sentence"] for notice in profile["notices"]]
     if terminal.as_json:
-        kept = {key: profile[key] for key in ("id", "status", "drain", "reason")}
+        kept = {key: profile[key] for key in ("id", "status", "drain", "reason", "feasibleShare")}
         terminal.json({**kept, "errors": errors, "notices": notices})
         return 0
     shown = {"status": nni_status(profile), "errors": errors, "reason": profile["reason"]}
+    if profile["feasibleShare"] is not None:
+        shown["searchSpaceConstraints"] = profile["config"]["searchSpaceConstraints"]
+        shown["feasibleShare"] = profile["feasibleShare"]
     terminal.nni_json({**shown, "notices": notices} if notices else shown)
     return 0
 

@@ -215,6 +215,10 @@ def _add_update(verbs: _Verbs) -> None:
     space = _verb(group, "searchspace", "update:searchspace", "change the search space")
     _add_id(space)
     space.add_argument("-f", "--filename", required=True, metavar="FILE", help="the new one, in JSON or YAML")
+    space.add_argument("--constraints", metavar="FILE", help="and a list of other constraints on it")
+    constraints = _verb(group, "constraints", "update:constraints", "change the constraints on the space")
+    _add_id(constraints)
+    constraints.add_argument("-f", "--filename", required=True, metavar="FILE", help="a list of them")
     for name, summary in (
         ("concurrency", "how many trials run at once"),
         ("duration", "how long it may run in all, such as 30m or 2h"),

@@ -52,9 +52,14 @@ def _lines(entry: IndexEntry, found: dict[str, Any]) -> list[str]:
     lines = [experiment_line(entry)]
     if "error" in found:
         return [*lines, f"    {found['error']}"]
-    counts = found["experiment"]["counts"]
+    profile = found["experiment"]
+    counts = profile["counts"]
     by_status = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     lines.append(f"    Trials: {by_status or 'none'}")
+    if profile["feasibleShare"] is not None:
+        constraints = "; ".join(profile["config"]["searchSpaceConstraints"])
+        share = f"{100 * profile['feasibleShare']:.3g} % of the search space"
+        lines.append(f"    Constraints: {constraints} ({share})")
     return lines + [
         f"    Trial: {trial['id']}    No.: {trial['sequence']}    Status: {trial['status']}    "
         f"Latest: {number(trial['latestValue'])}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nnimgr.config.document import Document
     from nnimgr.config.problems import Problem
 
-__all__ = ["concurrency", "duration", "read_plain", "searchspace", "trialnum"]
+__all__ = ["concurrency", "constraints", "duration", "read_plain", "searchspace", "trialnum"]
 
 _MOST_CONCURRENT = 1000
 _MOST_TRIALS = 999_999_999
@@ -24,7 +24,16 @@ _MOST_TRIALS = 999_999_999
 def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
     """A new search space; the trials that run go on."""
     document, space = _read(Path(args.filename))
-    return _update(args, terminal, {"searchSpace": space}, title="search space", source=document)
+    changes = {"searchSpace": space}
+    if args.constraints is not None:
+        changes["searchSpaceConstraints"] = read_plain(Path(args.constraints))
+    return _update(args, terminal, changes, title="search space", source=document)
+
+
+def constraints(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Other constraints on the search space; the trials that run go on."""
+    changes = {"searchSpaceConstraints": read_plain(Path(args.filename))}
+    return _update(args, terminal, changes, title="constraints")
 
 
 def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -8,6 +8,7 @@ from nnimgr.config.load import Loaded, check_config, load_config, load_text, rea
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig, LogLevel
 from nnimgr.config.problems import ConfigError, Problem
 from nnimgr.config.references import ReferenceUnresolved, resolve_secrets
+from nnimgr.config.sets import check_constraints, check_feasibility, feasible_share, initial_sets
 from nnimgr.config.update import UPDATABLE, apply_update
 
 __all__ = [
@@ -21,6 +22,10 @@ __all__ = [
     "ReferenceUnresolved",
     "apply_update",
     "check_config",
+    "check_constraints",
+    "check_feasibility",
+    "feasible_share",
+    "initial_sets",
     "load_config",
     "load_text",
     "read_canonical",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
+from nnimgr.config.feasibility import Feasibility
 from nnimgr.config.model import (
     AlgorithmConfig,
     ExperimentConfig,
@@ -25,6 +26,7 @@ from nnimgr.config.service import (
     check_keys,
     read_service,
 )
+from nnimgr.config.sets import check_sets
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
 from nnimgr.home import Home
 
@@ -38,10 +40,14 @@ _NOT_SET = "_none_"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration without faults, and what its author should hear about it all the same."""
+    """A configuration without faults, and what its author should hear about it all the same.
+
+    ``feasibility``: how much of the search space meets its constraints, if there are any.
+    """
 
     config: ExperimentConfig
     warnings: tuple[Problem, ...]
+    feasibility: Feasibility | None = None
 
 
 class _Written(ExperimentConfig):
@@ -84,12 +90,17 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_capacity(reading, config)
     _check_algorithms(reading, fields)
     check_objectives(reading, fields)
-    space.check(reading, _algorithm(fields, "tuner"))
+    tuner = _algorithm(fields, "tuner")
+    valid = space.check(reading, tuner)
+    custom = _is_custom(tuner)
+    feasible = None
+    if config is not None and (valid or custom):
+        feasible = check_sets(reading, config, custom=custom, space_is_valid=valid)
     if reading.problems or config is None:
         raise ConfigError(
             sorted(reading.problems, key=lambda problem: (str(problem.file), problem.line or 0))
         )
-    return Loaded(config, tuple(reading.warnings))
+    return Loaded(config, tuple(reading.warnings), feasible)
 
 
 def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
@@ -124,7 +135,10 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     check_capacity(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_objectives(reading, fields)
-    _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)
+    valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)
+    custom = _is_custom(fields["tuner"], interpreter=interpreter)
+    if valid or custom:
+        check_sets(reading, config, custom=custom, space_is_valid=valid)
     if reading.problems:
         raise ConfigError(reading.problems)
     return tuple(reading.warnings)
@@ -322,20 +336,23 @@ class _SearchSpace:
 
     def check(
         self, reading: Reading, tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None
-    ) -> None:
-        """Note what is wrong with it. A user's own tuner may read a space in its own way: only a warning."""
+    ) -> bool:
+        """Note what is wrong with it; whether nothing is, by NNI's rules.
+
+        A user's own tuner may read a space in its own way: only a warning.
+        """
         from nnimgr.dispatcher import registry
         from nnimgr.search_space import SearchSpaceError
         from nnimgr.search_space import validate as validate_space
 
         if not isinstance(self.value, Mapping):
-            return
+            return False
         path: KeyPath
         try:
             validate_space(self.value)
             if (builtin := _builtin_of("tuner", tuner)) is not None:
                 registry.check_space("tuner", builtin, self.value)
-            return
+            return True
         except (SearchSpaceError, registry.AlgorithmError) as error:
             path, sentence = error.path, f"{error}{number_hint_at(self.value, error.path)}"
         if self.document is not None:
@@ -344,3 +361,4 @@ class _SearchSpace:
             problem = reading.problem(("searchSpace", *path), sentence)
         custom = _is_custom(tuner, interpreter=interpreter)
         (reading.warnings if custom else reading.problems).append(problem)
+        return False

@@ -43,6 +43,7 @@ __all__ = [
     "AlgorithmConfig",
     "Command",
     "CpuNumber",
+    "Duplicates",
     "ExperimentConfig",
     "GpuNumber",
     "HybridConfig",
@@ -63,6 +64,14 @@ class LogLevel(StrEnum):
     INFO = "info"
     DEBUG = "debug"
     TRACE = "trace"
+
+
+class Duplicates(StrEnum):
+    """What becomes of a suggestion that equals an earlier parameter set."""
+
+    SKIP = "skip"  # the tuner has to suggest another one
+    REUSE = "reuse"  # it gets the result of a trial that has succeeded with it, without being run
+    REPLICATE = "replicate"  # it is run like any other
 
 
 def _duration(value: Any) -> str | int:
@@ -183,6 +192,9 @@ class ExperimentConfig(_Model):
     experiment_type: Literal["hpo"] = "hpo"
     search_space_file: Path | None = None
     search_space: dict[str, Any]
+    search_space_constraints: list[str] | None = None
+    initial_parameters: list[dict[str, Any]] | None = None
+    duplicates: Annotated[Duplicates, Field(strict=False)] | None = None
     trial_command: Command
     trial_code_directory: Path
     trial_concurrency: Annotated[_Positive, Field(le=_MOST_AT_ONCE)]
@@ -219,6 +231,23 @@ class ExperimentConfig(_Model):
     def _failure(self) -> ExperimentConfig:
         if (self.on_failure is OnFailure.VALUE) != (self.failure_value is not None):
             raise ValueError("'onFailure: value' and 'failureValue' go together: give both or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _sets(self) -> ExperimentConfig:
+        if self.duplicates is Duplicates.REUSE and self.max_trial_number is None:
+            raise ValueError(
+                "'duplicates: reuse' needs 'maxTrialNumber': trials that reuse a result take no time, and a "
+                "tuner may suggest the same sets without end"
+            )
+        if self.duplicates is Duplicates.REUSE and self.multi_phase:
+            raise ValueError("'duplicates: reuse' is not for 'multiPhase', whose trials have several results")
+        initial = len(self.initial_parameters or ())
+        if self.max_trial_number is not None and initial > self.max_trial_number:
+            raise ValueError(
+                f"'initialParameters' has {initial} parameter sets, but 'maxTrialNumber' is "
+                f"{self.max_trial_number}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -142,6 +142,8 @@ def _value(reading: Reading, value: Any, kind: Any, path: KeyPath) -> Any:
     models = [part for part in kinds if isinstance(part, type) and issubclass(part, BaseModel)]
     if models and isinstance(value, Mapping):
         return shape(reading, value, models[0], path)
+    if dict in kinds and not models and isinstance(value, list) and list in kinds:
+        return [plain(reading, item, (*path, index)) for index, item in enumerate(value)]
     if models and isinstance(value, list) and list in kinds:
         return [shape(reading, item, models[0], (*path, index)) for index, item in enumerate(value)]
     if isinstance(value, str):

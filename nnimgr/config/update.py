@@ -19,6 +19,7 @@ UPDATABLE = (
     "maxExperimentDuration",
     "maxTrialDuration",
     "searchSpace",
+    "searchSpaceConstraints",
 )
 
 
@@ -27,7 +28,9 @@ def apply_update(
 ) -> ExperimentConfig:
     """``config`` with ``field`` (any spelling that NNI matches) set to ``value``; None lifts a limit.
 
-    ``elapsed`` is how long the experiment has run: no limit may lie before that. Raises ConfigError.
+    Whether constraints and search space go together is looked at when all fields are changed
+    (``check_constraints``). ``elapsed`` is how long the experiment has run: no limit may lie before that.
+    Raises ConfigError.
     """
     name = next((known for known in UPDATABLE if match_key(known) == match_key(field)), None)
     if name is None:

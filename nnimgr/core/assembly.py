@@ -123,10 +123,16 @@ class Assembly:
         )
 
 
+def seed_of(experiment_id: str) -> int:
+    """What its random numbers are made from, unless its configuration says it."""
+    return zlib.crc32(experiment_id.encode())
+
+
 def _start(
     role: str, algorithm: AlgorithmConfig, state: ExperimentState, directory: Path, around: Surroundings
 ) -> m.Start:
     """The first line of the algorithm's child. Raises ReferenceUnresolved."""
+    config = _config(state)
     builtin = algorithm.builtin_name(role)
     return m.Start(
         role=role,
@@ -139,8 +145,10 @@ def _start(
         database=str(database_path(directory)),
         rebuild_to=0,
         checkpoint_directory=str(directory / "checkpoint"),
-        seed=zlib.crc32(state.id.encode()),
+        seed=seed_of(state.id),
         objectives=state.objectives,
+        constraints=tuple(config.search_space_constraints or ()),
+        duplicates=config.duplicates.value if config.duplicates else None,
     )
 
 
@@ -168,7 +176,7 @@ def _context(
 
 def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
     """The one that is configured; where the tuner is an advisor, the half of that which stops trials."""
-    advisor = algorithms.advisor(config.tuner.name)
+    advisor = algorithms.advisor(config.tuner.builtin_name("tuner"))
     if advisor is None:
         return config.assessor
     arguments = None if advisor.judge is None else advisor.judge(config.tuner.class_args or {})

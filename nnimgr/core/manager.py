@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nnimgr.config import ExperimentConfig, check_config, read_canonical
+from nnimgr.config import ExperimentConfig, check_config, initial_sets, read_canonical
 from nnimgr.config.secrets import hide_secrets
 from nnimgr.core import facts as f
-from nnimgr.core.assembly import Assembly
+from nnimgr.core.assembly import Assembly, seed_of
 from nnimgr.core.at_rest import AtRest
 from nnimgr.core.changes import Changes
 from nnimgr.core.clock import SteadyClock
@@ -35,7 +35,7 @@ from nnimgr.core.experiments import (
 from nnimgr.core.folder import Surroundings, make_folder, require_database
 from nnimgr.core.index_notes import IndexNotes, nni_status
 from nnimgr.core.remains import Remains
-from nnimgr.core.requests import RequestRefused
+from nnimgr.core.requests import RequestRefused, initial_trials
 from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
 from nnimgr.core.state import ExperimentState
 from nnimgr.core.stored import StoredSummaries
@@ -293,13 +293,17 @@ class NNIManager:
             created = f.ExperimentCreated(
                 experiment_id=experiment_id, config=canonical, search_space=space, limits=config.limits()
             )
-            await self._begin(created, config, around)
+            first = await asyncio.to_thread(initial_sets, config, seed_of(experiment_id))
+            await self._begin([created, *initial_trials(experiment_id, first)], config, around)
         return experiment_id, True
 
-    async def _begin(
-        self, created: f.ExperimentCreated, config: ExperimentConfig, around: Surroundings
-    ) -> None:
-        """Make the folder and the entry of a new experiment, and start it; all or nothing."""
+    async def _begin(self, opening: Sequence[f.Fact], config: ExperimentConfig, around: Surroundings) -> None:
+        """Make the folder and the entry of a new experiment, and start it; all or nothing.
+
+        ``opening``: its first facts, that it was created before all others.
+        """
+        created = opening[0]
+        assert isinstance(created, f.ExperimentCreated)
         experiment_id = created.experiment_id
         directory = config.experiment_working_directory / experiment_id
         entry = IndexEntry(
@@ -321,7 +325,7 @@ class NNIManager:
             # which it leaves alone, and the client may ask again under the same id.
             await asyncio.to_thread(self._index.put, entry)
             self._entries[experiment_id] = entry
-            await self._start(experiment_id, directory, created)
+            await self._start(experiment_id, directory, opening)
             self._latest = experiment_id
         except Exception:
             if fresh:
@@ -495,11 +499,13 @@ class NNIManager:
         self,
         experiment_id: str,
         directory: Path,
-        created: f.ExperimentCreated | None = None,
+        created: Sequence[f.Fact] = (),
         *,
         resumed: bool = False,
     ) -> None:
         """Open the database, run a runner on it, and return once its first turn is over.
+
+        ``created``: the first facts of a new experiment, which are committed together.
 
         Raises what ends the runner before; a new experiment is dropped then, another one tried again later.
         """
@@ -511,7 +517,7 @@ class NNIManager:
             self.used = True
         except Exception as error:
             await self._forget(experiment_id)
-            if created is None:
+            if not created:
                 self._supervise(experiment_id, directory, trouble=str(error))
                 self.used = True
             raise
@@ -524,7 +530,7 @@ class NNIManager:
             await asyncio.wait({opened.task})
 
     async def _make_runner(
-        self, directory: Path, created: f.ExperimentCreated | None = None, *, resumed: bool = False
+        self, directory: Path, created: Sequence[f.Fact] = (), *, resumed: bool = False
     ) -> ExperimentRunner:
         reader = self._readers.get(directory.name)
         if reader is not None:
@@ -532,12 +538,11 @@ class NNIManager:
         writer = ExperimentWriter(directory)
         try:
             state = await writer.open()
-            if created is None and not state.id:
+            if not created and not state.id:
                 raise StoreError(f"the experiment in {directory} was never created: its database is empty")
-            if created is not None and state.id:
+            if created and state.id:
                 raise ExperimentConflict(f"there is another experiment {state.id} in {directory.parent}")
-            opening: list[f.Fact] = [created] if created is not None else []
-            opening.append(f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=resumed))
+            opening = [*created, f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=resumed)]
             return ExperimentRunner(
                 state=state,
                 writer=writer,

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from nnimgr.config import apply_update, read_canonical
+from nnimgr.config import ExperimentConfig, apply_update, check_constraints, read_canonical
+from nnimgr.constraints import Constraints
 from nnimgr.core import facts as f
 from nnimgr.core.search import Builder
 from nnimgr.core.state import ExperimentState, trial_id_of
+from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 
 
 class RequestRefused(Exception):
@@ -30,10 +33,13 @@ class BudgetSpent(RequestRefused):
 
 def add_trial(parameters: Any, *, outstanding: int) -> Builder:
     """A customised trial. ``outstanding``: suggestions on their way, which have their claim on the budget."""
-    text = json.dumps(parameters, ensure_ascii=False, allow_nan=False)
+    text = _text(parameters)
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
+        complaint = _constraints(constraints_of(state.config) or ()).complaint(parameters)
+        if complaint is not None:
+            raise RequestRefused(complaint)
         if state.budget is not None and state.budget <= outstanding:
             raise BudgetSpent(
                 f"maxTrialNumber ({state.limits.max_trial_number}) is reached: raise it to add a trial"
@@ -49,6 +55,20 @@ def add_trial(parameters: Any, *, outstanding: int) -> Builder:
         )
 
     return build
+
+
+def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]:
+    """The trials that an experiment begins with."""
+    return [
+        f.Suggested(
+            trial_id=trial_id_of(experiment_id, sequence),
+            sequence=sequence,
+            source=f.SuggestionSource.CUSTOMIZED,
+            parameter_id=None,
+            parameters=_text(parameters),
+        )
+        for sequence, parameters in enumerate(sets)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,24 +141,30 @@ def change_config(changes: Mapping[str, Any]) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         if state.status is f.ExperimentStatus.VIEWED:
             raise RequestRefused("the experiment is only viewed: it cannot be changed")
-        before = read_canonical({**state.config, "searchSpace": dict(state.search_space)})
-        elapsed = state.active_for(state.last_at) if state.last_at else state.active
-        after = before
-        for name, value in changes.items():
-            after = apply_update(after, name, value=value, elapsed=elapsed)
-        old, new = before.canonical(), after.canonical()
+        old = _config(state).canonical()
+        after = changed_config(state, changes)
+        new = after.canonical()
         space = new.pop("searchSpace")
-        changed = {key: new.get(key) for key in (*new, *old) if new.get(key) != old.get(key)}
-        changed.pop("searchSpace", None)
+        other = {key: new.get(key) for key in (*new, *old) if new.get(key) != old.get(key)}
+        other.pop("searchSpace", None)
+        # With other constraints it is another space: what was suggested before may be none of it.
+        is_other = space != old["searchSpace"] or CONSTRAINTS in other
         return (
-            f.ConfigChanged(
-                changes=changed,
-                limits=after.limits(),
-                search_space=space if space != old["searchSpace"] else None,
-            ),
+            f.ConfigChanged(changes=other, limits=after.limits(), search_space=space if is_other else None),
         )
 
     return build
+
+
+def changed_config(state: ExperimentState, changes: Mapping[str, Any]) -> ExperimentConfig:
+    """The configuration with these changes. Raises ConfigError."""
+    elapsed = state.active_for(state.last_at) if state.last_at else state.active
+    after = _config(state)
+    for name, value in changes.items():
+        after = apply_update(after, name, value=value, elapsed=elapsed)
+    if after.search_space_constraints:
+        check_constraints(after)
+    return after
 
 
 def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
@@ -175,6 +201,19 @@ def stop_experiment(*, detach: bool) -> Builder:
         return (f.ExperimentStopRequested(detach=detach),)
 
     return build
+
+
+def _text(parameters: Any) -> str:
+    return json.dumps(parameters, ensure_ascii=False, allow_nan=False)
+
+
+def _config(state: ExperimentState) -> ExperimentConfig:
+    return read_canonical({**state.config, "searchSpace": dict(state.search_space)})
+
+
+@lru_cache(maxsize=64)
+def _constraints(texts: tuple[str, ...]) -> Constraints:
+    return Constraints(texts)
 
 
 def _check_open(state: ExperimentState) -> None:

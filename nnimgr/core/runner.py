@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from nnimgr.config import check_feasibility
 from nnimgr.core import facts as f
 from nnimgr.core import requests
 from nnimgr.core.fold import admits, apply, measured
@@ -165,6 +166,8 @@ class ExperimentRunner:
 
     async def change_config(self, changes: Mapping[str, Any]) -> None:
         """Change top-level fields. Raises ConfigError, RequestRefused."""
+        after = requests.changed_config(self.state, changes)
+        await asyncio.to_thread(check_feasibility, after)  # it draws sets, which is no work for the loop
         await self.request(requests.change_config(changes))
 
     async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:

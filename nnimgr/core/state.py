@@ -306,7 +306,7 @@ def is_queued(trial: TrialState) -> bool:
 
 
 def is_unsettled(trial: TrialState) -> bool:
-    """The plan has to decide what becomes of it: its attempt is closed or needless, or its pause is over."""
+    """The plan has to decide what becomes of it: it is not run, its attempt has closed, its pause is over."""
     if trial.reuse is not None or trial.closed_job is not None:
         return True
     return trial.status is TrialStatus.PAUSED and trial.target is None

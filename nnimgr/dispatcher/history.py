@@ -24,7 +24,7 @@ from nnimgr.dispatcher.messages import (
     runs_again,
 )
 
-__all__ = ["Event", "History", "PastSuggestion", "constraints_of"]
+__all__ = ["CONSTRAINTS", "Event", "History", "PastSuggestion", "constraints_of"]
 
 SUCCEEDED = "SUCCEEDED"
 CUSTOMIZED = "customized"

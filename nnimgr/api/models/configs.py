@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from nnimgr.api.models.base import Model, Request
-from nnimgr.api.models.experiments import LimitsModel
+from nnimgr.api.models.experiments import FeasibleShare, LimitsModel
 
 
 class ConfigText(Request):
@@ -62,6 +62,7 @@ class ExperimentPlan(Model):
     limits: LimitsModel
     parameters: list[PlannedParameter]
     parameter_sets: int | None = Field(description="how many different ones there are; null: without end")
+    feasible_share: FeasibleShare
     services: list[PlannedService]
     experiment_working_directory: str
     warnings: list[ConfigProblem]

@@ -120,6 +120,15 @@ class ExperimentError(Model):
     trial_id: str | None
 
 
+FeasibleShare = Annotated[
+    float | None,
+    Field(
+        description="how much of the search space meets searchSpaceConstraints, about, from 0 to 1; null: "
+        "there are none, or only the user's tuner can tell"
+    ),
+]
+
+
 class LimitsModel(Model):
     """The limits that hold now. null: unlimited."""
 
@@ -147,6 +156,7 @@ class Experiment(_AnyExperiment):
     now: str = Field(description="one sentence: what it is doing, or why it does nothing more")
     config: dict[str, Any]
     search_space: dict[str, Any]
+    feasible_share: FeasibleShare
     config_text: str = Field(description="both of them as YAML, as a new experiment could be made of")
     notices: list[Notice]
     directory: str = Field(description="its folder on the server's machine")

@@ -95,6 +95,7 @@ def _plan(loaded: Loaded) -> models.ExperimentPlan:
         ),
         parameters=[models.PlannedParameter(name=name, type=kind) for name, kind in seen.parameters],
         parameter_sets=seen.parameter_sets,
+        feasible_share=None if loaded.feasibility is None else loaded.feasibility.share,
         services=[_service(member) for member in seen.members],
         experiment_working_directory=str(config.experiment_working_directory),
         warnings=warnings,

@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 from nnimgr.api import models
 from nnimgr.api.convert import plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
-from nnimgr.config import read_canonical
+from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
@@ -202,7 +202,8 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
     row = reader.experiment()
     config = row.config
     best = reader.trial(row.best_trial_id) if row.best_trial_id else None
-    limits = read_canonical({**config, "searchSpace": row.search_space}).limits()
+    read = read_canonical({**config, "searchSpace": row.search_space})
+    limits = read.limits()
     return models.Experiment(
         id=row.experiment_id,
         name=config.get("experimentName") or "",
@@ -228,6 +229,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         now=_now(row, known, best),
         config=config,
         search_space=row.search_space,
+        feasible_share=feasible_share(read),
         config_text=_yaml(json.dumps({**config, "searchSpace": row.search_space})),
         port=known.summary.port,
         errors=[

@@ -51,6 +51,8 @@ export const newExperiment = {
     parameters: "Parameters",
     sets: (count: string) => `${count} different sets`,
     endless: "sets without end",
+    constraints: "Constraints",
+    feasible: (percent: string) => `about ${percent} % of the search space meets them`,
     folder: "Folder",
     platform: "Platform",
     command: "Command",

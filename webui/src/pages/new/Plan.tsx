@@ -36,6 +36,11 @@ export function Plan({ plan, onJump }: { plan: ExperimentPlan; onJump: (problem:
           {plan.parameters.map(({ name }) => name).join(", ") || strings.common.notAvailable} (
           {plan.parameterSets === null ? fields.endless : fields.sets(formatNumber(plan.parameterSets))})
         </Fact>
+        {plan.feasibleShare === null ? null : (
+          <Fact name={fields.constraints}>
+            {fields.feasible(formatNumber(Math.round(plan.feasibleShare * 1000) / 10))}
+          </Fact>
+        )}
         {plan.services.map((service, at) => (
           <ServiceFacts key={at} service={service} />
         ))}

@@ -1,0 +1,175 @@
+"""Whether a search space's constraints can be used: their names, and how much of the space meets them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from nnimgr import search_space as spaces
+from nnimgr.constraints import Constraint, ConstraintError, Constraints, Names, names_of
+
+__all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility", "is_batch"]
+
+_DRAWS = 10_000
+_ENOUGH = 1_000  # draws, where nearly all or a clear part of them is feasible
+_PRECISION = 0.01  # half the width of the share's 95 % interval with which it is known well enough
+_LONGEST_S = 3.0
+_LEAST_SHARE = 0.001
+
+
+class BadConstraint(ValueError):
+    """Constraint number ``index`` (from 0) cannot be used; one sentence.
+
+    ``nearest``: what was probably meant.
+    """
+
+    def __init__(self, index: int, sentence: str, *, nearest: str | None = None) -> None:
+        super().__init__(sentence)
+        self.index, self.nearest = index, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Feasibility:
+    """How many of so many parameter sets meet all constraints.
+
+    ``listed``: these are all sets that there are. ``warnings``: constraint (from 0) -> one sentence.
+    """
+
+    feasible: int
+    sets: int
+    listed: bool
+    warnings: tuple[tuple[int, str], ...]
+
+    @property
+    def share(self) -> float:
+        return self.feasible / self.sets
+
+    def __str__(self) -> str:
+        if self.listed:
+            return f"{self.feasible:,} of the {self.sets:,} parameter sets meet the constraints"
+        return f"about {_percent(self.share)} of the search space meets the constraints"
+
+
+def is_batch(tuner: str | None) -> bool:
+    """Whether this is the built-in tuner whose search space is a list of whole parameter sets."""
+    from nnimgr.dispatcher import registry
+
+    named = tuner is not None and registry.is_builtin("tuner", tuner)
+    return named and registry.find("tuner", str(tuner)).name == "Batch"
+
+
+def constraints_on(space: Mapping[str, Any], constraints: Sequence[str], *, batch: bool) -> Constraints:
+    """Constraints that use the names of this search space. Raises BadConstraint, SearchSpaceError."""
+    names = _names(space, batch)
+    for index, text in enumerate(constraints):
+        _read(index, text, names)
+    return Constraints(constraints, names)
+
+
+def feasibility(space: Mapping[str, Any], constraints: Sequence[str], *, batch: bool) -> Feasibility:
+    """What part of a search space meets all constraints, by sets drawn with a fixed seed.
+
+    Takes up to three seconds the first time. Raises BadConstraint, SearchSpaceError.
+    """
+    return _feasibility(json.dumps(space), tuple(constraints), batch)
+
+
+@lru_cache(maxsize=256)
+def _feasibility(space_text: str, texts: tuple[str, ...], batch: bool) -> Feasibility:
+    space = json.loads(space_text)
+    names = _names(space, batch)
+    constraints = [_read(index, text, names) for index, text in enumerate(texts)]
+    trials = [_Trial(constraint) for constraint in constraints]
+    feasible = drawn = 0
+    for parameters in _options(space) if batch else _drawn(spaces.parse(space)):
+        drawn += 1
+        feasible += all([trial.meets(parameters) for trial in trials])
+        if not batch and drawn % 250 == 0 and _is_certain(feasible, drawn):
+            break
+    warnings = tuple((index, trial.warning) for index, trial in enumerate(trials) if trial.troubles)
+    found = Feasibility(feasible, drawn, listed=batch, warnings=warnings)
+    if found.share < _LEAST_SHARE:
+        _refuse(found, trials)
+    return found
+
+
+def _names(space: Mapping[str, Any], batch: bool) -> Names:
+    if not batch:
+        return names_of(spaces.parse(space))
+    return {str(key): None for option in _options(space) if isinstance(option, Mapping) for key in option}
+
+
+def _read(index: int, text: str, names: Names) -> Constraint:
+    try:
+        return Constraint(text, names)
+    except ConstraintError as error:
+        raise BadConstraint(index, str(error), nearest=error.nearest) from error
+
+
+def _options(space: Mapping[str, Any]) -> list[Any]:
+    (spec,) = space.values()
+    return list(spec["_value"])
+
+
+def _drawn(space: spaces.Space) -> Iterator[dict[str, Any]]:
+    rng, until = Random(0), time.monotonic() + _LONGEST_S
+    for count in range(_DRAWS):
+        if count % 100 == 0 and count and time.monotonic() > until:
+            return
+        yield spaces.sample(space, rng)
+
+
+def _is_certain(feasible: int, drawn: int) -> bool:
+    share = feasible / drawn
+    half_width = 1.96 * (share * (1 - share) / drawn) ** 0.5
+    return drawn >= _ENOUGH and feasible >= 100 and half_width <= _PRECISION
+
+
+@dataclass(slots=True)
+class _Trial:
+    """How one constraint has fared."""
+
+    constraint: Constraint
+    sets: int = 0
+    failures: int = 0
+    troubles: int = 0  # failures because it had no value
+    trouble: str = ""
+    example: Any = None
+
+    @property
+    def warning(self) -> str:
+        share = _percent(self.troubles / self.sets)
+        return f"has no value for {share} of the parameter sets, which counts as not met: {self.trouble}"
+
+    def meets(self, parameters: Any) -> bool:
+        self.sets += 1
+        if self.constraint.holds(parameters):
+            return True
+        self.failures += 1
+        self.example = parameters
+        trouble = self.constraint.trouble(parameters)
+        if trouble is not None:
+            self.troubles, self.trouble = self.troubles + 1, trouble
+        return False
+
+
+def _refuse(found: Feasibility, trials: Sequence[_Trial]) -> None:
+    index, worst = max(enumerate(trials), key=lambda pair: pair[1].failures)
+    if worst.troubles == worst.sets:
+        raise BadConstraint(index, f"has no value for any parameter set: {worst.trouble}")
+    which = f"the {found.sets:,} parameter sets" if found.listed else f"{found.sets:,} sets drawn at random"
+    raise BadConstraint(
+        index,
+        f"of {which} {found.feasible or 'none'} meets all constraints ({_percent(found.share)}, and at least "
+        f"{_percent(_LEAST_SHARE)} must); {json.dumps(worst.example, ensure_ascii=False):.300}, for "
+        f"instance, does not: {worst.constraint.complaint(worst.example)}",
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

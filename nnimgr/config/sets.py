@@ -1,0 +1,172 @@
+"""Checks of what a configuration says of parameter sets: constraints on them, and those to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+from nnimgr import search_space as spaces
+from nnimgr.config.feasibility import BadConstraint, Feasibility, constraints_on, feasibility, is_batch
+from nnimgr.config.model import ExperimentConfig
+from nnimgr.config.problems import ConfigError, Problem, dotted
+from nnimgr.config.shape import Reading
+from nnimgr.constraints import ConstraintError, Constraints
+
+__all__ = [
+    "check_constraints",
+    "check_feasibility",
+    "check_sets",
+    "feasibility_of",
+    "feasible_share",
+    "initial_sets",
+]
+
+_CONSTRAINTS, _INITIAL = "searchSpaceConstraints", "initialParameters"
+_DRAWS = 10_000
+
+
+def check_sets(
+    reading: Reading, config: ExperimentConfig, *, custom: bool, space_is_valid: bool
+) -> Feasibility | None:
+    """Note what is wrong with constraints and initial parameters; the share that is feasible, if it is known.
+
+    ``custom``: the tuner is the user's own, which may read a search space in its own way.
+    """
+    found = None
+    try:
+        if space_is_valid:
+            found = feasibility_of(config)
+        else:
+            _check_apart(config)
+    except BadConstraint as error:
+        reading.fault((_CONSTRAINTS, error.index), str(error), nearest=error.nearest)
+        return None
+    for index, sentence in found.warnings if found is not None else ():
+        reading.warn((_CONSTRAINTS, index), sentence)
+    if space_is_valid and config.initial_parameters:
+        _check_initial(reading, config, custom=custom)
+    return found
+
+
+def check_constraints(config: ExperimentConfig) -> None:
+    """Raise ConfigError if a constraint does not fit the search space. Quick: nothing is drawn."""
+    try:
+        try:
+            texts = config.search_space_constraints or ()
+            constraints_on(config.search_space, texts, batch=is_batch(config.tuner.name))
+        except spaces.SearchSpaceError:
+            _check_apart(config)
+    except BadConstraint as error:
+        raise _config_error(error) from error
+
+
+def check_feasibility(config: ExperimentConfig) -> None:
+    """The same, and that enough of the search space meets all of them. Slow."""
+    try:
+        feasibility_of(config)
+    except BadConstraint as error:
+        raise _config_error(error) from error
+
+
+def feasibility_of(config: ExperimentConfig) -> Feasibility | None:
+    """How much of its search space meets its constraints; None if there are none, or that cannot be known.
+
+    Raises BadConstraint.
+    """
+    if not config.search_space_constraints:
+        return None
+    try:
+        return feasibility(
+            config.search_space, config.search_space_constraints, batch=is_batch(config.tuner.name)
+        )
+    except spaces.SearchSpaceError:
+        return None
+
+
+def feasible_share(config: ExperimentConfig) -> float | None:
+    """The share, from 0 to 1, of a configuration that is in use; None if it cannot be told. Slow at first."""
+    try:
+        found = feasibility_of(config)
+    except BadConstraint:
+        return None
+    return None if found is None else found.share
+
+
+def _check_apart(config: ExperimentConfig) -> None:
+    """Constraints on a search space that only the user's own tuner understands. Raises BadConstraint."""
+    for index, text in enumerate(config.search_space_constraints or ()):
+        try:
+            Constraints([text])
+        except ConstraintError as error:
+            raise BadConstraint(index, str(error), nearest=error.nearest) from error
+
+
+def _config_error(error: BadConstraint) -> ConfigError:
+    field = dotted((_CONSTRAINTS, error.index))
+    return ConfigError([Problem(message=str(error), field=field, nearest=error.nearest)])
+
+
+# ---- sets to begin with -----------------------------------------------------------------------------------
+
+
+def initial_sets(config: ExperimentConfig, seed: int) -> list[dict[str, Any]]:
+    """The parameter sets to begin with; what they leave out is drawn with generators made from ``seed``."""
+    wanted = config.initial_parameters or []
+    try:
+        space = spaces.parse(config.search_space)
+    except spaces.SearchSpaceError:  # the user's own tuner reads it in its own way
+        return wanted
+    constraints = Constraints(config.search_space_constraints or ())
+    found = []
+    for index, parameters in enumerate(wanted):
+        filled = None
+        if not spaces.contains(space, parameters, partial=True):
+            filled = _fill(space, parameters, constraints, Random(f"{seed}/initial/{index}"))
+        found.append(parameters if filled is None else filled)
+    return found
+
+
+def _fill(
+    space: spaces.Space, parameters: Mapping[str, Any], constraints: Constraints, rng: Random
+) -> dict[str, Any] | None:
+    """A set of the space with these values that meets the constraints; None if none was found."""
+    for _ in range(_DRAWS):
+        filled = spaces.fill(space, parameters, rng)
+        if constraints.feasible(filled):
+            return filled
+    return None
+
+
+def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) -> None:
+    if is_batch(config.tuner.name):
+        reading.fault((_INITIAL,), "Batch runs the parameter sets of its search space: put these there")
+        return
+    space = spaces.parse(config.search_space)
+    constraints = Constraints(config.search_space_constraints or ())
+    for index, parameters in enumerate(config.initial_parameters or ()):
+        outside = _outside(space, parameters)
+        for name, sentence in outside:
+            path = (_INITIAL, index, name)
+            if custom:
+                reading.warn(path, sentence)
+            else:
+                reading.fault(path, sentence)
+        if outside:
+            continue
+        complaint = constraints.complaint(parameters)
+        if complaint is None and _fill(space, parameters, constraints, Random(index)) is None:
+            complaint = (
+                f"none of {_DRAWS:,} sets with these values and others drawn at random meets the constraints"
+            )
+        if complaint is not None:
+            reading.fault((_INITIAL, index), complaint)
+
+
+def _outside(space: spaces.Space, parameters: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """What lies outside of the space: the parameter that it stands under, and a sentence."""
+    found = []
+    for name, value in parameters.items():
+        own = spaces.Space(tuple(each for each in space.parameters if each[0] == name))
+        found += [(name, sentence) for sentence in spaces.contains(own, {name: value}, partial=True)]
+    return found
