@@ -47,8 +47,8 @@ def make_past(tmp_path: Path) -> Iterator[MakePast]:
     """Makes the database of an experiment with this search space."""
     made: list[Past] = []
 
-    def make(space: dict[str, Any] | None = None) -> Past:
-        past = Past(tmp_path / "past.sqlite", space or {"x": {"_type": "uniform", "_value": [0, 1]}})
+    def make(space: dict[str, Any] | None = None, **more: Any) -> Past:
+        past = Past(tmp_path / "past.sqlite", space or {"x": {"_type": "uniform", "_value": [0, 1]}}, **more)
         made.append(past)
         return past
 

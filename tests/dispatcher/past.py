@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?)
 class Past:
     """``number`` is that of the last fact."""
 
-    def __init__(self, path: Path, space: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, space: Mapping[str, Any], *, constraints: Sequence[str] = ()) -> None:
         self.path = path
         self.number = 0
         engine = create_engine(f"sqlite:///{path}")
@@ -42,7 +42,10 @@ class Past:
         self._trials = 0
         self._fact(
             f.ExperimentCreated(
-                experiment_id=EXPERIMENT, config={}, search_space=space, limits=f.Limits(trial_concurrency=2)
+                experiment_id=EXPERIMENT,
+                config={"searchSpaceConstraints": list(constraints)},
+                search_space=space,
+                limits=f.Limits(trial_concurrency=2),
             )
         )
 
@@ -128,7 +131,8 @@ class Past:
         text = None if value is None else json.dumps(value)
         status = f.TrialStatus.SUCCEEDED if success else f.TrialStatus.FAILED
         self._db.execute(
-            "UPDATE trials SET final_text = ?, status = ? WHERE trial_id = ?", (text, status, trial_id)
+            "UPDATE trials SET final_text = ?, final_value = ?, status = ? WHERE trial_id = ?",
+            (text, _number(value), status, trial_id),
         )
         told = None if stand_in is None else json.dumps(stand_in)
         return self._fact(
@@ -138,9 +142,10 @@ class Past:
     def imported(self, *records: Any) -> int:
         return self._fact(f.DataImported(records=json.dumps(records)))
 
-    def space_changed(self, space: Mapping[str, Any]) -> int:
+    def space_changed(self, space: Mapping[str, Any], *, constraints: Sequence[str] | None = None) -> int:
+        changes = {} if constraints is None else {"searchSpaceConstraints": list(constraints)}
         return self._fact(
-            f.ConfigChanged(changes={}, limits=f.Limits(trial_concurrency=2), search_space=space)
+            f.ConfigChanged(changes=changes, limits=f.Limits(trial_concurrency=2), search_space=space)
         )
 
     def judged(self, trial_id: str) -> None:
@@ -152,3 +157,8 @@ class Past:
             "INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?)", fact_row(EXPERIMENT, self.number, NOW, fact)
         )
         return self.number
+
+
+def _number(value: Any) -> float | None:
+    number = value.get("default") if isinstance(value, dict) else value
+    return float(number) if isinstance(number, int | float) else None

@@ -1,0 +1,118 @@
+"""Every built-in tuner keeps the rules that an experiment gives it."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from nnimgr.algorithm import NoMoreTrialError, Rules, Tuner
+from nnimgr.constraints import Constraints
+from nnimgr.dispatcher import registry
+from nnimgr.identity import identity
+
+NUMBERS = {
+    "lower": {"_type": "uniform", "_value": [0, 1]},
+    "upper": {"_type": "uniform", "_value": [0, 1]},
+    "width": {"_type": "randint", "_value": [1, 9]},
+}
+NESTED = {
+    **NUMBERS,
+    "step": {"_type": "quniform", "_value": [0, 1, 0.25]},
+    "rate": {"_type": "loguniform", "_value": [0.001, 1]},
+    "optimizer": {
+        "_type": "choice",
+        "_value": [
+            {"_name": "sgd", "momentum": {"_type": "uniform", "_value": [0, 1]}},
+            {"_name": "adam", "beta": {"_type": "choice", "_value": [0.9, 0.99]}},
+        ],
+    },
+}
+WHOLE = {
+    "combine_params": {
+        "_type": "choice",
+        "_value": [{"lower": at / 40, "upper": 0.5, "width": at % 9} for at in range(40)],
+    }
+}
+SMALL = {
+    "n": {"_type": "randint", "_value": [0, 4]},
+    "c": {"_type": "choice", "_value": ["a", "b", "c"]},
+}
+CONSTRAINTS = ["lower < upper", "width * upper <= 4"]
+NESTED_CONSTRAINTS = [
+    *CONSTRAINTS,
+    "optimizer == 'adam' or optimizer.momentum > 0.5",
+    "step >= 0.5 or rate < 0.1",
+]
+FEW = 40  # suggestions: enough for every tuner to have begun to learn
+
+
+def tuner_for(name: str, *spaces: dict[str, Any], rules: Rules) -> tuple[Tuner, dict[str, Any]]:
+    """The built-in tuner under these rules, with the first of the spaces that it can serve."""
+    builtin = registry.find("tuner", name)
+    for space in spaces:
+        try:
+            registry.check_space("tuner", name, space)
+        except registry.AlgorithmError:
+            continue
+        arguments = {"seed": 3} if "seed" in builtin.arguments else {}
+        try:
+            tuner = registry.load(builtin.target)(**arguments)
+        except ModuleNotFoundError as missing:
+            pytest.skip(str(missing))
+        tuner.obey(rules)
+        tuner.update_search_space(space)
+        return tuner, space
+    pytest.skip(f"{name} serves none of these spaces")
+
+
+def suggestions(tuner: Tuner, count: int) -> list[Any]:
+    """Sets whose results are told, four behind; every tenth fails."""
+    rng, given = Random(0), []
+    for parameter_id in range(count):
+        try:
+            given.append(json.loads(json.dumps(tuner.generate_parameters(parameter_id))))
+        except NoMoreTrialError:
+            break
+        ended = parameter_id - 4
+        if ended >= 0:
+            if ended % 10:
+                tuner.receive_trial_result(ended, given[ended], rng.random())
+            tuner.trial_end(ended, bool(ended % 10))
+    return given
+
+
+@pytest.mark.parametrize("name", registry.names("tuner"))
+def test_all_sets_meet_the_constraints(name: str) -> None:
+    for texts, spaces in ((NESTED_CONSTRAINTS, (NESTED,)), (CONSTRAINTS, (NUMBERS, WHOLE))):
+        constraints = Constraints(texts)
+        tuner, space = tuner_for(name, *spaces, NUMBERS, WHOLE, rules=Rules(feasible=constraints.feasible))
+        given = suggestions(tuner, FEW)
+        assert [constraints.complaint(parameters) for parameters in given] == [None] * len(given)
+        assert len(given) == FEW or (space is WHOLE and len(given) > 10)
+
+
+@pytest.mark.parametrize("name", registry.names("tuner"))
+def test_no_set_is_repeated_where_none_may(name: str) -> None:
+    """In a small space they end, which is as it should be; and what is not feasible is no reason to go on."""
+    constraints = Constraints(["n < 3"])
+    rules = Rules(feasible=constraints.feasible, never_repeat=True)
+    tuner, space = tuner_for(name, SMALL, NUMBERS, WHOLE, rules=rules)
+    given = [identity(parameters) for parameters in suggestions(tuner, 50)]
+    assert len(set(given)) == len(given)
+    assert len(given) == {3: 50, 2: 9, 1: 40}[len(space)]
+
+
+@pytest.mark.parametrize("name", registry.names("tuner"))
+def test_continuous_sets_are_not_repeated_either(name: str) -> None:
+    """Not even if they were drawn again: whoever has recalled them gives others."""
+    tuner, _ = tuner_for(name, NUMBERS, WHOLE, rules=Rules(never_repeat=True))
+    again, space = tuner_for(name, NUMBERS, WHOLE, rules=Rules(never_repeat=True))
+    first = [tuner.generate_parameters(parameter_id) for parameter_id in range(3)]
+    for parameter_id, parameters in enumerate(first):
+        again.recall(10 + parameter_id, parameters)  # type: ignore[attr-defined]
+    second = [again.generate_parameters(parameter_id) for parameter_id in range(3)]
+    assert len({identity(parameters) for parameters in first + second}) == 6
+    assert space in (NUMBERS, WHOLE)
