@@ -307,7 +307,7 @@ def is_queued(trial: TrialState) -> bool:
 
 def is_unsettled(trial: TrialState) -> bool:
     """The plan has to decide what becomes of it: it is not run, its attempt has closed, its pause is over."""
-    if trial.reuse is not None or trial.closed_job is not None:
+    if trial.closed_job is not None or (trial.reuse is not None and trial.status is TrialStatus.WAITING):
         return True
     return trial.status is TrialStatus.PAUSED and trial.target is None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.core import facts as f
+from nnimgr.core.requests import initial_trials
 from nnimgr.core.runner import ExperimentRunner
 from nnimgr.core.search import Search
 from nnimgr.core.state import ExperimentState
@@ -78,6 +79,7 @@ class ScriptedChild:
                             parameter_id=parameter_id,
                             parameters=f'{{"x": {parameter_id}}}',
                             fed_to=message.fed_to,
+                            reuse=lab.reuse,
                         )
                     )
                 missing = message.parameter_ids[len(given) :]
@@ -101,6 +103,10 @@ class Lab:
     hangs: bool = False  # the tuner does not answer, nor say why
     mute: bool = False  # the tuner does not answer when it is asked for a further set of a trial
     mute_at_all: bool = False  # nor for a first one
+    reuse: tuple[str, str, float] | None = None  # what is said of every suggestion
+    duplicates: str | None = None
+    config: dict[str, Any] = field(default_factory=dict)  # fields of the configuration
+    initial: list[Any] = field(default_factory=list)  # parameter sets to begin with
     sent: list[tuple[str, m.ToChild]] = field(default_factory=list)
     unanswered: list[tuple[ScriptedChild, m.Ask]] = field(default_factory=list)
     closed: int = 0
@@ -118,7 +124,7 @@ class Lab:
         assessor = replace(START, role="assessor")
 
         def tuner(state: ExperimentState) -> m.Start:
-            return replace(START, since=state.tuner_number)
+            return replace(START, since=state.tuner_number, duplicates=self.duplicates)
 
         return Search(
             tuner=tuner(state),
@@ -139,11 +145,11 @@ class Lab:
             limits.setdefault("trial_concurrency", 2)
             created = f.ExperimentCreated(
                 experiment_id="exp",
-                config=CONFIG | {"trialConcurrency": limits["trial_concurrency"]},
+                config=CONFIG | self.config | {"trialConcurrency": limits["trial_concurrency"]},
                 search_space=SPACE,
                 limits=f.Limits(**limits),
             )
-            opening.insert(0, created)
+            opening[:0] = [created, *initial_trials("exp", self.initial)]
         runner = ExperimentRunner(
             state=state,
             writer=writer,
