@@ -161,7 +161,8 @@ def _tree(text: str) -> ast.expr:
     try:
         return ast.parse(text.replace("\n", " "), mode="eval").body
     except SyntaxError as error:
-        raise ConstraintError(f"cannot be read at character {error.offset}: {_hint(text, error)}") from None
+        where = f"character {error.offset}" if error.offset else "its end"
+        raise ConstraintError(f"cannot be read at {where}: {_hint(text, error)}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ConstraintError(f"cannot be read: {error or 'it is nested too deeply'}") from None
 

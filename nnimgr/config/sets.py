@@ -145,6 +145,8 @@ def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) 
     space = spaces.parse(config.search_space)
     constraints = Constraints(config.search_space_constraints or ())
     for index, parameters in enumerate(config.initial_parameters or ()):
+        if any(known.field.startswith(dotted((_INITIAL, index))) for known in reading.problems):
+            continue  # a value that JSON has no form for
         outside = _outside(space, parameters)
         for name, sentence in outside:
             path = (_INITIAL, index, name)
