@@ -55,7 +55,7 @@ async def test_what_would_start(lab: Lab, folder: Path) -> None:
     assert plan["optimizeMode"] == "minimize"
     assert plan["limits"]["maxTrialNumber"] == 10 and plan["limits"]["maxExperimentDurationS"] == 3600
     assert plan["parameters"] == [{"name": "x", "type": "choice"}, {"name": "y", "type": "randint"}]
-    assert plan["parameterSets"] == 10
+    assert plan["parameterSets"] == 10 and plan["feasibleShare"] is None
     assert plan["experimentWorkingDirectory"] == str(lab.manager.home.path)
     (service,) = plan["services"]
     assert service["trialCodeDirectory"] == str(folder / "code")
@@ -170,3 +170,12 @@ async def test_more_parameter_sets_than_any_float(lab: Lab, folder: Path) -> Non
     (folder / "space.json").write_text(f"{{{space}}}")
     found = await validated(lab, TEXT, folder)
     assert (found["problems"], found["plan"]["parameterSets"]) == ([], None)
+
+
+async def test_constraints(lab: Lab, folder: Path) -> None:
+    found = await validated(lab, TEXT + "searchSpaceConstraints: [y < 3 or x == 2]\n", folder)
+    assert 0.75 < found["plan"]["feasibleShare"] < 0.85
+    found = await validated(lab, TEXT + "searchSpaceConstraints:\n  - y < 3\n  - z < 3\n", folder)
+    (problem,) = found["problems"]
+    assert (problem["field"], problem["line"], problem["column"]) == ("searchSpaceConstraints[1]", 15, 5)
+    assert problem["message"] == "the search space has no parameter z"

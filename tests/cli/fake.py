@@ -43,6 +43,7 @@ def profile(experiment_id: str, **changes: Any) -> dict[str, Any]:
         },
         "config": {"trialCommand": "true", "experimentWorkingDirectory": "/data"},
         "searchSpace": {"x": {}},
+        "feasibleShare": None,
         "port": 0,
         "errors": [],
         "notices": [],

@@ -160,6 +160,21 @@ def test_a_dry_run_as_json(home: Home, config: Path, capsys: pytest.CaptureFixtu
     assert answer["wouldStart"]["parameterSets"] is None
 
 
+def test_the_share_of_the_space_that_meets_the_constraints(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG + "searchSpaceConstraints: [x * y <= 4]\n")
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    said = re.search(
+        "# feasibleShare: (about .* % of the search space meets the constraints)\n", capsys.readouterr().out
+    )
+    assert said is not None
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--json"]) == 0
+    assert 0.6 < json.loads(capsys.readouterr().out)["wouldStart"]["feasibleShare"] < 0.75
+    assert create(server) == 0
+    assert f"Constraints: {said[1]}" in capsys.readouterr().out
+
+
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config

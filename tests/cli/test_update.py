@@ -24,6 +24,12 @@ SPACE = {"y": {"_type": "choice", "_value": [1, 2]}}
         (["duration", "-v", "1.5m"], {"maxExperimentDuration": 90}, "duration"),
         (["duration", "-v", "45"], {"maxExperimentDuration": 45}, "duration"),
         (["searchspace", "-f", "space.json"], {"searchSpace": SPACE}, "search space"),
+        (["constraints", "-f", "list.yml"], {"searchSpaceConstraints": ["y < 2"]}, "constraints"),
+        (
+            ["searchspace", "-f", "space.json", "--constraints", "list.yml"],
+            {"searchSpace": SPACE, "searchSpaceConstraints": ["y < 2"]},
+            "search space",
+        ),
     ],
 )
 def test_what_is_sent(
@@ -35,6 +41,7 @@ def test_what_is_sent(
 ) -> None:
     server.add("abc")
     Path("space.json").write_text(json.dumps(SPACE))
+    Path("list.yml").write_text("- y < 2\n")
     assert main(["update", *words]) == 0
     assert capsys.readouterr().out == f"INFO: Update {title} success!\n"
     assert server.requests[-1] == ("PATCH", "experiments/abc", changes)

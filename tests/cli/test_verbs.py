@@ -456,7 +456,8 @@ def test_top_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> 
 def test_top_of_several(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     running = trial("tb", 1, status="RUNNING", latestValue=0.25)
     server.add("abc", counts={"RUNNING": 1, "SUCCEEDED": 2}).trials = [trial("ta", 0), running]
-    server.add("def")
+    constraints = {"searchSpaceConstraints": ["x < y", "y > 0"]}
+    server.add("def", config=constraints, feasibleShare=0.2468)
     server.add("old", status="STOPPED")
     assert main(["top", "--time", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -465,7 +466,11 @@ def test_top_of_several(server: FakeServer, capsys: pytest.CaptureFixture[str]) 
         "    Trial: tb    No.: 1    Status: RUNNING    Latest: 0.25",
         line(server, "def"),
         "    Trials: none",
+        "    Constraints: x < y; y > 0 (24.7 % of the search space)",
     ]
+    assert main(["experiment", "status", "def"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["searchSpaceConstraints"], shown["feasibleShare"]) == (["x < y", "y > 0"], 0.2468)
     server.refuse["experiments/def"] = Refused(404, "There is no experiment def.")
     assert main(["top", "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out)["experiments"]
