@@ -82,6 +82,10 @@ def _config_changed(fact: f.ConfigChanged, names: Names) -> tuple[Severity, str]
 def _changed(name: str, value: Any) -> str:
     if value is None:
         return f"{name} is not set any more"
+    if name == "tuner" and isinstance(value, Mapping):
+        return (
+            f"the tuner is {value.get('name') or value.get('className')} now, given all that was tried before"
+        )
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, str | int | float) else ""
     return f"{name} is {text} now" if 0 < len(text) <= _SHOWN else f"{name} has another value"
 

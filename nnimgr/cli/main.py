@@ -219,6 +219,13 @@ def _add_update(verbs: _Verbs) -> None:
     constraints = _verb(group, "constraints", "update:constraints", "change the constraints on the space")
     _add_id(constraints)
     constraints.add_argument("-f", "--filename", required=True, metavar="FILE", help="a list of them")
+    tuner = _verb(
+        group, "tuner", "tuner:replace", "go on with another tuner, which is given the whole history"
+    )
+    _add_id(tuner)
+    tuner.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help="the new one, or exp.yml with it"
+    )
     for name, summary in (
         ("concurrency", "how many trials run at once"),
         ("duration", "how long it may run in all, such as 30m or 2h"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nnimgr.config.document import Document
     from nnimgr.config.problems import Problem
 
-__all__ = ["concurrency", "constraints", "duration", "read_plain", "searchspace", "trialnum"]
+__all__ = ["concurrency", "constraints", "duration", "read_file", "read_plain", "searchspace", "trialnum"]
 
 _MOST_CONCURRENT = 1000
 _MOST_TRIALS = 999_999_999
@@ -23,7 +23,7 @@ _MOST_TRIALS = 999_999_999
 
 def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
     """A new search space; the trials that run go on."""
-    document, space = _read(Path(args.filename))
+    document, space = read_file(Path(args.filename))
     changes = {"searchSpace": space}
     if args.constraints is not None:
         changes["searchSpaceConstraints"] = read_plain(Path(args.constraints))
@@ -62,10 +62,10 @@ def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def read_plain(file: Path) -> Any:
     """What a JSON or YAML file holds. Raises CliError."""
-    return _read(file)[1]
+    return read_file(file)[1]
 
 
-def _read(file: Path) -> tuple[Document, Any]:
+def read_file(file: Path) -> tuple[Document, Any]:
     """A file, and the value in it as JSON can carry it. Raises CliError."""
     from nnimgr.config import ConfigError
     from nnimgr.config.document import read_document

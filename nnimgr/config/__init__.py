@@ -9,7 +9,7 @@ from nnimgr.config.model import AlgorithmConfig, ExperimentConfig, LogLevel
 from nnimgr.config.problems import ConfigError, Problem
 from nnimgr.config.references import ReferenceUnresolved, resolve_secrets
 from nnimgr.config.sets import check_constraints, check_feasibility, feasible_share, initial_sets
-from nnimgr.config.update import UPDATABLE, apply_update
+from nnimgr.config.update import UPDATABLE, apply_update, apply_updates
 
 __all__ = [
     "UPDATABLE",
@@ -21,6 +21,7 @@ __all__ = [
     "Problem",
     "ReferenceUnresolved",
     "apply_update",
+    "apply_updates",
     "check_config",
     "check_constraints",
     "check_feasibility",

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from nnimgr.config.model import ExperimentConfig
+from nnimgr.config.load import check_algorithm
+from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
-from nnimgr.config.shape import Reading, match_key, plain, validate
+from nnimgr.config.shape import Reading, match_key, plain, shape, validate
 from training_services.units import parse_duration
 
-__all__ = ["UPDATABLE", "apply_update"]
+__all__ = ["UPDATABLE", "apply_update", "apply_updates", "read_tuner"]
 
 UPDATABLE = (
     "trialConcurrency",
@@ -20,7 +21,9 @@ UPDATABLE = (
     "maxTrialDuration",
     "searchSpace",
     "searchSpaceConstraints",
+    "tuner",
 )
+_NEEDED = ("trialConcurrency", "searchSpace", "tuner")
 
 
 def apply_update(
@@ -32,42 +35,88 @@ def apply_update(
     (``check_constraints``). ``elapsed`` is how long the experiment has run: no limit may lie before that.
     Raises ConfigError.
     """
-    name = next((known for known in UPDATABLE if match_key(known) == match_key(field)), None)
-    if name is None:
-        likely = nearest(field, UPDATABLE)
-        raise _refuse(field, "cannot be changed while an experiment runs", valid=UPDATABLE, nearest=likely)
-    if value is None and name in ("trialConcurrency", "searchSpace"):
-        raise _refuse(name, "cannot be empty")
-    if name == "searchSpace":
-        value = _checked_space(config, value)
+    return apply_updates(config, {field: value}, elapsed=elapsed)
+
+
+def apply_updates(
+    config: ExperimentConfig, changes: Mapping[str, Any], *, elapsed: timedelta = timedelta(0)
+) -> ExperimentConfig:
+    """The same of several fields at once: a tuner and the search space it needs, say. Raises ConfigError."""
+    values: dict[str, Any] = {}
+    for field, value in changes.items():
+        name = next((known for known in UPDATABLE if match_key(known) == match_key(field)), None)
+        if name is None:
+            likely = nearest(field, UPDATABLE)
+            raise _refuse(
+                field, "cannot be changed while an experiment runs", valid=UPDATABLE, nearest=likely
+            )
+        if value is None and name in _NEEDED:
+            raise _refuse(name, "cannot be empty")
+        values[name] = value
+    if "searchSpace" in values:
+        values["searchSpace"] = _plain_space(values["searchSpace"])
+    if "tuner" in values:
+        values["tuner"] = read_tuner(values["tuner"])
     reading = Reading()
-    changed = validate(reading, ExperimentConfig, {**config.field_values(), name: value})
+    changed: ExperimentConfig = validate(reading, ExperimentConfig, {**config.field_values(), **values})
     if reading.problems:
         raise ConfigError(reading.problems)
-    if name == "maxExperimentDuration" and value is not None and parse_duration(value) < elapsed:
-        raise _refuse(name, f"the experiment has already run for {int(elapsed.total_seconds())} s")
-    return changed  # type: ignore[no-any-return]
+    if values.keys() & {"searchSpace", "tuner"}:
+        _check_space(changed, replaced="searchSpace" in values)
+    limit = values.get("maxExperimentDuration")
+    if limit is not None and parse_duration(limit) < elapsed:
+        sentence = f"the experiment has already run for {int(elapsed.total_seconds())} s"
+        raise _refuse("maxExperimentDuration", sentence)
+    return changed
 
 
-def _checked_space(config: ExperimentConfig, value: Any) -> dict[str, Any]:
-    from nnimgr.dispatcher import registry
-    from nnimgr.search_space import SearchSpaceError
-    from nnimgr.search_space import validate as validate_space
+def read_tuner(value: Any) -> AlgorithmConfig:
+    """A tuner as ``tuner`` of a configuration describes it, its paths absolute. Raises ConfigError.
 
+    Whether the experiment's Python has it is not looked at, unless it is a built-in one.
+    """
+    reading = Reading()
+    fields = shape(reading, value, AlgorithmConfig, ("tuner",)) or {}
+    found: AlgorithmConfig | None = None
+    if not reading.problems:
+        found = validate(reading, AlgorithmConfig, fields, ("tuner",))
+    if found is not None:
+        if found.code_directory is not None and not found.code_directory.is_absolute():
+            reading.fault(("tuner", "codeDirectory"), "must be an absolute path")
+        if found.builtin_name("tuner") is not None or found.class_name is not None:
+            check_algorithm(reading, "tuner", fields)
+    if found is None or reading.problems:
+        raise ConfigError(reading.problems)
+    return found
+
+
+def _plain_space(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _refuse("searchSpace", "must be a mapping of names to parameters")
     reading = Reading()
     space: dict[str, Any] = plain(reading, value, ("searchSpace",))
     if reading.problems:
         raise ConfigError(reading.problems)
-    if config.tuner.name is not None and registry.is_builtin("tuner", config.tuner.name):
-        # A user's own tuner may read a space in its own way.
-        try:
-            validate_space(space)
-            registry.check_space("tuner", config.tuner.name, space)
-        except (SearchSpaceError, registry.AlgorithmError) as error:
-            raise _refuse(dotted(("searchSpace", *error.path)), str(error)) from error
     return space
+
+
+def _check_space(config: ExperimentConfig, *, replaced: bool) -> None:
+    """Raise ConfigError if the tuner cannot search it. A user's own may read a space in its own way."""
+    from nnimgr.dispatcher import registry
+    from nnimgr.search_space import SearchSpaceError
+    from nnimgr.search_space import validate as validate_space
+
+    tuner = config.tuner.builtin_name("tuner")
+    if tuner is None:
+        return
+    try:
+        validate_space(config.search_space)
+        registry.check_space("tuner", tuner, config.search_space)
+    except (SearchSpaceError, registry.AlgorithmError) as error:
+        if replaced:
+            raise _refuse(dotted(("searchSpace", *error.path)), str(error)) from error
+        sentence = f"{tuner} cannot search the experiment's search space: {error}"
+        raise _refuse("tuner", sentence) from error
 
 
 def _refuse(field: str, message: str, **details: Any) -> ConfigError:

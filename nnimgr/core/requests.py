@@ -11,12 +11,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from nnimgr.config import ExperimentConfig, apply_update, check_constraints, read_canonical
+from nnimgr.config import (
+    ConfigError,
+    ExperimentConfig,
+    Problem,
+    apply_updates,
+    check_constraints,
+    read_canonical,
+)
 from nnimgr.constraints import Constraints
 from nnimgr.core import facts as f
 from nnimgr.core.search import Builder
 from nnimgr.core.state import ExperimentState, trial_id_of
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
+from nnimgr.objectives import optimize_mode
 
 
 class RequestRefused(Exception):
@@ -144,6 +152,8 @@ def change_config(changes: Mapping[str, Any]) -> Builder:
         old = _config(state).canonical()
         after = changed_config(state, changes)
         new = after.canonical()
+        if state.best is not None or state.worst is not None:
+            _keep_direction(old, new)
         space = new.pop("searchSpace")
         other = {key: new.get(key) for key in (*new, *old) if new.get(key) != old.get(key)}
         other.pop("searchSpace", None)
@@ -159,12 +169,21 @@ def change_config(changes: Mapping[str, Any]) -> Builder:
 def changed_config(state: ExperimentState, changes: Mapping[str, Any]) -> ExperimentConfig:
     """The configuration with these changes. Raises ConfigError."""
     elapsed = state.active_for(state.last_at) if state.last_at else state.active
-    after = _config(state)
-    for name, value in changes.items():
-        after = apply_update(after, name, value=value, elapsed=elapsed)
+    after = apply_updates(_config(state), changes, elapsed=elapsed)
     if after.search_space_constraints:
         check_constraints(after)
     return after
+
+
+def _keep_direction(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raise ConfigError if what was the best result so far would be the worst from now on."""
+    mode = optimize_mode(old)
+    if optimize_mode(new) != mode:
+        sentence = (
+            f"the experiment is to {mode} and has results already, so its new tuner must be told the same: "
+            f"optimize_mode: {mode} in its classArgs"
+        )
+        raise ConfigError([Problem(message=sentence, field="tuner.classArgs.optimize_mode")])
 
 
 def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:

@@ -130,12 +130,14 @@ class History:
         created = json.loads(row[0])
         return created["search_space"], constraints_of(created.get("config", {})) or ()
 
-    def spaces(self, *, up_to: int) -> list[dict[str, Any]]:
-        """All search spaces that the experiment has had, in order."""
+    def spaces(self, *, up_to: int, since: int = 0) -> list[dict[str, Any]]:
+        """The search space that held at fact ``since``, and all that have come after it, in order."""
         first = self.first()
-        events = self.events(after=0, up_to=up_to, past=Past.NOTHING)
-        changed = [dict(event.search_space) for event in events if isinstance(event, SpaceChanged)]
-        return [*([] if first is None else first[:1]), *changed]
+        found = [] if first is None else [first[0]]
+        for event in self.events(after=0, up_to=up_to, past=Past.NOTHING):
+            if isinstance(event, SpaceChanged):
+                found = [*([] if event.number <= since else found), dict(event.search_space)]
+        return found
 
     def last(self, *, up_to: int) -> int:
         """The number of the last fact up to this one that is in the database, as are all before it."""

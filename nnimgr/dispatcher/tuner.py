@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from typing import Any
 
 from nnimgr.algorithm import NoMoreTrialError, Past, Tuner
@@ -34,18 +32,10 @@ from nnimgr.dispatcher.messages import (
     TrialFinished,
 )
 from nnimgr.dispatcher.plain import fault_of_result, is_deep, json_text
+from nnimgr.dispatcher.rebuilding import Way, Years, last_state, recalls_state, way_of
 from nnimgr.objectives import fault_of, with_default
 
 __all__ = ["TunerHost"]
-
-
-class _Way(Enum):
-    """How a tuner is brought up to date after its process died (see ``nnimgr.algorithm``)."""
-
-    RECALL = auto()
-    STATE = auto()
-    REPLAY = auto()
-    IMPORT = auto()
 
 
 @dataclass(slots=True)
@@ -64,10 +54,11 @@ class TunerHost:
         self._calls = Calls(channel, "tuner")
         self._tuner: Any = None
         self._builtin = False
-        self._way = _Way.IMPORT
+        self._way = Way.IMPORT
         self._dumps_state = False  # with every set; it comes back with the set, or the last one alone
         self._asked_at_once = False  # whether the class answers for many ids in one call
         self._own: dict[int, Any] = {}  # what this object generated, until the trial's end
+        self._first_own = 0  # parameter ids below are of a tuner whose place this one has taken
         self._open: dict[int, str | None] = {}  # asked for and not suggested; the trial of a further set
         self._phases: dict[str, _Phases] = {}
         self._refused: dict[int, Ask] = {}  # ids whose sets, brought by st_callback, would not do
@@ -78,12 +69,12 @@ class TunerHost:
     def build(self) -> None:
         """Construct and rebuild the tuner, then say Ready. Raises Doomed."""
         self._tuner, self._builtin = self._calls.build(self._start)
-        self._way = _way_of(self._tuner)
+        self._way = way_of(self._tuner)
         set_objectives = getattr(self._tuner, "set_objectives", None)
         if self._start.objectives and callable(set_objectives):
             objectives = dict(self._start.objectives)
             self._calls.must("set_objectives", lambda: set_objectives(objectives), hopeless=True)
-        self._dumps_state = self._way is _Way.STATE or _recalls_state(self._tuner)
+        self._dumps_state = self._way is Way.STATE or recalls_state(self._tuner)
         self._enforcement = self._enforce()
         several = getattr(type(self._tuner), "generate_multiple_parameters", None)
         self._asked_at_once = several is not None and several is not Tuner.generate_multiple_parameters
@@ -157,39 +148,61 @@ class TunerHost:
             return None
         with closing(History(self._start.database, self._start.experiment_id)) as history:
             last = history.last(up_to=up_to)
-            _, constraints = history.first() or (space, self._start.constraints)
-            self._enforcement.change(constraints)
-            spaces = history.spaces(up_to=last) or [space]
+            first, constraints = history.first() or (space, self._start.constraints)
+            spaces = history.spaces(up_to=last, since=self._start.since) or [space]
             needs = self._needs(spaces) | self._enforcement.needs
             events = history.events(after=0, up_to=last, past=needs)
-        if self._way is _Way.IMPORT:
-            note = self._import_past(events)
+        years = Years.of(events, since=self._start.since, space=first, constraints=constraints)
+        self._enforcement.change(years.constraints)
+        if self._way is Way.RECALL:
+            note = self._go_through(years.as_one, spaces[0])
         else:
-            note = self._go_through(events, spaces[0])
+            self._first_own = years.first_own
+            note = self._import_past(years) if self._way is Way.IMPORT else self._go_on(years)
         self._fed_to = last
         return note
 
     def _needs(self, spaces: list[dict[str, Any]]) -> Past:
         needs = getattr(self._tuner, "needs", None)
-        if self._way is not _Way.RECALL or needs is None:
+        if self._way is not Way.RECALL or needs is None:
             return Past.ALL
         return self._calls.must("needs", lambda: Past(needs(spaces)))
 
-    def _go_through(self, events: list[Event], space: dict[str, Any]) -> str | None:
-        first = 0
-        state: str | None = None
-        if self._way is _Way.STATE:
-            first, state, changed = _last_state(events)
+    def _go_on(self, years: Years) -> str | None:
+        """From its last state, or from the beginning, with the past of another one imported before."""
+        records = self._records_of(years.before)
+        first, state, space = 0, None, years.space
+        if self._way is Way.STATE:
+            first, state, changed = last_state(years.own)
             space = space if changed is None else dict(changed.search_space)
-        for event in events[:first]:
+        for event in years.own[:first]:
             self._enforcement.hear(event)
             self._keep_phases(event)
+        if state is not None:  # it knows of them
+            records = []
+        note = self._go_through(years.own[first:], space, state=state, records=records)
+        if note is not None or not records:
+            return note
+        return (
+            f"the tuner has taken another one's place: {len(records)} finished trials of before were given "
+            "to it through import_data"
+        )
+
+    def _go_through(
+        self,
+        events: Sequence[Event],
+        space: dict[str, Any],
+        *,
+        state: str | None = None,
+        records: Sequence[Any] = (),
+    ) -> str | None:
         self._update_space(space)
         if state is not None:
-            text = state
-            self._calls.must("load_state", lambda: self._tuner.load_state(json.loads(text)))
+            self._calls.must("load_state", lambda: self._tuner.load_state(json.loads(state)))
         self._quiet = []
-        for event in events[first:]:
+        if records:
+            self._try("import_data", lambda: self._tuner.import_data(list(records)))
+        for event in events:
             if isinstance(event, PastSuggestion):
                 self._pass_again(event)
             else:
@@ -202,13 +215,13 @@ class TunerHost:
     def _pass_again(self, past: PastSuggestion) -> None:
         """A suggestion of an earlier process, in its place among the results."""
         self._keep_phases(past)
-        if self._way is not _Way.REPLAY:  # there it is generated, and noted, again
+        if self._way is not Way.REPLAY:  # there it is generated, and noted, again
             self._enforcement.hear(past)
-        if self._way is _Way.RECALL:
+        if self._way is Way.RECALL:
             state = {"state": json.loads(past.state or "null")} if self._dumps_state else {}
             parameters = json.loads(past.parameters)
             self._try("recall", lambda: self._tuner.recall(past.parameter_id, parameters, **state))
-        elif self._way is _Way.REPLAY:
+        elif self._way is Way.REPLAY:
             trial_id = past.trial_id if past.further else None
             given, _ = self._calls.must(
                 "generate_parameters", lambda: self._generate([past.parameter_id], trial_id)
@@ -221,12 +234,34 @@ class TunerHost:
                     f"{text:.200} where {past.parameters:.200} is recorded"
                 )
 
-    def _import_past(self, events: list[Event]) -> str | None:
+    def _import_past(self, years: Years) -> str | None:
         """As NNI resumes: the tuner learns of finished trials as if they had been run elsewhere."""
-        suggested = {event.parameter_id for event in events if isinstance(event, PastSuggestion)}
-        if suggested:
+        events = [*years.before, *years.own]
+        if any(isinstance(event, PastSuggestion) for event in years.own):
             self._try("load_checkpoint", getattr(self._tuner, "load_checkpoint", _nothing))
         self._update_space(dict(self._start.search_space))
+        records = self._records_of(events)
+        if records:
+            self._try("import_data", lambda: self._tuner.import_data(records))
+        suggested = {event.parameter_id for event in events if isinstance(event, PastSuggestion)}
+        suggested -= {
+            event.parameter_id for event in events if isinstance(event, TrialFinished | ResultReported)
+        }
+        if not records and not suggested:
+            return None
+        new = self._start.since and not years.own
+        why = (
+            "has taken another one's place, so it was"
+            if new
+            else "keeps no state, so it was started anew and"
+        )
+        return (
+            f"the tuner {why} given {len(records)} finished trials through import_data; {len(suggested)} "
+            "open ones will reach it the same way"
+        )
+
+    def _records_of(self, events: Sequence[Event]) -> list[Any]:
+        """What import_data takes of these events: results of trials, and what was imported."""
         records: list[Any] = []
         for event in events:
             self._enforcement.hear(event)
@@ -235,16 +270,8 @@ class TunerHost:
             elif isinstance(event, TrialFinished | ResultReported):
                 if isinstance(event, ResultReported) or not self._phases_of(event.trial_id).told:
                     records += self._as_record(event)
-                suggested.discard(-1 if event.parameter_id is None else event.parameter_id)
             self._keep_phases(event)
-        if records:
-            self._try("import_data", lambda: self._tuner.import_data(records))
-        if not records and not suggested:
-            return None
-        return (
-            f"the tuner keeps no state, so it was started anew and given {len(records)} finished trials "
-            f"through import_data; {len(suggested)} open ones will reach it the same way"
-        )
+        return records
 
     def _phases_of(self, trial_id: str) -> _Phases:
         return self._phases.get(trial_id) or _Phases()
@@ -340,7 +367,7 @@ class TunerHost:
             trial = replace(trial, text=None)
         usable = trial.parameter_id in phases.told or self._receive(trial)
         success = trial.success and usable
-        more = {"untried": trial.untried, "again": trial.again} if self._way is _Way.RECALL else {}
+        more = {"untried": trial.untried, "again": trial.again} if self._way is Way.RECALL else {}
         self._end(trial.parameter_id, trial.trial_id, success=success, **more)
         for parameter_id, parameters in phases.sets.items():
             if parameter_id not in phases.told:
@@ -357,7 +384,9 @@ class TunerHost:
         """Whether this object takes calls about the parameter set: None is a customised trial's."""
         if parameter_id is None:
             return bool(getattr(self._tuner, "_accept_customized", False))
-        return self._way is not _Way.IMPORT or parameter_id in self._own
+        if self._way is Way.IMPORT:
+            return parameter_id in self._own
+        return parameter_id >= self._first_own
 
     def _end(self, parameter_id: int | None, trial_id: str, *, success: bool, **more: bool) -> None:
         """``more``: what only some tuners are told."""
@@ -372,7 +401,7 @@ class TunerHost:
 
     def _take_back(self, parameter_id: int, parameters: str, *, trial_id: str) -> None:
         take_back = getattr(self._tuner, "take_back", None)
-        if callable(take_back):
+        if callable(take_back) and parameter_id >= self._first_own:
             self._try("take_back", lambda: take_back(parameter_id, json.loads(parameters)), trial_id=trial_id)
 
     def _receive(self, trial: TrialFinished | ResultReported) -> bool:
@@ -521,7 +550,7 @@ class TunerHost:
         if is_deep(parameters):
             raise ValueError(f"parameter set {parameter_id} is nested too deeply")
         state = json_text(self._tuner.dump_state()) if self._dumps_state else None
-        if self._way is _Way.IMPORT:
+        if self._way is Way.IMPORT:
             self._own[parameter_id] = parameters
         trial_id = self._open.pop(parameter_id, None)
         if trial_id is not None:
@@ -549,30 +578,3 @@ class TunerHost:
 
 def _nothing() -> None:
     pass
-
-
-def _way_of(tuner: Any) -> _Way:
-    if callable(getattr(tuner, "recall", None)):
-        return _Way.RECALL
-    if callable(getattr(tuner, "dump_state", None)) and callable(getattr(tuner, "load_state", None)):
-        return _Way.STATE
-    return _Way.REPLAY if getattr(tuner, "replayable", False) else _Way.IMPORT
-
-
-def _recalls_state(tuner: Any) -> bool:
-    """Whether what it dumps with a set is given back as ``recall(..., state=...)``."""
-    recall = getattr(tuner, "recall", None)
-    if not callable(recall) or not callable(getattr(tuner, "dump_state", None)):
-        return False
-    takes = inspect.signature(recall).parameters.values()
-    return any(each.name == "state" or each.kind is each.VAR_KEYWORD for each in takes)
-
-
-def _last_state(events: list[Event]) -> tuple[int, str | None, SpaceChanged | None]:
-    """Behind which event the last recorded state stands, that state, and the last change of space before."""
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if isinstance(event, PastSuggestion) and event.state is not None:
-            changes = [past for past in events[:index] if isinstance(past, SpaceChanged)]
-            return index + 1, event.state, changes[-1] if changes else None
-    return 0, None, None

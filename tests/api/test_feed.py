@@ -75,7 +75,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         ),
         "info",
         "A user changed the configuration: trialConcurrency is 4 now; maxTrialNumber is not set any more; "
-        "tuner has another value; the search space was replaced.",
+        "the tuner is TPE now, given all that was tried before; the search space was replaced.",
     ),
     (f.ExperimentStopRequested(), "info", "A user stops the experiment."),
     (f.ExperimentStopRequested(detach=True), "info", "A user stops the experiment; its trials run on."),

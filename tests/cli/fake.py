@@ -112,6 +112,7 @@ class FakeServer:
         self.on_create: Callable[[FakeExperiment], None] = lambda experiment: None
         self.on_resume: Callable[[], None] = lambda: None
         self.refuse: dict[str, Refused] = {}  # path -> answer
+        self.patch: dict[str, Any] = {}  # what an experiment is changed to when it is
         self.changed = threading.Condition()
         self.breaking: set[str] = set()  # experiments whose event stream breaks once, after what is there
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
@@ -205,7 +206,8 @@ class FakeServer:
             case ("GET", [""]):
                 return experiment.profile
             case ("PATCH", ["" | "labels"]) | ("POST", ["import"]):
-                return {}
+                experiment.profile = {**experiment.profile, **self.patch}
+                return experiment.profile
             case ("DELETE", [""]):
                 Index(self.home).remove(experiment.profile["id"])
                 return {"ok": True}

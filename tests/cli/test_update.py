@@ -103,3 +103,73 @@ def test_which_experiment_is_meant(server: FakeServer, capsys: pytest.CaptureFix
     assert "There are multiple experiments" in capsys.readouterr().err
     assert main(["update", "concurrency", "def", "-v", "2"]) == 0
     assert server.requests[-1][1] == "experiments/def"
+
+
+OTHER = {"name": "TPE", "classArgs": {"seed": 3, "key": "${file:key.txt}"}, "codeDirectory": "code"}
+
+
+@pytest.mark.parametrize("content", [OTHER, {"Tuner": OTHER, "trialConcurrency": 7}])
+def test_another_tuner(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], content: dict[str, Any]
+) -> None:
+    """Its section of a file is sent, or all of it; paths are looked up from there, secrets are not."""
+    Path("deep").mkdir()
+    Path("deep/tuner.yml").write_text(json.dumps(content))
+    profile = server.add("abc").profile
+    profile["counts"] = {"SUCCEEDED": 12, "FAILED": 1, "EARLY_STOPPED": 2, "RUNNING": 3, "WAITING": 1}
+    profile["config"]["tuner"] = {"name": "Random"}
+    server.patch = {"config": {**profile["config"], "tuner": {"className": "mine.Mine"}}}
+    assert main(["update", "tuner", "-f", "deep/tuner.yml"]) == 0
+    assert capsys.readouterr().out == (
+        "INFO: Update tuner success!\n"
+        "INFO: The tuner is mine.Mine in place of Random from now on. It is given the whole history: "
+        "14 trials that have ended, 1 that failed, 4 that run or wait and go on.\n"
+    )
+    here = Path("deep").absolute()
+    sent = {**OTHER, "codeDirectory": str(here / "code")}
+    sent["classArgs"] = {"seed": 3, "key": f"${{file:{here}/key.txt}}"}
+    assert server.requests[-1] == ("PATCH", "experiments/abc", {"tuner": sent})
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        ("STOPPED", "The tuner will be TPE in place of Random when the experiment is resumed."),
+        (
+            "DONE",
+            "The tuner is TPE in place of Random, but the experiment is done: all 3 trials were created.",
+        ),
+    ],
+)
+def test_another_tuner_for_an_experiment_that_does_not_run(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], status: str, sentence: str
+) -> None:
+    profile = server.add("abc").profile
+    profile["config"]["tuner"] = {"name": "Random"}
+    changed = {**profile["config"], "tuner": {"name": "TPE"}}
+    server.patch = {"config": changed, "status": status, "reason": "done: all 3 trials were created"}
+    Path("tuner.yml").write_text("name: TPE")
+    assert main(["update", "tuner", "abc", "-f", "tuner.yml"]) == 0
+    assert sentence in capsys.readouterr().out
+    server.patch = {}
+    assert main(["update", "tuner", "abc", "-f", "tuner.yml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["changes"] == {"tuner": {"name": "TPE"}}
+    assert main(["update", "tuner", "abc", "-f", "tuner.yml"]) == 0
+    assert "The tuner was TPE with these arguments already: nothing has changed." in capsys.readouterr().out
+
+
+def test_a_refused_tuner_is_shown_with_its_line(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    Path("exp.yml").write_text("tuner:\n  name: TPE\n  classArgs:\n    gama: 1\n")
+    fault = {"field": "tuner.classArgs.gama", "message": "TPE takes no argument 'gama'"}
+    server.refuse["experiments/abc"] = Refused(422, "The configuration is wrong.", problems=[fault])
+    assert main(["update", "tuner", "-f", "exp.yml"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: exp.yml:4:5: tuner.classArgs.gama: TPE takes no argument 'gama'\n"
+        "ERROR: Update tuner failed!\n"
+    )
+    Path("exp.yml").write_text("trialConcurrency: 2\n")
+    assert main(["update", "tuner", "-f", "exp.yml"]) == 1
+    assert "exp.yml:1:1: there is no tuner here" in capsys.readouterr().err

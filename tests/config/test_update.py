@@ -59,7 +59,7 @@ def test_the_search_space_changes(config: ExperimentConfig) -> None:
         ("searchSpace", [], "searchSpace: must be a mapping of names to parameters"),
         ("searchSpace", {"x": {"_type": "bad", "_value": []}}, "searchSpace.x._type: must be one of"),
         ("maxTrialNumbr", 1, "cannot be changed while an experiment runs; did you mean 'maxTrialNumber'?"),
-        ("tuner", {}, "tuner: cannot be changed while an experiment runs"),
+        ("assessor", {}, "assessor: cannot be changed while an experiment runs"),
     ],
 )
 def test_faults(config: ExperimentConfig, field: str, value: Any, fault: str) -> None:

@@ -45,12 +45,15 @@ class ScriptedChild:
     start_message: m.Start
     on_message: Callable[[m.FromChild], None]
     on_exit: Callable[[str], None]
+    sent: list[m.ToChild] = field(default_factory=list)
+    closed: bool = False
 
     async def start(self) -> None:
         self.on_message(m.Ready(learns=self.lab.learns))
 
     def send(self, message: m.ToChild) -> bool:
         self.lab.sent.append((self.start_message.role, message))
+        self.sent.append(message)
         asyncio.get_running_loop().call_soon(self.answer, message)
         return True
 
@@ -59,6 +62,9 @@ class ScriptedChild:
 
     async def close(self) -> None:
         self.lab.closed += 1
+        if self.lab.slow_to_leave:
+            await asyncio.sleep(0.01)  # longer than a turn of the runner
+        self.closed = True
 
     def answer(self, message: m.ToChild) -> None:
         lab = self.lab
@@ -109,6 +115,8 @@ class Lab:
     initial: list[Any] = field(default_factory=list)  # parameter sets to begin with
     sent: list[tuple[str, m.ToChild]] = field(default_factory=list)
     unanswered: list[tuple[ScriptedChild, m.Ask]] = field(default_factory=list)
+    slow_to_leave: bool = False
+    children: list[ScriptedChild] = field(default_factory=list)
     closed: int = 0
     readers: list[ExperimentReader] = field(default_factory=list)
 
@@ -118,7 +126,8 @@ class Lab:
         on_message: Callable[[m.FromChild], None],
         on_exit: Callable[[str], None],
     ) -> ScriptedChild:
-        return ScriptedChild(self, start, on_message, on_exit)
+        self.children.append(ScriptedChild(self, start, on_message, on_exit))
+        return self.children[-1]
 
     def search(self, state: ExperimentState, runner: ExperimentRunner) -> Search:
         assessor = replace(START, role="assessor")
@@ -143,9 +152,12 @@ class Lab:
         opening: list[f.Fact] = [f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=resumed)]
         if not state.id:
             limits.setdefault("trial_concurrency", 2)
+            config = CONFIG | {"trialConcurrency": limits["trial_concurrency"]}
+            if "max_trial_number" in limits:
+                config["maxTrialNumber"] = limits["max_trial_number"]
             created = f.ExperimentCreated(
                 experiment_id="exp",
-                config=CONFIG | self.config | {"trialConcurrency": limits["trial_concurrency"]},
+                config=config | self.config,
                 search_space=SPACE,
                 limits=f.Limits(**limits),
             )

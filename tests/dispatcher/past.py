@@ -148,6 +148,13 @@ class Past:
             f.ConfigChanged(changes=changes, limits=f.Limits(trial_concurrency=2), search_space=space)
         )
 
+    def tuner_changed(self, space: Mapping[str, Any] | None = None) -> int:
+        """Another tuner takes the place of the one there is, perhaps with a search space of its own."""
+        changes = {"tuner": {"name": "Another"}}
+        return self._fact(
+            f.ConfigChanged(changes=changes, limits=f.Limits(trial_concurrency=2), search_space=space)
+        )
+
     def judged(self, trial_id: str) -> None:
         self._fact(f.Verdict(trial_id=trial_id, attempt=1, position=0))
 

@@ -21,6 +21,7 @@ from nnimgr.config.model import platform_of
 from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.core.manager import ExperimentSummary, NewExperiment
 from nnimgr.core.now import best_so_far, sentence_of
+from nnimgr.core.swap import change_config
 from nnimgr.objectives import optimize_mode
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
@@ -68,8 +69,11 @@ async def change_experiment(
     reader: Reader,
     changes: Annotated[models.JsonObject, Body()],
 ) -> Response:
-    """Change fields of the configuration while it runs, such as {"trialConcurrency": 4}."""
-    await runner.change_config(changes)
+    """Change fields of the configuration while it runs, such as {"trialConcurrency": 4}.
+
+    A new ``tuner`` takes the old one's place at once and is given all that has happened so far.
+    """
+    await change_config(runner, parts.manager.directory(experiment_id), changes)
     known = _known(parts, experiment_id)
     return await reply(lambda: _profile(reader, known))
 

@@ -1,0 +1,123 @@
+"""``nnictl update tuner``: go on with another tuner, which is given all that has happened so far."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.cli.client import ApiError
+from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.update import read_file
+from nnimgr.home import Home
+
+if TYPE_CHECKING:
+    from nnimgr.config.document import Document, KeyPath
+
+__all__ = ["replace"]
+
+
+def replace(args: argparse.Namespace, terminal: Terminal) -> int:
+    """The trials that run or wait go on; their results reach the new tuner."""
+    file = Path(args.filename)
+    document, content = read_file(file)
+    path, tuner = _section(document, content)
+    tuner = _anchored(tuner, Path(file).absolute().parent)
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    try:
+        before = client.get("experiments", entry.id)
+        after = client.call("PATCH", "experiments", entry.id, body={"tuner": tuner})
+    except ApiError as error:
+        problems = [_located(document, path, problem) for problem in error.problems]
+        lines = [str(problem) for problem in problems] or error.lines
+        plain = [problem.plain() for problem in problems]
+        raise CliError(*lines, "Update tuner failed!", problems=plain) from error
+    terminal.info("Update tuner success!")
+    terminal.info(_sentence(before, after))
+    if terminal.as_json:
+        terminal.json(
+            {"id": entry.id, "changes": {"tuner": after["config"]["tuner"]}, "history": after["counts"]}
+        )
+    return 0
+
+
+def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]:
+    """The tuner that a file describes, and where in it: its ``tuner``, or all of it. Raises CliError."""
+    from nnimgr.config.shape import match_key
+
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            if match_key(key) == "tuner" and isinstance(value, Mapping):
+                return (key,), dict(value)
+        if {"name", "classname"} & {match_key(key) for key in content}:
+            return (), dict(content)
+    problem = document.problem((), "there is no tuner here: neither 'tuner' nor a 'name' or 'className'")
+    raise CliError(str(problem), problems=[problem.plain()])
+
+
+def _anchored(tuner: dict[str, Any], base: Path) -> dict[str, Any]:
+    """With absolute paths. References to secrets stay: the server finds what they name."""
+    from nnimgr.config.references import anchor
+    from nnimgr.config.shape import match_key
+
+    def anchored(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: anchored(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [anchored(item) for item in value]
+        return anchor(value, base) if isinstance(value, str) else value
+
+    found = anchored(tuner)
+    for key, value in found.items():
+        if match_key(key) == "codedirectory" and isinstance(value, str):
+            found[key] = str((base / Path(value).expanduser()).resolve())
+    return found  # type: ignore[no-any-return]
+
+
+def _located(document: Document, path: KeyPath, problem: Mapping[str, Any]) -> Any:
+    """What the server says of the tuner, on its line of the file."""
+    import re
+
+    field = str(problem.get("field") or "")
+    inner: KeyPath = tuple(
+        int(part) if part.isdigit() else part
+        for part in re.split(r"[.\[\]]+", field.removeprefix("tuner"))
+        if part
+    )
+    return document.problem(
+        (*path, *inner),
+        str(problem["message"]),
+        valid=tuple(problem.get("valid") or ()),
+        nearest=problem.get("nearest"),
+        field=field,
+    )
+
+
+def _sentence(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    old, new = (_title(profile["config"]["tuner"]) for profile in (before, after))
+    if before["config"]["tuner"] == after["config"]["tuner"]:
+        return f"The tuner was {new} with these arguments already: nothing has changed."
+    counts = {status: count for status, count in after["counts"].items() if count}
+    ended = sum(counts.get(status, 0) for status in ("SUCCEEDED", "EARLY_STOPPED"))
+    failed = counts.get("FAILED", 0)
+    live = sum(counts.get(status, 0) for status in ("WAITING", "RUNNING", "PAUSED", "UNKNOWN"))
+    history = (
+        f"It is given the whole history: {ended} trials that have ended, {failed} that failed, {live} that "
+        "run or wait and go on."
+    )
+    match after["status"]:
+        case "STOPPED" | "ERROR":
+            when = f"The tuner will be {new} in place of {old} when the experiment is resumed."
+        case "DONE":
+            when = f"The tuner is {new} in place of {old}, but the experiment is {after['reason']}."
+        case _:
+            when = f"The tuner is {new} in place of {old} from now on."
+    return f"{when} {history}"
+
+
+def _title(tuner: Mapping[str, Any]) -> str:
+    return str(tuner.get("name") or tuner.get("className"))
