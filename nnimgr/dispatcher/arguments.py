@@ -9,6 +9,7 @@ from typing import Any
 __all__ = [
     "Arguments",
     "Fault",
+    "boolean",
     "integer",
     "mapping",
     "nothing",
@@ -80,6 +81,10 @@ def text(value: Any) -> str | None:
 
 def nothing(value: Any) -> str | None:
     return None if value is None else "cannot be used here and must be null"
+
+
+def boolean(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
 
 
 optimize_mode = one_of("minimize", "maximize")

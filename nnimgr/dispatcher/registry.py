@@ -46,12 +46,6 @@ class AlgorithmError(ValueError):
         self.path = path
 
 
-# What NNI has built in and nnimgr has not yet, by name or alias.
-_LATER = {
-    "tuner": (*("TPE_legacy", "Anneal", "Evolution", "SMAC", "GP", "GPTuner", "Metis", "MetisTuner"),),
-    "assessor": (),
-}
-
 # What NNI has built in and nnimgr will not have: its names, and what to use instead.
 _LEFT_OUT = {
     ("PPO", "PPOTuner"): (
@@ -118,20 +112,17 @@ def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError
     """``others``: what there is beside the built-in ones."""
     known = [*names(role), *others]
     sentence = (
-        _missing(role, name, ", ".join(known))
+        _left_out(role, name)
         or f"there is no built-in {role} {name!r}; valid names are {', '.join(known)}{_nearest(name, known)}"
     )
     return AlgorithmError(sentence, path=("name",))
 
 
-def _missing(role: str, name: str, available: str) -> str | None:
-    """What is to be said of an algorithm that NNI has and nnimgr has not, not yet or never."""
+def _left_out(role: str, name: str) -> str | None:
+    """What is to be said of an algorithm that NNI has and nnimgr will not have."""
     for left_out, sentence in _LEFT_OUT.items():
         if role == "tuner" and name.lower() in map(str.lower, left_out):
             return sentence
-    for each in _LATER[role]:
-        if name.lower() == each.lower():
-            return f"NNI's {role} {each} cannot be used yet; available are {available}"
     return None
 
 
@@ -179,7 +170,7 @@ def check_class(
     if name is not None:
         check(role, name, class_args, several=several)
     elif code_directory is None and class_name.startswith(_NNI):
-        missing = _missing(role, class_name.rpartition(".")[2], ", ".join(names(role)))
+        missing = _left_out(role, class_name.rpartition(".")[2])
         if missing is not None:
             raise AlgorithmError(missing, path=("className",))
 

@@ -10,10 +10,10 @@ from nnimgr.tuners.cube import Floats
 from nnimgr.tuners.gaussian import Posterior
 from nnimgr.tuners.gaussian_tuner import GaussianTuner
 
-__all__ = ["GpTuner"]
+__all__ = ["GPTuner"]
 
 
-class GpTuner(GaussianTuner):
+class GPTuner(GaussianTuner):
     """Tries the set of the largest ``utility``: "ei", expected improvement; "poi", its probability; "ucb".
 
     ``kappa``: how much an uncertainty is worth to ucb; ``xi``: the improvement that ei and poi want at least.

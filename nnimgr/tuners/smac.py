@@ -15,7 +15,7 @@ from nnimgr.tuners.acquisition import Search, improvement
 from nnimgr.tuners.cube import Cube, Floats
 from nnimgr.tuners.points import PointTuner, calm
 
-__all__ = ["SmacTuner"]
+__all__ = ["SMACTuner"]
 
 _COLD = 10  # sets are drawn at random first
 _CHANCE = 0.2  # of a set drawn at random later, smac's default: forests may overlook a region for ever
@@ -32,7 +32,7 @@ _FOREST: dict[str, Any] = {
 _FOREST |= {"max_leaf_nodes": None, "n_jobs": 1}
 
 
-class SmacTuner(PointTuner):
+class SMACTuner(PointTuner):
     """Tries the set whose improvement on the best one is expected to be largest, now and then one at random.
 
     The open sets count as if they had given what is expected of them. ``config_dedup``, NNI's switch against

@@ -35,11 +35,27 @@ FINITE = {
 }
 BATCH = {"combine_params": {"_type": "choice", "_value": [{"n": n // 2} for n in range(40)]}}
 LEARNING = {"tpe_args": {"n_startup_jobs": 3}}
+QUICK = {"selection_num_warm_up": 200, "selection_num_starting_points": 5}
 SCENES = [
     ("Random", MIXED, {}),
     ("Random", FINITE, {}),
     ("TPE", MIXED, LEARNING),
     ("TPE", FINITE, {"optimize_mode": "maximize", **LEARNING}),
+    ("TPE_legacy", MIXED, {"parallel_optimize": True, "constant_liar_type": "mean"}),
+    ("Anneal", MIXED, {"parallel_optimize": True, "constant_liar_type": "mean"}),
+    ("Anneal", FINITE, {}),
+    ("Evolution", MIXED, {"population_size": 3}),
+    ("Evolution", FINITE, {"population_size": 3}),
+    ("GP", MIXED, {"cold_start_num": 3, **QUICK}),
+    ("GP", FINITE, {"cold_start_num": 3, "utility": "ucb", **QUICK}),
+    ("Metis", MIXED, {"cold_start_num": 3, "no_resampling": False, "exploration_probability": 0.5}),
+    ("Metis", FINITE, {"cold_start_num": 3, "no_candidates": True}),
+    ("CMAES", MIXED, {"population_size": 4}),
+    ("CMAES", FINITE, {}),
+    ("SMAC", MIXED, {}),
+    ("SMAC", FINITE, {"optimize_mode": "minimize"}),
+    ("QMC", MIXED, {}),
+    ("QMC", FINITE, {}),
     ("GridSearch", MIXED, {}),
     ("GridSearch", FINITE, {}),
     ("Batch", BATCH, {}),
@@ -56,6 +72,12 @@ def changed(space: dict[str, Any]) -> dict[str, Any]:
     if space is BATCH:
         return {"combine_params": {"_type": "choice", "_value": [{"n": n} for n in range(-3, 30)]}}
     return {**space, "n": {"_type": "randint", "_value": [-1, 6]}}
+
+
+def need(name: str) -> None:
+    """Skip the test where the library of an extra is not there."""
+    if name == "SMAC":
+        pytest.importorskip("smac")
 
 
 def sober(text: str) -> str:
@@ -116,6 +138,7 @@ async def test_it_goes_on(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     """Asked for again in a process of its own, every few sets, is what the first process gave."""
+    need(name)
     fields = {"name": name, "class_args": arguments, "search_space": space}
     past = make_past(space)
     experiment = Experiment(await host(**fields), past)
@@ -152,6 +175,7 @@ async def test_what_was_never_tried_is_given_again(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     """All is given but the sets that users stopped or that ran; a process made anew knows as much."""
+    need(name)
     past = make_past(space)
     fields = {"name": name, "class_args": arguments, "search_space": space}
     experiment = Experiment(await host(**fields), past)

@@ -30,13 +30,14 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
             {},
             "no built-in tuner 'Rnadom'; valid names are Random, TPE, GridSearch, Batch",
         ),
-        (
-            "tuner",
-            "smac",
-            {"optimize_mode": 1},
-            "NNI's tuner SMAC cannot be used yet; available are Random, TPE",
-        ),
-        ("tuner", "GPtuner", {}, "NNI's tuner GPTuner cannot be used yet; available are Random, TPE"),
+        ("tuner", "smac", {"optimize_mode": 1}, "optimize_mode of SMAC must be one of minimize, maximize"),
+        ("tuner", "GPtuner", {"utility": "pi"}, "utility of GP must be one of ei, ucb, poi, not 'pi'"),
+        ("tuner", "GP", {"nu": 0}, "nu of GP must be a finite number above 0, not 0"),
+        ("tuner", "Metis", {"exploration_probability": 1.5}, "number of at least 0 and at most 1, not 1.5"),
+        ("tuner", "Metis", {"no_candidates": 0}, "no_candidates of Metis must be true or false, not 0"),
+        ("tuner", "Anneal", {"constant_liar_type": "best"}, "must be one of min, max, mean, not 'best'"),
+        ("tuner", "Evolution", {"population_size": 0}, "must be an integer of at least 1, not 0"),
+        ("tuner", "CMAES", {"population_size": 3}, "must be an integer of at least 4 or null, not 3"),
         ("tuner", "hyperband", {"eta": 1}, "the argument eta of Hyperband must be an integer of at least 2"),
         ("tuner", "Hyperband", {"exec_mode": "both"}, "must be one of parallelism, serial, not 'both'"),
         ("tuner", "BOHB", {"top_n_percent": 100}, "must be an integer of at least 1 and at most 99, not 100"),
@@ -56,7 +57,6 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
         ),
         ("assessor", "Patient", {"wrapped": {"name": 3}}, "must be an assessor, {name: ..., classArgs"),
         ("assessor", "Random", {}, "there is no built-in assessor 'Random'; valid names are Medianstop"),
-        ("tuner", "MetisTuner", {}, "NNI's tuner MetisTuner cannot be used yet; available are"),
         ("tuner", "random", {"sede": 1}, "takes no argument 'sede'; valid arguments are optimize_mode, seed"),
         ("tuner", "random", {"seed": "1"}, "seed of Random must be an integer or null, not '1'"),
         ("tuner", "random", {"seed": True}, "must be an integer or null, not True"),
@@ -131,6 +131,8 @@ def test_what_is_right_passes() -> None:
     arguments: dict[str, Any] = {"constant_liar_type": None, "n_startup_jobs": 0, "n_ei_candidates": 1}
     arguments |= {"linear_forgetting": 1, "prior_weight": 0, "gamma": 0.5}
     registry.check("tuner", "tpe", {"seed": 3, "tpe_args": arguments})
+    registry.check("tuner", "gp", {"kappa": 5, "xi": 0, "nu": 2, "alpha": 1, "utility": "poi"})
+    registry.check("tuner", "metistuner", {"exploration_probability": 1, "no_resampling": False})
     registry.check("tuner", "gridsearch", {"optimize_mode": "minimize"})
     registry.check("assessor", "medianstop", {"start_step": 5})
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nni import parameter_expressions as draw
+from nni.algorithms.hpo.hyperopt_tuner import HyperoptTuner
 from nni.utils import convert_dict2tuple, json2parameter, json2space, merge_parameter, split_index
 
 
@@ -30,11 +31,39 @@ from nni.utils import convert_dict2tuple, json2parameter, json2space, merge_para
         ("nni.algorithms.hpo.gridsearch_tuner", "GridSearchTuner", "nnimgr.tuners.gridsearch"),
         ("nni.algorithms.hpo.batch_tuner", "BatchTuner", "nnimgr.tuners.batch"),
         ("nni.algorithms.hpo.random_tuner", "RandomTuner", "nnimgr.tuners.random"),
+        ("nni.algorithms.hpo.gp_tuner", "GPTuner", "nnimgr.tuners.gp"),
+        ("nni.algorithms.hpo.metis_tuner", "MetisTuner", "nnimgr.tuners.metis"),
+        ("nni.algorithms.hpo.evolution_tuner", "EvolutionTuner", "nnimgr.tuners.evolution"),
+        ("nni.algorithms.hpo.smac_tuner", "SMACTuner", "nnimgr.tuners.smac"),
         ("nni.algorithms.hpo.medianstop_assessor", "MedianstopAssessor", "nnimgr.assessors.medianstop"),
     ],
 )
 def test_nni_paths_lead_home(path: str, name: str, home: str) -> None:
     assert getattr(importlib.import_module(path), name) is getattr(importlib.import_module(home), name)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "made"),
+    [("tpe", "TpeLegacyTuner"), ("anneal", "AnnealTuner"), ("random_search", "RandomTuner")],
+)
+def test_what_came_from_hyperopt_has_one_path(algorithm: str, made: str) -> None:
+    tuner = HyperoptTuner(algorithm, optimize_mode="maximize", parallel_optimize=True)
+    assert type(tuner).__name__ == made
+    tuner.update_search_space({"x": {"_type": "uniform", "_value": [0, 1]}})
+    assert 0 <= tuner.generate_parameters(0)["x"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"algorithm_name": "annea"}, "must be one of tpe, random_search, anneal, not 'annea'"),
+        ({"algorithm_name": "tpe", "constant_liar_type": "best"}, "one of min, max, mean, not 'best'"),
+        ({"algorithm_name": "tpe", "optimize_mode": "max"}, "'max' is not a valid OptimizeMode"),
+    ],
+)
+def test_what_hyperopts_path_does_not_take(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        HyperoptTuner(**arguments)
 
 
 def test_parameters_are_merged_into_a_dict_or_a_namespace() -> None:

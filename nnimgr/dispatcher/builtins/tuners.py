@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.dispatcher.arguments import integer, mapping, number, one_of, optimize_mode, text
+from nnimgr.dispatcher.arguments import (
+    Arguments,
+    boolean,
+    integer,
+    mapping,
+    number,
+    one_of,
+    optimize_mode,
+    text,
+)
 from nnimgr.dispatcher.builtins.builtin import Builtin
 
 __all__ = ["TUNERS"]
@@ -39,6 +48,13 @@ def _fault_of_pbt(space: Mapping[str, Any]) -> str | None:
             return f"{name} cannot be a parameter, since PBT adds it to the parameters itself"
     return None
 
+
+_HYPEROPT: Arguments = {
+    "optimize_mode": optimize_mode,
+    "parallel_optimize": boolean,
+    "constant_liar_type": one_of("min", "max", "mean"),
+    "seed": integer(or_null=True),
+}
 
 TUNERS = (
     Builtin(
@@ -131,5 +147,93 @@ TUNERS = (
         },
         aliases=("PBTTuner",),
         space=_fault_of_pbt,
+    ),
+    Builtin(
+        role="tuner",
+        name="TPE_legacy",
+        target="nnimgr.tuners.tpe_legacy:TpeLegacyTuner",
+        arguments=_HYPEROPT,
+    ),
+    Builtin(
+        role="tuner",
+        name="Anneal",
+        target="nnimgr.tuners.anneal:AnnealTuner",
+        arguments=_HYPEROPT,
+        aliases=("AnnealTuner",),
+    ),
+    Builtin(
+        role="tuner",
+        name="Evolution",
+        target="nnimgr.tuners.evolution:EvolutionTuner",
+        arguments={
+            "optimize_mode": optimize_mode,
+            "population_size": integer(at_least=1),
+            "seed": integer(or_null=True),
+        },
+        aliases=("EvolutionTuner",),
+    ),
+    Builtin(
+        role="tuner",
+        name="GP",
+        target="nnimgr.tuners.gp:GPTuner",
+        arguments={
+            "optimize_mode": optimize_mode,
+            "utility": one_of("ei", "ucb", "poi"),
+            "kappa": number(),
+            "xi": number(),
+            "nu": number(above=0),
+            "alpha": number(at_least=0),
+            "cold_start_num": integer(at_least=0),
+            "selection_num_warm_up": integer(at_least=1),
+            "selection_num_starting_points": integer(at_least=1),
+            "seed": integer(or_null=True),
+        },
+        aliases=("GPTuner",),
+    ),
+    Builtin(
+        role="tuner",
+        name="Metis",
+        target="nnimgr.tuners.metis:MetisTuner",
+        arguments={
+            "optimize_mode": optimize_mode,
+            "no_resampling": boolean,
+            "no_candidates": boolean,
+            "selection_num_starting_points": integer(at_least=1),
+            "cold_start_num": integer(at_least=0),
+            "exploration_probability": number(at_least=0, at_most=1),
+            "seed": integer(or_null=True),
+        },
+        aliases=("MetisTuner",),
+    ),
+    Builtin(
+        role="tuner",
+        name="SMAC",
+        target="nnimgr.tuners.smac:SMACTuner",
+        arguments={
+            "optimize_mode": optimize_mode,
+            "config_dedup": boolean,
+            "seed": integer(or_null=True),
+        },
+        aliases=("SMACTuner",),
+    ),
+    Builtin(
+        role="tuner",
+        name="CMAES",
+        target="nnimgr.tuners.cmaes:CmaesTuner",
+        arguments={
+            "optimize_mode": optimize_mode,
+            "sigma0": number(above=0),
+            "population_size": integer(at_least=4, or_null=True),
+            "seed": integer(or_null=True),
+        },
+        aliases=("CmaesTuner",),
+    ),
+    Builtin(
+        role="tuner",
+        name="QMC",
+        target="nnimgr.tuners.qmc:QmcTuner",
+        arguments={"optimize_mode": optimize_mode, "seed": integer(or_null=True)},
+        aliases=("QmcTuner",),
+        several=True,
     ),
 )

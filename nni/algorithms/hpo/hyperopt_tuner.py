@@ -1,0 +1,36 @@
+"""NNI's import path of what it had from hyperopt: TPE, random search, annealing."""
+
+from typing import Any
+
+from nnimgr.algorithm import Tuner
+from nnimgr.tuners.anneal import AnnealTuner
+from nnimgr.tuners.random import RandomTuner
+from nnimgr.tuners.tpe_legacy import TpeLegacyTuner
+
+__all__ = ["HyperoptTuner"]
+
+
+class HyperoptTuner(Tuner):
+    """Makes the tuner of ``algorithm_name``: "tpe", "random_search" or "anneal".
+
+    Raises ValueError if there is no such algorithm or an argument has no such value.
+    """
+
+    def __new__(  # type: ignore[misc]
+        cls,
+        algorithm_name: str,
+        optimize_mode: str = "minimize",
+        parallel_optimize: bool = False,
+        constant_liar_type: str = "min",
+        seed: int | None = None,
+    ) -> Tuner:
+        if constant_liar_type not in ("min", "max", "mean"):
+            raise ValueError(f"constant_liar_type must be one of min, max, mean, not {constant_liar_type!r}")
+        match algorithm_name:
+            case "tpe":
+                return TpeLegacyTuner(optimize_mode, parallel_optimize, constant_liar_type, seed)
+            case "anneal":
+                return AnnealTuner(optimize_mode, parallel_optimize, constant_liar_type, seed)
+            case "random_search":
+                return RandomTuner(optimize_mode, seed)
+        raise ValueError(f"algorithm_name must be one of tpe, random_search, anneal, not {algorithm_name!r}")
