@@ -121,7 +121,8 @@ def _all() -> list[Registered]:
         own = registered.registered(registry_file())
     except RegistryFileError as error:
         raise CliError(f"{error}.") from error
-    return [*builtin, *own, *installed(Interpreter().folders())]
+    brought = installed(Interpreter().folders())
+    return [*builtin, *own, *(entry for entry in brought if not registry.is_builtin(entry.role, entry.name))]
 
 
 def _type(entry: Registered) -> str:

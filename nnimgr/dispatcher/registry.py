@@ -110,7 +110,7 @@ def advisor(name: object) -> Builtin | None:
 
 def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError:
     """``others``: what there is beside the built-in ones."""
-    known = [*names(role), *others]
+    known = list(dict.fromkeys([*names(role), *others]))
     sentence = (
         _left_out(role, name)
         or f"there is no built-in {role} {name!r}; valid names are {', '.join(known)}{_nearest(name, known)}"

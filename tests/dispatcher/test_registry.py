@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import Any
 
 import pytest
 
+from nni.algorithms import hpo
 from nnimgr.algorithm import Assessor, Tuner
 from nnimgr.dispatcher import registry
 
@@ -90,6 +93,59 @@ def test_what_is_wrong_is_said_before_the_start(
     with pytest.raises(registry.AlgorithmError) as caught:
         registry.check(role, name, arguments)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "told"),
+    [
+        (
+            "PPO",
+            "ppo_tuner.PPOTuner",
+            "PPO searches architectures of NNI's NAS, which nnimgr leaves out; use TPE",
+        ),
+        (
+            "NetworkMorphismTuner",
+            "networkmorphism_tuner.NetworkMorphismTuner",
+            "NetworkMorphism grows networks of NNI's NAS, which nnimgr leaves out; use TPE or Evolution over",
+        ),
+        (
+            "regularizedevolutiontuner",
+            "regularized_evolution_tuner.RegularizedEvolutionTuner",
+            "RegularizedEvolution searches architectures of NNI's NAS, which nnimgr leaves out; use",
+        ),
+        ("dngo", "dngo_tuner.DNGOTuner", "DNGO is left out of nnimgr; use GP, or TPE where there are many"),
+    ],
+)
+def test_what_is_left_out_says_what_to_use_instead(name: str, path: str, told: str) -> None:
+    with pytest.raises(registry.AlgorithmError) as caught:
+        registry.check("tuner", name, {"anything": 1})
+    assert str(caught.value).startswith(told) and caught.value.path == ("name",)
+    with pytest.raises(registry.AlgorithmError) as caught:
+        registry.check_class("tuner", f"nni.algorithms.hpo.{path}", {"anything": 1})
+    assert str(caught.value).startswith(told) and caught.value.path == ("className",)
+    registry.check_class("tuner", f"nni.algorithms.hpo.{path}", {}, code_directory="/mine")
+
+
+@pytest.mark.parametrize("builtin", registry.BUILTINS, ids=lambda builtin: str(builtin.name))
+def test_a_built_in_may_be_named_by_its_class(builtin: registry.Builtin) -> None:
+    """By ours and by NNI's, which is the same class; beside code of the user's it is what lies there."""
+    for path in builtin.class_paths:
+        assert registry.load(path) is registry.load(builtin.target)
+        assert registry.builtin_name(builtin.role, name=None, class_name=path) == builtin.name
+        own = registry.builtin_name(builtin.role, name=None, class_name=path, code_directory="/mine")
+        assert own is None
+    with pytest.raises(registry.AlgorithmError, match=f"{builtin.name} takes no argument 'nonsense'"):
+        registry.check_class(builtin.role, builtin.class_paths[1], {"nonsense": 1})
+
+
+def test_every_class_that_nni_has_under_its_own_path_is_a_built_in() -> None:
+    paths = {path for builtin in registry.BUILTINS for path in builtin.class_paths}
+    for found in pkgutil.iter_modules(hpo.__path__):
+        module = importlib.import_module(f"nni.algorithms.hpo.{found.name}")
+        for name in module.__all__:
+            kind = getattr(module, name)
+            if isinstance(kind, type) and issubclass(kind, Tuner | Assessor):
+                assert f"{module.__name__}.{name}" in paths
 
 
 def test_what_is_wrong_within_an_argument_is_pointed_at() -> None:

@@ -69,10 +69,7 @@ async def change_experiment(
     reader: Reader,
     changes: Annotated[models.JsonObject, Body()],
 ) -> Response:
-    """Change fields of the configuration while it runs, such as {"trialConcurrency": 4}.
-
-    A new ``tuner`` takes the old one's place at once and is given all that has happened so far.
-    """
+    """Change fields of the configuration while it runs, such as {"trialConcurrency": 4}."""
     await change_config(runner, parts.manager.directory(experiment_id), changes)
     known = _known(parts, experiment_id)
     return await reply(lambda: _profile(reader, known))
