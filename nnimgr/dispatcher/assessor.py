@@ -60,11 +60,14 @@ class _Reports:
 
 
 class AssessorHost:
-    """Serves one assessor. ``build`` first, then ``handle`` for each line, ``leave`` at the end."""
+    """Serves one assessor. ``build`` first, then ``handle`` for each line, ``leave`` at the end.
 
-    def __init__(self, channel: Channel, start: Start) -> None:
+    ``calls`` has the assessor made; by default as ``start`` says.
+    """
+
+    def __init__(self, channel: Channel, start: Start, calls: Calls | None = None) -> None:
         self._channel, self._start = channel, start
-        self._calls = Calls(channel, "assessor")
+        self._calls = Calls(channel, "assessor") if calls is None else calls
         self._assessor: Any = None
         self._builtin = False
         self._running: dict[str, _Reports] = {}

@@ -47,11 +47,14 @@ class _Phases:
 
 
 class TunerHost:
-    """Serves one tuner. ``build`` first, then ``handle`` for each line, ``leave`` at the end."""
+    """Serves one tuner. ``build`` first, then ``handle`` for each line, ``leave`` at the end.
 
-    def __init__(self, channel: Channel, start: Start) -> None:
+    ``calls`` has the tuner made; by default as ``start`` says.
+    """
+
+    def __init__(self, channel: Channel, start: Start, calls: Calls | None = None) -> None:
         self._channel, self._start = channel, start
-        self._calls = Calls(channel, "tuner")
+        self._calls = Calls(channel, "tuner") if calls is None else calls
         self._tuner: Any = None
         self._builtin = False
         self._way = Way.IMPORT

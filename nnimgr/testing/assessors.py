@@ -1,0 +1,137 @@
+"""The tests that every assessor has to pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from nnimgr.testing.hosting import HostedAssessor
+from nnimgr.testing.record import Record
+
+__all__ = ["AssessorConformance"]
+
+_STEPS = 12
+
+
+class AssessorConformance:
+    """Inherit, and override ``make``.
+
+    An assessor passes if it raises nothing, says Good or Bad whenever it is asked, and, if it has ``recall``
+    or is ``replayable``, says the same when it is built anew.
+    """
+
+    builtin: ClassVar[bool] = False  # only for nnimgr's own: the results that they are given are numbers
+    trials: ClassVar[int] = 10  # of one test
+
+    def make(self) -> Any:
+        """A new assessor, as a configuration would make it; called several times."""
+        raise NotImplementedError("override make() to return the assessor under test")
+
+    def test_it_judges_trials_one_after_the_other(self, assessor: HostedAssessor) -> None:
+        for number in range(self.trials):
+            trial = assessor.begin()
+            _report(assessor, trial, range(_STEPS), slope=number)
+            assessor.end(trial)
+
+    def test_it_judges_trials_beside_each_other(self, assessor: HostedAssessor) -> None:
+        """Some end early, and one reports nothing at all."""
+        trials = {assessor.begin(): number for number in range(self.trials)}
+        for step in range(_STEPS):
+            for trial, number in list(trials.items()):
+                if number == 0:
+                    continue
+                assessor.report(trial, _value(step, slope=number))
+                if step == number:
+                    assessor.end(trial, success=number % 3 > 0)
+                    del trials[trial]
+        for trial in trials:
+            assessor.end(trial)
+
+    def test_results_come_in_every_form(self, assessor: HostedAssessor) -> None:
+        """As mappings, as whole numbers, and some that are not finite."""
+        for number in range(self.trials):
+            trial = assessor.begin()
+            for step in range(_STEPS):
+                value: Any = _value(step, slope=number)
+                if step % 4 == number % 4:
+                    value = {"default": value, "loss": 1.5, "note": "x"}
+                elif step == 5:
+                    value = [math.nan, math.inf, -math.inf, 3][number % 4]
+                assessor.report(trial, value)
+            assessor.end(trial)
+
+    def test_a_trial_reports_much_at_once(self, assessor: HostedAssessor) -> None:
+        """It is asked once then, with all of it."""
+        for number in range(self.trials):
+            trial = assessor.begin()
+            assessor.report(trial, *(_value(step, slope=number) for step in range(10 * _STEPS)))
+            assessor.end(trial)
+
+    def test_trials_fail(self, assessor: HostedAssessor) -> None:
+        """All of them, and some that the assessor has never heard of."""
+        for number in range(self.trials):
+            trial = assessor.begin()
+            if number % 2:
+                _report(assessor, trial, range(number), slope=number)
+            assessor.end(trial, success=False)
+
+    def test_a_trial_that_it_called_bad_runs_on_for_a_while(self, assessor: HostedAssessor) -> None:
+        for number in range(self.trials):
+            trial = assessor.begin()
+            _report(assessor, trial, range(_STEPS), slope=-number)
+            _report(assessor, trial, range(_STEPS, 2 * _STEPS), slope=-number)
+            assessor.end(trial, success=number % 2 == 0)
+
+    def test_it_may_leave_at_any_time(self, assessor: HostedAssessor) -> None:
+        _report(assessor, assessor.begin(), range(3), slope=1)
+        assessor.leave()
+
+    def test_built_anew_it_says_the_same(self, assessor: HostedAssessor) -> None:
+        """Of trials that run then, and of those that begin later."""
+        made = self.make()
+        if not callable(getattr(made, "recall", None)) and not getattr(made, "replayable", False):
+            pytest.skip("it has no recall and is not replayable")
+        for number in range(self.trials):
+            trial = assessor.begin()
+            slope = (number * 7) % 5 - 2
+            others = [assessor.anew()]
+            for step in range(_STEPS):
+                if step == _STEPS // 2:
+                    others.append(assessor.anew())
+                value = _value(step, slope=slope)
+                said = [other.report(trial, value, recorded=False) for other in others]
+                good = assessor.report(trial, value)
+                assert said == [good] * len(said), f"built anew it judges {trial} otherwise"
+                if not good:
+                    break
+            assessor.end(trial, success=number % 4 != 3)
+
+    def test_built_anew_it_goes_on(self, assessor: HostedAssessor) -> None:
+        ended, running = assessor.begin(), assessor.begin()
+        _report(assessor, ended, range(_STEPS), slope=1)
+        assessor.end(ended)
+        _report(assessor, running, range(3), slope=2)
+        again = assessor.anew()
+        _report(again, running, range(3, _STEPS), slope=2)
+        again.end(running)
+
+    @pytest.fixture
+    def assessor(self, tmp_path: Path) -> Iterator[HostedAssessor]:
+        record = Record(tmp_path / "record.sqlite", {})
+        yield HostedAssessor(self.make, record, builtin=self.builtin)
+        record.close()
+
+
+def _value(step: int, *, slope: float) -> float:
+    """A curve that rises to its bound, as an accuracy may; the higher the slope, the higher it ends."""
+    return (1 + slope / 10) * (1 - math.exp(-(step + 1) / 4))
+
+
+def _report(assessor: HostedAssessor, trial: str, steps: range, *, slope: float) -> None:
+    for step in steps:
+        if not assessor.report(trial, _value(step, slope=slope)):
+            return

@@ -1,0 +1,295 @@
+"""An algorithm under test in the host that it has in an experiment, without a process of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nnimgr.dispatcher.assessor import AssessorHost
+from nnimgr.dispatcher.calls import Calls, Doomed
+from nnimgr.dispatcher.channel import Channel, Meanwhile
+from nnimgr.dispatcher.messages import (
+    Answered,
+    Ask,
+    Failed,
+    FromChild,
+    Imported,
+    Judged,
+    Metrics,
+    Ready,
+    SpaceChanged,
+    Start,
+    Suggestion,
+    ToChild,
+    TrialFinished,
+)
+from nnimgr.dispatcher.tuner import TunerHost
+from nnimgr.testing.record import EXPERIMENT, Record
+
+__all__ = ["NO_RESULT", "HostedAssessor", "HostedTuner", "Trial"]
+
+NO_RESULT = object()  # the trial runs to its end and reports nothing
+
+T = TypeVar("T")
+
+
+class _Heard(Channel):
+    """Keeps what the host says. Nothing waits in it, and no call is watched."""
+
+    def __init__(self) -> None:
+        self.messages: list[FromChild] = []
+
+    @property
+    def waiting(self) -> bool:
+        return False
+
+    def send(self, message: FromChild) -> None:
+        self.messages.append(message)
+
+    @contextmanager
+    def calling(self, name: str, *, meanwhile: Meanwhile | None = None) -> Iterator[None]:
+        yield
+
+
+class _Made(Calls):
+    """Has the algorithm made by the test."""
+
+    def __init__(self, channel: Channel, role: str, make: Callable[[], Any], *, builtin: bool) -> None:
+        super().__init__(channel, role)
+        self._make, self._builtin = make, builtin
+
+    def build(self, start: Start) -> tuple[Any, bool]:
+        return self.must("constructor", self._make, hopeless=True), self._builtin
+
+
+def _start(role: str, record: Record, space: Mapping[str, Any], *, rebuild_to: int, since: int = 0) -> Start:
+    return Start(
+        role=role,
+        name=None,
+        class_name="the.Algorithm",
+        code_directory=None,
+        class_args={},
+        search_space=space,
+        experiment_id=EXPERIMENT,
+        database=str(record.path),
+        rebuild_to=rebuild_to,
+        checkpoint_directory="",
+        seed=1,
+        since=since,
+    )
+
+
+class _Hosted:
+    def __init__(self) -> None:
+        self.heard = _Heard()
+
+    def do(self, act: Callable[[], T]) -> T:
+        """Raises AssertionError with what the algorithm has raised."""
+        try:
+            found = act()
+        except Doomed:
+            raise AssertionError(self.complaints[-1]) from None
+        assert not self.complaints, self.complaints[0]
+        return found
+
+    @property
+    def complaints(self) -> list[str]:
+        found = []
+        for message in self.heard.messages:
+            if isinstance(message, Failed):
+                found.append(f"{message.sentence}\n{message.traceback}")
+            elif isinstance(message, Ready) and message.note is not None and " raised " in message.note:
+                found.append(message.note)  # in calls of the past, which are told together
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial that runs. ``parameter_id`` None: a user has submitted it by hand; ``text``: JSON text."""
+
+    id: str
+    parameter_id: int | None
+    text: str
+
+    @property
+    def parameters(self) -> Any:
+        return json.loads(self.text)
+
+
+class HostedTuner(_Hosted):
+    """An experiment of the tuner under test: every event is written down before the tuner is told of it.
+
+    With ``again`` the tuner is built anew from that experiment's record, up to fact number ``up_to``; from
+    then on the two know nothing of each other.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        record: Record,
+        space: Mapping[str, Any],
+        *,
+        builtin: bool,
+        again: HostedTuner | None = None,
+        up_to: int | None = None,
+        since: int = 0,
+    ) -> None:
+        super().__init__()
+        self.record, self.space = record, space
+        self.trials: list[Trial] = []  # that run, oldest first
+        self.given: list[Trial] = []  # of the tuner's own
+        self.owed: set[int] = set()  # asked for and neither given nor refused
+        self.exhausted = False  # by the last answer
+        self.next_id: int = 0 if again is None else again.next_id
+        self._builtin, self._make, self._since = builtin, make, since
+        self._fed_to = record.number if up_to is None else up_to
+        self._read = 0
+        rebuilt = again is not None or since > 0
+        start = _start("tuner", record, space, rebuild_to=self._fed_to if rebuilt else 0, since=since)
+        self._host = TunerHost(self.heard, start, calls=_Made(self.heard, "tuner", make, builtin=builtin))
+        self.do(self._host.build)
+
+    def anew(self, *, up_to: int | None = None) -> HostedTuner:
+        """The tuner as it is after the death of its process, when facts up to ``up_to`` were there."""
+        return HostedTuner(
+            self._make,
+            self.record,
+            self.space,
+            builtin=self._builtin,
+            again=self,
+            up_to=up_to,
+            since=self._since,
+        )
+
+    def ask(self, count: int = 1) -> list[Trial]:
+        """Ask for more sets; the trials of those that came, of earlier questions too."""
+        ids = tuple(range(self.next_id, self.next_id + count))
+        self.next_id += count
+        self.owed.update(ids)
+        return self._tell(Ask(parameter_ids=ids, fed_to=self._fed_to))
+
+    def answer(self, parameter_id: int) -> str | None:
+        """JSON text of the set for this id, without a trial of it."""
+        self.do(lambda: self._host.handle(Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to)))
+        given = [each for each in self.heard.messages if isinstance(each, Suggestion)]
+        return next((each.parameters for each in given if each.parameter_id == parameter_id), None)
+
+    def end(self, trial: Trial, value: Any, *, success: bool = True, untried: bool = False) -> list[Trial]:
+        """The trial ends with a result, ``NO_RESULT`` perhaps; trials of sets that this has brought."""
+        if trial in self.trials:
+            self.trials.remove(trial)
+        text = None if value is NO_RESULT else json.dumps(value)
+        self._fed_to = self.record.ended(trial.id, text, success=success, untried=untried)
+        return self._tell(
+            TrialFinished(
+                number=self._fed_to,
+                trial_id=trial.id,
+                parameter_id=trial.parameter_id,
+                parameters=trial.text,
+                text=text,
+                success=success,
+                untried=untried,
+            )
+        )
+
+    def submit(self, parameters: Any) -> Trial:
+        """A user submits a trial by hand."""
+        text = json.dumps(parameters)
+        self.trials.append(Trial(self.record.suggested(None, text), None, text))
+        return self.trials[-1]
+
+    def import_data(self, *records: Any) -> None:
+        text = json.dumps(records)
+        self._fed_to = self.record.imported(text)
+        self._tell(Imported(number=self._fed_to, records=text))
+
+    def change_space(self, space: Mapping[str, Any]) -> None:
+        self.space = space
+        self._fed_to = self.record.space_changed(space)
+        self._tell(SpaceChanged(number=self._fed_to, search_space=space))
+
+    def leave(self) -> None:
+        self.do(self._host.leave)
+
+    def _tell(self, message: ToChild) -> list[Trial]:
+        self.do(lambda: self._host.handle(message))
+        fresh, self._read = self.heard.messages[self._read :], len(self.heard.messages)
+        began = []
+        for each in fresh:
+            match each:
+                case Suggestion(parameter_id=parameter_id, parameters=text):
+                    assert parameter_id in self.owed, f"a set for id {parameter_id}, which nobody waits for"
+                    self.owed.remove(parameter_id)
+                    fed_to = each.fed_to
+                    trial_id = self.record.suggested(parameter_id, text, fed_to=fed_to, state=each.state)
+                    began.append(Trial(trial_id, parameter_id, text))
+                case Answered(exhausted=exhausted, missing=missing):
+                    self.exhausted = exhausted
+                    if exhausted:
+                        self.owed.difference_update(missing)
+        self.trials += began
+        self.given += began
+        return began
+
+
+class HostedAssessor(_Hosted):
+    """An experiment of the assessor under test."""
+
+    def __init__(
+        self, make: Callable[[], Any], record: Record, *, builtin: bool, rebuild_to: int = 0
+    ) -> None:
+        super().__init__()
+        self.record = record
+        self._reports: dict[str, int] = {}
+        self._builtin, self._make = builtin, make
+        start = _start("assessor", record, {}, rebuild_to=rebuild_to)
+        calls = _Made(self.heard, "assessor", make, builtin=builtin)
+        self._host = AssessorHost(self.heard, start, calls=calls)
+        self.do(self._host.build)
+
+    def anew(self) -> HostedAssessor:
+        """The assessor as it is after the death of its process."""
+        found = HostedAssessor(self._make, self.record, builtin=self._builtin, rebuild_to=self.record.number)
+        found._reports = dict(self._reports)
+        return found
+
+    def begin(self) -> str:
+        """The id of a new trial."""
+        return self.record.suggested(None, "{}")
+
+    def report(self, trial_id: str, *values: Any, recorded: bool = True) -> bool:
+        """Whether the trial is to go on after these intermediate results. Not ``recorded``: only asked."""
+        items = []
+        for value in values:
+            position = self._reports.get(trial_id, 0)
+            self._reports[trial_id] = position + 1
+            if recorded:
+                self.record.reported(trial_id, position, json.dumps(value))
+            items.append((trial_id, 1, position, position, json.dumps(value)))
+        before = len(self.heard.messages)
+        self.do(lambda: self._host.handle(Metrics(items=tuple(items))))
+        bad = [each for each in self.heard.messages[before:] if isinstance(each, Judged)]
+        if bad and recorded:
+            self.record.judged(trial_id, bad[0].position)
+        return not bad
+
+    def end(self, trial_id: str, *, success: bool = True) -> None:
+        number = self.record.ended(trial_id, "1.0" if success else None, success=success)
+        self.do(
+            lambda: self._host.handle(
+                TrialFinished(
+                    number=number,
+                    trial_id=trial_id,
+                    parameter_id=None,
+                    parameters="{}",
+                    text="1.0" if success else None,
+                    success=success,
+                )
+            )
+        )
+
+    def leave(self) -> None:
+        self.do(self._host.leave)

@@ -1,0 +1,348 @@
+"""The tests that every tuner has to pass."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from nnimgr.algorithm import Rules
+from nnimgr.dispatcher.rebuilding import Way, way_of
+from nnimgr.search_space import contains, parse
+from nnimgr.testing.hosting import NO_RESULT, HostedTuner
+from nnimgr.testing.record import Record
+
+__all__ = ["TunerConformance"]
+
+Space = Mapping[str, Any]
+
+_FLAT: Space = {
+    "choice": {"_type": "choice", "_value": ["a", 2, 0.5, None, ["b", 1]]},
+    "randint": {"_type": "randint", "_value": [-2, 7]},
+    "uniform": {"_type": "uniform", "_value": [-1, 1]},
+    "quniform": {"_type": "quniform", "_value": [0, 1, 0.3]},
+    "loguniform": {"_type": "loguniform", "_value": [0.001, 10]},
+    "qloguniform": {"_type": "qloguniform", "_value": [1, 100, 5]},
+    "normal": {"_type": "normal", "_value": [0, 2]},
+    "qnormal": {"_type": "qnormal", "_value": [0, 2, 0.5]},
+    "lognormal": {"_type": "lognormal", "_value": [0, 1]},
+    "qlognormal": {"_type": "qlognormal", "_value": [0, 1, 0.5]},
+}
+_NESTED: Space = {
+    "layer": {
+        "_type": "choice",
+        "_value": [
+            {"_name": "none"},
+            {"_name": "dense", "width": {"_type": "randint", "_value": [1, 9]}},
+            {
+                "_name": "deep",
+                "inner": {
+                    "_type": "choice",
+                    "_value": [
+                        {"_name": "x", "rate": {"_type": "uniform", "_value": [0, 1]}},
+                        {"_name": "y"},
+                    ],
+                },
+            },
+        ],
+    },
+    "rate": {"_type": "uniform", "_value": [0, 1]},
+}
+_FINITE: Space = {
+    "n": {"_type": "randint", "_value": [0, 3]},
+    "c": {"_type": "choice", "_value": ["a", "b"]},
+}
+_RESULTS = (0.5, {"default": 1.5, "time": 3, "note": "x"}, 3, -2.5e6, {"default": 0}, 0.25)
+_MOST = 60  # sets asked for before a finite space counts as one without an end
+
+
+class TunerConformance:
+    """Inherit, and override ``make``; the spaces too where the tuner cannot search all kinds of parameters.
+
+    A tuner passes if it raises nothing, gives sets of the space it was told last, answers the questions it
+    was asked, and, if it has ``recall``, ``dump_state`` and ``load_state``, or ``replayable``, gives the same
+    sets again when it is built anew. Its random numbers must then come from a fixed seed.
+    """
+
+    search_space: ClassVar[Space] = _FLAT
+    other_space: ClassVar[Space | None] = None  # that the experiment goes over to; None: a part of the first
+    nested_space: ClassVar[Space | None] = _NESTED  # None: it refuses them
+    finite_space: ClassVar[Space | None] = _FINITE  # None: it has no space with an end
+    exact: ClassVar[bool] = True  # its sets lie in the space, as NNI defines it
+    builtin: ClassVar[bool] = False  # only for nnimgr's own: their results are always numbers
+    trials: ClassVar[int] = 14  # of one test
+
+    def make(self) -> Any:
+        """A new tuner, as a configuration would make it; called several times."""
+        raise NotImplementedError("override make() to return the tuner under test")
+
+    # ---- what is given ------------------------------------------------------------------------------------
+
+    def test_it_gives_sets_of_the_space(self, lab: Lab) -> None:
+        """In a form that JSON can carry, numpy's numbers included."""
+        tuner = lab.tuner(self.search_space)
+        run(tuner, self.trials)
+        assert lab.given(tuner), "it has given nothing"
+
+    def test_it_gives_sets_of_nested_spaces(self, lab: Lab) -> None:
+        if self.nested_space is None:
+            pytest.skip("it refuses nested spaces")
+        tuner = lab.tuner(self.nested_space)
+        run(tuner, self.trials)
+        assert lab.given(tuner), "it has given nothing"
+
+    def test_it_goes_over_to_another_space(self, lab: Lab) -> None:
+        """The trials of the first one end afterwards."""
+        tuner = lab.tuner(self.search_space)
+        run(tuner, 5)
+        lab.given(tuner)
+        tuner.change_space(lab.other_space)
+        run(tuner, self.trials)
+        assert lab.given(tuner), "it has given nothing of the new space"
+
+    def test_many_are_asked_for_at_once(self, lab: Lab) -> None:
+        """It may give fewer, and those it owes later; none twice and none that nobody wants."""
+        tuner = lab.tuner(self.search_space)
+        given = tuner.ask(8)
+        assert given or tuner.exhausted or tuner.owed
+        for _ in range(4 * self.trials):
+            if not tuner.trials or not (tuner.owed or len(given) < 3):
+                break
+            given += tuner.end(tuner.trials[0], 0.5)
+        lab.given(tuner)
+        ids = [trial.parameter_id for trial in given]
+        assert len(set(ids)) == len(ids)
+
+    def test_a_tuner_that_had_no_more_may_be_asked_again(self, lab: Lab) -> None:
+        """NoMoreTrialError is its answer then, and none of its calls raises anything else."""
+        if self.finite_space is None:
+            pytest.skip("it has no space with an end")
+        tuner = lab.tuner(self.finite_space)
+        for number in range(_MOST):
+            tuner.ask()
+            if tuner.exhausted or len(tuner.trials) == 3:
+                break_off = tuner.exhausted
+                while len(tuner.trials) > 1 or (break_off and tuner.trials):
+                    tuner.end(tuner.trials[0], _RESULTS[number % len(_RESULTS)])
+                if break_off:
+                    break
+        tuner.ask(2)
+        tuner.import_data({"parameter": {"n": 0, "c": "a"}, "value": 1})
+        tuner.ask()
+        lab.given(tuner)
+
+    # ---- what it is told ----------------------------------------------------------------------------------
+
+    def test_results_come_in_every_form(self, lab: Lab) -> None:
+        """Numbers, mappings, none at all; one that is not finite counts as a failure."""
+        tuner = lab.tuner(self.search_space)
+        for value in (*_RESULTS, math.nan, math.inf, {"default": -math.inf}, NO_RESULT, 10**12):
+            for trial in tuner.ask()[:1]:
+                tuner.end(trial, value)
+        run(tuner, 4)
+        lab.given(tuner)
+
+    def test_trials_fail(self, lab: Lab) -> None:
+        """All of the first, with and without a result; then some."""
+        tuner = lab.tuner(self.search_space)
+        for number in range(self.trials):
+            tuner.ask()
+            if tuner.trials and number % 2:
+                tuner.end(tuner.trials[0], [NO_RESULT, 0.5][number % 4 // 2], success=False)
+        run(tuner, 4)
+        lab.given(tuner)
+
+    def test_trials_are_called_off_before_they_start(self, lab: Lab) -> None:
+        tuner = lab.tuner(self.search_space)
+        for _ in range(self.trials // 2):
+            tuner.ask()
+            if tuner.trials:
+                tuner.end(tuner.trials[0], NO_RESULT, success=False, untried=True)
+        run(tuner, 4)
+        lab.given(tuner)
+
+    def test_a_result_comes_after_all_others(self, lab: Lab) -> None:
+        tuner = lab.tuner(self.search_space)
+        given = tuner.ask(2)
+        assert given, "it has given nothing"
+        first = given[0]
+        for number in range(self.trials):
+            tuner.ask()
+            others = [trial for trial in tuner.trials if trial is not first]
+            if others:
+                tuner.end(others[0], _RESULTS[number % len(_RESULTS)])
+        tuner.end(first, 0.125)
+        run(tuner, 4)
+        lab.given(tuner)
+
+    def test_a_trial_is_run_again(self, lab: Lab) -> None:
+        """One that failed: its set ends twice, the second time with a result."""
+        tuner = lab.tuner(self.search_space)
+        for trial in tuner.ask(3)[:1]:
+            tuner.end(trial, NO_RESULT, success=False)
+            tuner.end(trial, 0.5)
+        run(tuner, 4)
+        lab.given(tuner)
+
+    def test_users_submit_trials_of_their_own(self, lab: Lab) -> None:
+        """Their sets need not lie in the space, and may have been given before."""
+        tuner = lab.tuner(self.search_space)
+        known = [trial.parameters for trial in tuner.ask(2)]
+        for parameters in (*known, {"somewhere": "else"}, {}, {"uniform": 1e9, "choice": "unknown"}):
+            own = tuner.submit(parameters)
+            run(tuner, 2)
+            if own in tuner.trials:
+                tuner.end(own, 0.5)
+        run(tuner, 4)
+        lab.given(tuner)
+
+    def test_results_are_imported(self, lab: Lab) -> None:
+        """Before the first question and later; from other spaces, too."""
+        tuner = lab.tuner(self.search_space)
+        tuner.import_data({"parameter": {"somewhere": "else"}, "value": 1.5})
+        known = [trial.parameters for trial in tuner.ask(2)]
+        records = [{"parameter": each, "value": {"default": 2, "time": 1}} for each in known]
+        tuner.import_data(*records, {"parameter": {}, "value": "0.5"}, *records)
+        run(tuner, 4)
+        lab.given(tuner)
+
+    def test_it_may_leave_at_any_time(self, lab: Lab) -> None:
+        lab.tuner(self.search_space).leave()
+        tuner = lab.tuner(self.search_space)
+        run(tuner, 3)
+        tuner.leave()
+
+    # ---- being built anew ---------------------------------------------------------------------------------
+
+    def test_built_anew_it_gives_the_same_sets(self, lab: Lab) -> None:
+        tuner = lab.tuner(self.search_space)
+        if way_of(self.make()) is Way.IMPORT:
+            pytest.skip("it has no recall, no dump_state with load_state and is not replayable")
+        for number in range(self.trials):
+            match number:
+                case 3:
+                    tuner.submit({"somewhere": "else"})
+                case 5:
+                    tuner.import_data({"parameter": {"somewhere": "else"}, "value": 1.5})
+                case 7 if tuner.trials:
+                    tuner.end(tuner.trials[0], NO_RESULT, success=False, untried=True)
+                case 9:
+                    tuner.change_space(lab.other_space)
+            up_to, parameter_id, owes = tuner.record.number, tuner.next_id, bool(tuner.owed)
+            given = [trial.text for trial in tuner.ask() if trial.parameter_id == parameter_id]
+            if not owes and number not in (1, 2):
+                again = tuner.anew(up_to=up_to).answer(parameter_id)
+                assert again == (given[0] if given else None), (
+                    f"set {parameter_id} is another one when it is built anew"
+                )
+            if len(tuner.trials) > 2:
+                value = [0.5, {"default": 1.5}, NO_RESULT][number % 3]
+                tuner.end(tuner.trials[0], value, success=value is not NO_RESULT)
+
+    def test_built_anew_it_goes_on(self, lab: Lab) -> None:
+        """Whatever it keeps: results of trials that began before are for the new one."""
+        tuner = lab.tuner(self.search_space)
+        run(tuner, 6)
+        again = tuner.anew()
+        again.trials = list(tuner.trials)
+        run(again, 6)
+        lab.given(again)
+
+    def test_it_takes_another_ones_place(self, lab: Lab) -> None:
+        """Of all that was tried before it was not the author, and some of it runs yet."""
+        record = lab.record(self.search_space)
+        for number, parameters in enumerate(({"somewhere": "else"}, {"uniform": 0.5}, {}, {"n": 1})):
+            trial = record.suggested(number, json.dumps(parameters), fed_to=record.number, state='{"old": 1}')
+            if number < 2:
+                record.ended(trial, "0.5", success=True)
+        since = record.tuner_changed()
+        tuner = HostedTuner(self.make, record, self.search_space, builtin=self.builtin, since=since)
+        tuner.next_id = 4
+        run(tuner, 6)
+        again = tuner.anew()
+        again.trials = list(tuner.trials)
+        run(again, 4)
+        lab.given(again)
+
+    # ---- what an experiment asks of every set -------------------------------------------------------------
+
+    def test_it_obeys_rules(self) -> None:
+        """About half of all sets are forbidden."""
+        tuner = self.make()
+        if not callable(getattr(tuner, "obey", None)):
+            pytest.skip("it has no obey: it is asked again until it gives a set that will do")
+
+        def feasible(parameters: Any) -> bool:
+            return zlib.crc32(json.dumps(parameters, sort_keys=True).encode()) % 2 == 0
+
+        tuner.obey(Rules(feasible=feasible))
+        tuner.update_search_space(dict(self.search_space))
+        for parameter_id in range(self.trials):
+            (parameters,) = tuner.generate_multiple_parameters([parameter_id]) or [None]
+            if parameters is None:  # it waits for results
+                break
+            assert feasible(json.loads(json.dumps(parameters))), f"{parameters} is not feasible"
+            tuner.receive_trial_result(parameter_id, parameters, 0.5 * parameter_id, trial_job_id="x")
+            tuner.trial_end(parameter_id, True, trial_job_id="x")
+
+    # ---- beneath ------------------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def lab(self, tmp_path: Path) -> Iterator[Lab]:
+        made = Lab(self, tmp_path)
+        yield made
+        made.close()
+
+
+class Lab:
+    """Makes experiments of the tuner under test, and looks at what it has given."""
+
+    def __init__(self, suite: TunerConformance, directory: Path) -> None:
+        self._suite, self._directory = suite, directory
+        self._records: list[Record] = []
+
+    def close(self) -> None:
+        for record in self._records:
+            record.close()
+
+    @property
+    def other_space(self) -> Space:
+        if self._suite.other_space is not None:
+            return self._suite.other_space
+        names = list(self._suite.search_space)
+        return {name: self._suite.search_space[name] for name in names[: max(1, len(names) // 2)]}
+
+    def record(self, space: Space) -> Record:
+        self._records.append(Record(self._directory / f"{len(self._records)}.sqlite", space))
+        return self._records[-1]
+
+    def tuner(self, space: Space) -> HostedTuner:
+        """A new experiment."""
+        suite = self._suite
+        return HostedTuner(suite.make, self.record(space), space, builtin=suite.builtin)
+
+    def given(self, tuner: HostedTuner) -> list[Any]:
+        """All sets since the last call; each must lie in the space that held when it was asked for."""
+        found = [trial.parameters for trial in tuner.given]
+        if self._suite.exact:
+            space = parse(tuner.space)
+            for parameters in found:
+                assert not (faults := contains(space, parameters)), f"{parameters}: {faults[0]}"
+        tuner.given.clear()
+        return found
+
+
+def run(tuner: HostedTuner, count: int) -> None:
+    """Ask ``count`` times; three trials at most run beside each other."""
+    for number in range(count):
+        tuner.ask()
+        while len(tuner.trials) > 2 or (tuner.owed and tuner.trials):
+            before = len(tuner.trials)
+            tuner.end(tuner.trials[0], _RESULTS[number % len(_RESULTS)])
+            if tuner.owed and len(tuner.trials) >= before:
+                break

@@ -1,0 +1,227 @@
+"""The suite that authors of tuners and assessors run: it passes all that are built in, and finds faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from nnimgr.algorithm import Assessor, AssessResult, Tuner
+from nnimgr.dispatcher import registry
+from nnimgr.testing import AssessorConformance, TunerConformance
+from nnimgr.testing.hosting import HostedAssessor
+from nnimgr.testing.record import Record
+from nnimgr.testing.tuners import Lab
+
+FEW = {"combine_params": {"_type": "choice", "_value": [{"n": 0}, {"n": 1}]}}
+MANY = {"combine_params": {"_type": "choice", "_value": [{"n": n} for n in range(40)]}}
+# What cannot be told from the table, by built-in.
+FIELDS: dict[str, dict[str, Any]] = {
+    "Batch": {"search_space": MANY, "nested_space": None, "finite_space": FEW, "exact": False},
+}
+
+
+def made(builtin: registry.Builtin) -> Any:
+    try:
+        return registry.load(builtin.target)(**({"seed": 7} if "seed" in builtin.arguments else {}))
+    except ModuleNotFoundError as error:  # a library that is only installed on demand
+        pytest.skip(str(error))
+
+
+def accepted(builtin: registry.Builtin, space: Any) -> dict[str, Any]:
+    """The part of the space that the built-in does not refuse."""
+    if builtin.space is None or builtin.space(space) is None:
+        return dict(space)
+    return {name: spec for name, spec in space.items() if builtin.space({name: spec}) is None}
+
+
+def suite(builtin: registry.Builtin) -> type:
+    """Its tests, in the spaces that it can search."""
+    fields: dict[str, Any] = {"builtin": True, "make": lambda self: made(builtin)}
+    if builtin.role == "assessor":
+        return type(f"Test{builtin.name}", (AssessorConformance,), fields)
+    flat, nested = accepted(builtin, TunerConformance.search_space), TunerConformance.nested_space
+    finite = accepted(builtin, TunerConformance.finite_space)
+    fields |= {"search_space": flat, "finite_space": finite or None}
+    fields["nested_space"] = nested if accepted(builtin, nested) == nested else None
+    return type(f"Test{builtin.name}", (TunerConformance,), fields | FIELDS.get(builtin.name, {}))
+
+
+for each in registry.BUILTINS:
+    globals()[f"Test{each.name}"] = suite(each)
+
+
+# ---- what it finds ----------------------------------------------------------------------------------------
+
+
+class Sound(Tuner):
+    """Random search by other means, with nothing to object to."""
+
+    replayable: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.random = random.Random(1)
+
+    def update_search_space(self, search_space: dict[str, Any]) -> None:
+        self.space = search_space
+
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        return {name: self.random.choice(spec["_value"]) for name, spec in self.space.items()}
+
+    def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
+        pass
+
+
+class Unseeded(Sound):
+    def __init__(self) -> None:
+        self.random = random.Random()
+
+
+class Elsewhere(Sound):
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        return {**super().generate_parameters(parameter_id), "more": 1}
+
+
+class OnlyNumbers(Sound):
+    def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
+        float(value)
+
+
+class Proud(Sound):
+    """Knows no sets but its own."""
+
+    _accept_customized = True
+
+    def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
+        parameters["one"]
+
+
+class Importer(Sound):
+    def import_data(self, data: list[dict[str, Any]]) -> None:
+        for record in data:
+            record["parameter"]["one"]
+
+
+class Ended(Sound):
+    def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
+        if not success:
+            raise RuntimeError("a trial has failed")
+
+
+class Plain(Sound):
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        return {**super().generate_parameters(parameter_id), "one": {1, object()}}
+
+
+class First(Sound):
+    """Forgets that the space may change."""
+
+    def update_search_space(self, search_space: dict[str, Any]) -> None:
+        self.space = getattr(self, "space", search_space)
+
+
+class Few(TunerConformance):
+    search_space: ClassVar[Any] = {
+        "one": {"_type": "choice", "_value": list(range(1000))},
+        "two": {"_type": "choice", "_value": list(range(1000))},
+    }
+    finite_space = nested_space = None
+
+    def __init__(self, kind: type[Tuner]) -> None:
+        self.kind = kind
+
+    def make(self) -> Any:
+        return self.kind()
+
+
+@pytest.fixture
+def lab_of(tmp_path: Path) -> Iterator[Callable[[TunerConformance], Lab]]:
+    made: list[Lab] = []
+
+    def make(suite: TunerConformance) -> Lab:
+        directory = tmp_path / str(len(made))
+        directory.mkdir()
+        made.append(Lab(suite, directory))
+        return made[-1]
+
+    yield make
+    for lab in made:
+        lab.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "test", "told"),
+    [
+        (Unseeded, TunerConformance.test_built_anew_it_gives_the_same_sets, "set 0 is another one when"),
+        (Elsewhere, TunerConformance.test_it_gives_sets_of_the_space, "more"),
+        (
+            OnlyNumbers,
+            TunerConformance.test_results_come_in_every_form,
+            "receive_trial_result raised TypeError",
+        ),
+        (Proud, TunerConformance.test_users_submit_trials_of_their_own, "raised KeyError"),
+        (Importer, TunerConformance.test_results_are_imported, "import_data raised KeyError"),
+        (Importer, TunerConformance.test_it_takes_another_ones_place, "raised KeyError"),
+        (Ended, TunerConformance.test_trials_fail, "trial_end raised RuntimeError: a trial has failed"),
+        (Ended, TunerConformance.test_trials_are_called_off_before_they_start, "trial_end raised"),
+        (Plain, TunerConformance.test_it_gives_sets_of_the_space, "has no JSON form"),
+        (First, TunerConformance.test_it_goes_over_to_another_space, "two"),
+    ],
+)
+def test_faults_of_tuners_are_found(
+    lab_of: Callable[[TunerConformance], Lab],
+    kind: type[Tuner],
+    test: Callable[[TunerConformance, Lab], None],
+    told: str,
+) -> None:
+    sound, faulty = Few(Sound), Few(kind)
+    test(sound, lab_of(sound))
+    with pytest.raises(AssertionError, match=told):
+        test(faulty, lab_of(faulty))
+
+
+class Mute(Assessor):
+    def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> Any:
+        return None if len(trial_history) > 3 else AssessResult.Good
+
+
+class Forgetful(Assessor):
+    """Is stricter the more trials it has seen end, and does not recall them."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> bool:
+        return self.ended < 3
+
+    def trial_end(self, trial_job_id: str, success: bool) -> None:
+        self.ended += 1
+
+    def recall(self, trial_job_id: str, trial_history: list[Any], success: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "test", "told"),
+    [
+        (Mute, AssessorConformance.test_it_judges_trials_one_after_the_other, "must return an AssessResult"),
+        (Forgetful, AssessorConformance.test_built_anew_it_says_the_same, "built anew it judges"),
+    ],
+)
+def test_faults_of_assessors_are_found(
+    tmp_path: Path,
+    kind: type[Assessor],
+    test: Callable[[AssessorConformance, HostedAssessor], None],
+    told: str,
+) -> None:
+    class Suite(AssessorConformance):
+        def make(self) -> Any:
+            return kind()
+
+    record = Record(tmp_path / "record.sqlite", {})
+    with pytest.raises(AssertionError, match=told):
+        test(Suite(), HostedAssessor(kind, record, builtin=False))
+    record.close()
