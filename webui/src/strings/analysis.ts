@@ -39,6 +39,23 @@ const scatter = {
   y: "Up",
 } as const;
 
+const pareto = {
+  title: "Pareto front",
+  table: "The Pareto set",
+  summary: (set: number, results: number, objectives: readonly string[]) =>
+    `${count(set)} of ${counted(results, "result")} ${set === 1 ? "is" : "are"} not beaten in all objectives by any other: ${objectives.join(", ")}.`,
+  none: "No trial has succeeded with all objectives yet.",
+  oneObjective: "The experiment has one objective only.",
+  x: "Across",
+  y: "Up",
+  legend:
+    "Large squares: the Pareto set (outlines: not selected); the steps: the limit by these two objectives.",
+  trial: "Trial",
+  shown: (shown: number, total: number) =>
+    `${count(shown)} of ${count(total)} trials, the best of the first objective first`,
+  more: "Show more",
+} as const;
+
 const parallel = {
   title: "Parallel coordinates",
   summary: (selected: number, shown: number, axes: number, ribbons: boolean) =>
@@ -98,6 +115,51 @@ const timeline = {
   hint: "Drag to see a part nearer · click a bar to open its trial · paler: less busy",
 } as const;
 
+const went = (promoted: number, stopped: number, total: number, lines: number) =>
+  `${stopped > 0 ? `, ${counted(stopped, "trial")} stopped` : ""}${promoted > 0 ? `; ${count(promoted)} times one went on` : ""}.${lines < total ? ` ${count(lines)} of them are drawn, all that came furthest among them.` : ""}`;
+
+const rungs = {
+  title: "Rungs",
+  table: "How many came to each rung",
+  none: "No trial has been stopped or promoted at a rung yet.",
+  axis: { budget: "Budget", step: "Reports" },
+  value: "Value there",
+  fate: "What became of it",
+  reached: "Came to it",
+  cut: { budget: "The worst promoted", step: "The worst that went on" },
+  fates: {
+    budget: {
+      promoted: "Promoted",
+      stopped: "Stopped",
+      running: "Running",
+      left: "Not promoted",
+      completed: "Highest budget",
+    },
+    step: {
+      promoted: "Went on",
+      stopped: "Stopped",
+      running: "Running",
+      left: "Ended by itself",
+      completed: "Ended by itself",
+    },
+  },
+  summary: {
+    budget: (rungs: number, total: number, promoted: number, stopped: number, lines: number) =>
+      `${counted(total, "configuration")} at ${counted(rungs, "budget")}${went(promoted, stopped, total, lines)}`,
+    step: (rungs: number, total: number, promoted: number, stopped: number, lines: number) =>
+      `${counted(total, "trial")} at ${counted(rungs, "rung")}${went(promoted, stopped, total, lines)}`,
+  },
+  promotedAs: (sequence: number) => `It goes on as trial ${sequence}.`,
+  beaten: (sequences: readonly number[]) =>
+    sequences.length === 0
+      ? ""
+      : `Beaten by ${sequences.length === 1 ? "trial" : "trials"} ${sequences.join(", ")}.`,
+  nobodyWentOn: "Nobody has been promoted from here.",
+  worstPromoted: (sequence: number, value: string) =>
+    `The worst that was promoted is trial ${sequence}, with ${value}.`,
+  hint: "Point at a mark to see why, click to open its trial · Ctrl + wheel to zoom · Shift + drag to move",
+} as const;
+
 const stopped = {
   title: "Early stopping",
   list: "Stopped trials",
@@ -132,6 +194,7 @@ const stopped = {
 export const analysis = {
   tabs: {
     history: "History",
+    pareto: "Pareto front",
     parallel: "Parallel coordinates",
     curves: "Intermediate results",
     duration: "Duration",
@@ -139,11 +202,13 @@ export const analysis = {
     slices: "Slices",
     scatter: "Two parameters",
     timeline: "Timeline",
+    rungs: "Rungs",
     stopped: "Early stopping",
   },
   charts: "Charts",
   metric: "Metric",
   defaultMetric: "default metric",
+  objective: (name: string, minimise: boolean) => `${name} (${minimise ? "lowest" : "highest"})`,
   direction: "Best is",
   maximise: "highest",
   minimise: "lowest",
@@ -187,7 +252,9 @@ export const analysis = {
   better: "better",
   noValue: "none",
   history,
+  pareto,
   timeline,
+  rungs,
   stopped,
   importance,
   curves,

@@ -7,12 +7,13 @@ import { useUrlState } from "@/ui/useUrlState";
 import { sentenceOf } from "@/api/client";
 import { Choice } from "./Choice";
 import { SelectionBar } from "./SelectionBar";
-import { labelOf, type Shared } from "./shared";
+import type { Shared } from "./shared";
 import { useShared } from "./useShared";
 import "./analysis.css";
 
 const CHARTS = {
   history: lazy(() => import("./History")),
+  pareto: lazy(() => import("./Pareto")),
   parallel: lazy(() => import("./parallel/Parallel")),
   curves: lazy(() => import("./Curves")),
   duration: lazy(() => import("./Duration")),
@@ -20,24 +21,35 @@ const CHARTS = {
   slices: lazy(() => import("./Slices")),
   scatter: lazy(() => import("./Scatter")),
   timeline: lazy(() => import("./Timeline")),
+  rungs: lazy(() => import("./Rungs")),
   stopped: lazy(() => import("./Stopped")),
 } as const;
 type Tab = keyof typeof CHARTS;
 const TABS = Object.keys(CHARTS) as Tab[];
-const OF_PARAMETERS: readonly Tab[] = ["parallel", "slices", "scatter"];
+const OF_PARAMETERS: readonly Tab[] = ["pareto", "parallel", "slices", "scatter", "rungs"];
 
 /** All charts of an experiment, over one shared filter and selection. */
 export default function Analysis({ id }: { id: string }) {
   const [chosen, setTab] = useUrlState("tab", "history");
-  const tab = TABS.find((known) => known === chosen) ?? "history";
   const panel = useId();
   const [names, setNames] = useState<readonly string[]>([]);
-  const { shared, total, failure, filterFailure, retry, controls, metrics } = useShared(id, names);
+  const { shared, total, failure, filterFailure, retry, controls, metrics, objectives, halves } = useShared(
+    id,
+    names,
+  );
+  const tabs = TABS.filter(
+    (known) => (known !== "pareto" || objectives.length > 1) && (known !== "rungs" || halves),
+  );
+  const tab = tabs.find((known) => known === chosen) ?? "history";
   const parameters = useMemo(
     () => shared?.described.map(({ name }) => name).filter((name) => name.startsWith("parameters.")) ?? [],
     [shared?.described],
   );
-  const wanted = OF_PARAMETERS.includes(tab) ? parameters : names;
+  const columns = useMemo(
+    () => [...parameters, ...objectives.map(({ column }) => column)],
+    [parameters, objectives],
+  );
+  const wanted = OF_PARAMETERS.includes(tab) ? columns : names;
   if (wanted !== names && wanted.join() !== names.join()) setNames(wanted);
   const Chart = CHARTS[tab];
 
@@ -50,7 +62,7 @@ export default function Analysis({ id }: { id: string }) {
           label={strings.analysis.metric}
           value={controls.metricName}
           onChange={controls.setMetric}
-          options={metrics.map(({ name }) => [name, labelOf(name)])}
+          options={metrics}
         />
         <Choice
           label={strings.analysis.direction}
@@ -71,7 +83,7 @@ export default function Analysis({ id }: { id: string }) {
       {shared === null ? null : <SelectionBar shared={shared} />}
       <Tabs
         label={strings.analysis.charts}
-        tabs={TABS.map((known) => ({ id: known, label: strings.analysis.tabs[known] }))}
+        tabs={tabs.map((known) => ({ id: known, label: strings.analysis.tabs[known] }))}
         value={tab}
         onChange={setTab}
         panel={panel}

@@ -9,13 +9,13 @@ import { NoChart } from "@/ui/chart/Figure";
 import { tip } from "@/ui/chart/tip";
 import { Failure } from "@/ui/Failure";
 import { formatNumber } from "@/ui/format";
-import { labelOf, type Shared } from "./shared";
+import type { Shared } from "./shared";
 
 type Parameter = Schemas["ParameterImportance"];
 
 /** How much each parameter matters, as a bar with its error. */
 export default function Importance({ shared }: { shared: Shared }) {
-  const { id, filter, metric } = shared;
+  const { id, filter, metric, label } = shared;
   const mode = metric.minimise ? "minimize" : "maximize";
   const words = strings.analysis.importance;
   const colours = useColours();
@@ -28,8 +28,8 @@ export default function Importance({ shared }: { shared: Shared }) {
   });
   const parameters = useMemo(() => [...(answer.data?.parameters ?? [])].reverse(), [answer.data]);
   const option = useMemo(
-    () => optionOf(parameters, colours.series[0] ?? "", colours.ink),
-    [parameters, colours],
+    () => optionOf(parameters, label, colours.series[0] ?? "", colours.ink),
+    [parameters, label, colours],
   );
   if (answer.data === undefined)
     return answer.isError ? (
@@ -43,7 +43,7 @@ export default function Importance({ shared }: { shared: Shared }) {
   return (
     <Chart
       title={words.title}
-      summary={words.summary(labelOf(first?.name ?? ""), percentOf(first?.importance), trials, best, source)}
+      summary={words.summary(label(first?.name ?? ""), percentOf(first?.importance), trials, best, source)}
       option={option}
       height={parameters.length > 12 ? 460 : 320}
       table={() => ({
@@ -57,7 +57,12 @@ export default function Importance({ shared }: { shared: Shared }) {
 const percentOf = (share: number | undefined) =>
   `${formatNumber(Number(((share ?? 0) * 100).toPrecision(3)))} %`;
 
-function optionOf(parameters: readonly Parameter[], bar: string, ink: string): ChartOption {
+function optionOf(
+  parameters: readonly Parameter[],
+  label: Shared["label"],
+  bar: string,
+  ink: string,
+): ChartOption {
   return {
     grid: { left: 150, right: 30, top: 8, bottom: 44 },
     xAxis: {
@@ -70,14 +75,14 @@ function optionOf(parameters: readonly Parameter[], bar: string, ink: string): C
     },
     yAxis: {
       type: "category",
-      data: parameters.map(({ name }) => labelOf(name)),
+      data: parameters.map(({ name }) => label(name)),
       axisLabel: { width: 136, overflow: "truncate" },
     },
     tooltip: {
       formatter: (point) => {
         const at = (Array.isArray(point) ? point[0]?.dataIndex : point.dataIndex) ?? 0;
         const one = parameters[at];
-        return tip(labelOf(one?.name ?? ""), [
+        return tip(label(one?.name ?? ""), [
           [strings.analysis.importance.title, percentOf(one?.importance)],
           [strings.analysis.importance.error, `± ${percentOf(one?.error)}`],
         ]);

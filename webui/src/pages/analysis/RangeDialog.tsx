@@ -3,7 +3,7 @@ import { categoryText } from "@/data/packed";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
-import { labelOf, type Brush, type Described, type Shared } from "./shared";
+import { type Brush, type Described, type Shared } from "./shared";
 
 /** The selection by one column, typed instead of drawn. */
 export function RangeDialog({
@@ -49,7 +49,7 @@ export function RangeDialog({
           <select className="input" value={chosen} onChange={(event) => setChosen(event.target.value)}>
             {shared.described.map((one) => (
               <option key={one.name} value={one.name}>
-                {labelOf(one.name)}
+                {shared.label(one.name)}
               </option>
             ))}
           </select>

@@ -7,7 +7,7 @@ import { useUrlState } from "@/ui/useUrlState";
 import { Choice } from "./Choice";
 import { ColourScale } from "./ColourScale";
 import { bestRow } from "./metric";
-import { labelOf, textAt, type Shared } from "./shared";
+import { textAt, type Shared } from "./shared";
 import { placesBy } from "./trialMarks";
 import { TrialPlot } from "./TrialPlot";
 
@@ -49,7 +49,7 @@ export default function Scatter({ shared }: { shared: Shared }) {
   const best = useMemo(() => bestRow(metric, selected), [metric, selected]);
   if (parameters.length === 0)
     return <NoChart title={strings.analysis.scatter.title} sentence={strings.analysis.noParameters} />;
-  const options = parameters.map(({ name }) => [name, labelOf(name)] as const);
+  const options = parameters.map(({ name }) => [name, shared.label(name)] as const);
   const logOf = (name: string) => described.find((one) => one.name === name)?.log ?? false;
   const bestText = best < 0 ? "–" : `${textAt(columns.get(x), best)}, ${textAt(columns.get(y), best)}`;
   return (
@@ -58,7 +58,12 @@ export default function Scatter({ shared }: { shared: Shared }) {
         shared={shared}
         byMetric
         title={strings.analysis.scatter.title}
-        summary={strings.analysis.scatter.summary(labelOf(x), labelOf(y), selected.length, bestText)}
+        summary={strings.analysis.scatter.summary(
+          shared.label(x),
+          shared.label(y),
+          selected.length,
+          bestText,
+        )}
         x={x}
         y={y}
         log={{ x: logOf(x), y: logOf(y) }}

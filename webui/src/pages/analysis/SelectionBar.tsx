@@ -7,14 +7,14 @@ import { formatNumber } from "@/ui/format";
 import { complain } from "@/ui/toasts";
 import { RangeDialog } from "./RangeDialog";
 import { textOf, type Brush } from "./selection";
-import { labelOf, type Shared } from "./shared";
+import { type Shared } from "./shared";
 import { trialIds } from "./useShared";
 
 const MOST_COMPARED = 20;
 
 /** How many trials are selected and by what, and what can be done with them. */
 export function SelectionBar({ shared }: { shared: Shared }) {
-  const { id, columns, shown, selected, brushes, filter, brush } = shared;
+  const { id, columns, shown, selected, brushes, filter, brush, label } = shared;
   const [edited, setEdited] = useState<string | null>(null);
   const [, navigate] = useLocation();
   const text = [filter, textOf(brushes)].filter(Boolean).join(";");
@@ -31,12 +31,12 @@ export function SelectionBar({ shared }: { shared: Shared }) {
       {[...brushes].map(([name, one]) => (
         <span key={name} className="chip">
           <button type="button" className="chip-text" title={name} onClick={() => setEdited(name)}>
-            {labelOf(name)} {brushText(one)}
+            {label(name)} {brushText(one)}
           </button>
           <button
             type="button"
             className="chip-remove"
-            aria-label={strings.analysis.remove(labelOf(name))}
+            aria-label={strings.analysis.remove(label(name))}
             onClick={() => brush({ [name]: null })}
           >
             ✕

@@ -3,7 +3,7 @@ import { strings } from "@/strings";
 import { NoChart } from "@/ui/chart/Figure";
 import { ColourScale } from "./ColourScale";
 import { bestRow } from "./metric";
-import { labelOf, textAt, type Shared } from "./shared";
+import { textAt, type Shared } from "./shared";
 import { TrialPlot } from "./TrialPlot";
 
 /** One small chart for each parameter: its values against the metric. */
@@ -21,14 +21,14 @@ export default function Slices({ shared }: { shared: Shared }) {
       <div className="slices">
         {parameters.map(({ name, log, count }) =>
           count === 0 ? (
-            <NoChart key={name} title={labelOf(name)} sentence={strings.analysis.slices.none} />
+            <NoChart key={name} title={shared.label(name)} sentence={strings.analysis.slices.none} />
           ) : (
             <TrialPlot
               key={name}
               compact
               byMetric
               shared={shared}
-              title={labelOf(name)}
+              title={shared.label(name)}
               summary={strings.analysis.slices.summary(
                 count,
                 best < 0 ? "–" : textAt(columns.get(name), best),

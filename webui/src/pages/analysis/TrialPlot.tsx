@@ -13,6 +13,12 @@ interface TrialPlotProps {
   x: string;
   y: string;
   log?: { x?: boolean; y?: boolean };
+  /** Of the axes, in place of the columns' names. */
+  labels?: { x: string; y: string };
+  /** Columns that a trial's description has beside these two. */
+  told?: readonly string[];
+  /** So that what is drawn over the points stands out. */
+  faint?: boolean;
   /** Coloured by how good the metric is. */
   byMetric?: boolean;
   /** Drawn above the points. */
@@ -23,6 +29,8 @@ interface TrialPlotProps {
   compact?: boolean;
 }
 
+const NO_NAMES: readonly string[] = [];
+
 /** The trials by two of their columns: brushing selects by both. */
 export function TrialPlot({
   shared,
@@ -31,6 +39,9 @@ export function TrialPlot({
   x,
   y,
   log,
+  labels,
+  told = NO_NAMES,
+  faint = false,
   byMetric = false,
   over,
   under,
@@ -38,20 +49,24 @@ export function TrialPlot({
 }: TrialPlotProps) {
   const colours = useColours();
   const [logX, logY] = [log?.x ?? false, log?.y ?? false];
+  const [labelX, labelY] = [labels?.x ?? shared.label(x), labels?.y ?? shared.label(y)];
   const axes = useMemo(
-    () => ({ x: columnAxis(shared, x, logX), y: columnAxis(shared, y, logY) }),
-    [shared, x, y, logX, logY],
+    () => ({
+      x: { ...columnAxis(shared, x, logX), label: labelX },
+      y: { ...columnAxis(shared, y, logY), label: labelY },
+    }),
+    [shared, x, y, logX, logY, labelX, labelY],
   );
   const [xs, ys] = useMemo(() => [placesBy(shared, x), placesBy(shared, y)], [shared, x, y]);
   const paint = useMemo((): Paint => {
-    const points = paintTrials(shared, xs, ys, colours, byMetric);
+    const points = paintTrials(shared, xs, ys, colours, { byMetric, faint });
     return (context, scales) => {
       under?.(context, scales);
       points(context, scales);
       over?.(context, scales);
     };
-  }, [shared, xs, ys, colours, byMetric, over, under]);
-  const find = useMemo(() => finder(shared, xs, ys, [x, y]), [shared, xs, ys, x, y]);
+  }, [shared, xs, ys, colours, byMetric, faint, over, under]);
+  const find = useMemo(() => finder(shared, xs, ys, [x, y, ...told]), [shared, xs, ys, x, y, told]);
   return (
     <PlotFigure
       title={title}
@@ -61,7 +76,7 @@ export function TrialPlot({
       paint={paint}
       find={find}
       onBrush={(area) => shared.brush({ [x]: brushOf(shared, x, area.x), [y]: brushOf(shared, y, area.y) })}
-      table={() => trialTable(shared, [x, y, shared.metric.name])}
+      table={() => trialTable(shared, [x, y, ...told, shared.metric.name])}
       {...frame}
     />
   );

@@ -1,11 +1,11 @@
-import { strings } from "@/strings";
 import { LEVELS } from "@/ui/chart/colours";
-import { labelOf, type Metric } from "./shared";
+import type { Metric } from "./shared";
 
 const CLIPPED = 0.1; // the worst tenth has one colour, so that the others can be told apart
 
 export function metricOf(
   name: string,
+  label: string,
   values: Float32Array | Float64Array,
   shown: Uint32Array,
   minimise: boolean,
@@ -17,7 +17,6 @@ export function metricOf(
   const [worst, best] = minimise ? [at(1 - CLIPPED), at(0)] : [at(CLIPPED), at(1)];
   const levels = new Uint8Array(values.length);
   for (let row = 0; row < values.length; row += 1) levels[row] = levelOf(values[row] ?? NaN, worst, best);
-  const label = name === "value" ? strings.analysis.defaultMetric : labelOf(name);
   return { name, label, minimise, values, worst, best, count: there.length, levels };
 }
 

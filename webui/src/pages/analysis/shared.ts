@@ -1,6 +1,7 @@
 /** What all charts of the analysis are given. */
 import type { Schemas } from "@/api/client";
 import type { Columns } from "@/data/columns";
+import type { Objective } from "@/data/experiment";
 import { categoryText, numbersOf, type PackedColumn } from "@/data/packed";
 import { strings } from "@/strings";
 import { formatDuration, formatNumber } from "@/ui/format";
@@ -31,6 +32,10 @@ export interface Shared {
   described: readonly Described[];
   metric: Metric;
   mode: string;
+  /** What the experiment looks for: one or several; the first one is the main one. */
+  objectives: readonly Objective[];
+  /** The name of a column as people know it. */
+  label: (name: string) => string;
   /** The text of the filter, which the server understands. */
   filter: string;
   /** Rows of the trials that the filter lets through. */
@@ -43,9 +48,9 @@ export interface Shared {
   open: (row: number) => void;
 }
 
-/** The name as people know it: without what only tells columns apart. */
-export const labelOf = (name: string): string =>
-  ({ value: strings.analysis.defaultMetric, sequence: strings.analysis.sequence })[name] ??
+/** The name as people know it: without what only tells columns apart. `main`: what the trials' number is. */
+export const labelOf = (name: string, main: string = strings.analysis.defaultMetric): string =>
+  ({ value: main, sequence: strings.analysis.sequence })[name] ??
   name.replace(/^(parameters|metrics)\./, "").replace(/\/_name$/, "");
 
 export const statusOf = (columns: Columns, row: number): string => {
@@ -75,16 +80,16 @@ export function cellAt(column: PackedColumn | undefined, row: number): string | 
 /** The axis of a column over the trials that are shown. */
 export function columnAxis(shared: Shared, name: string, log: boolean): Axis {
   const column = shared.columns.get(name);
-  if (column === undefined) return axisOf(labelOf(name), []);
+  if (column === undefined) return axisOf(shared.label(name), []);
   if (column.categories !== undefined)
-    return axisOf(labelOf(name), [], { categories: column.categories.map(categoryText) });
+    return axisOf(shared.label(name), [], { categories: column.categories.map(categoryText) });
   const values = numbersOf(column);
   const time = ["created", "started", "ended", "duration"].includes(name);
   const among =
     shared.shown.length === values.length
       ? values
       : Float64Array.from(shared.shown, (row) => values[row] ?? NaN);
-  return axisOf(labelOf(name), among, { log, time });
+  return axisOf(shared.label(name), among, { log, time });
 }
 
 /** What a brush of a range of an axis says of its column: of categories, those in it. */

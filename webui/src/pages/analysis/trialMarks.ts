@@ -4,9 +4,9 @@ import { strings } from "@/strings";
 import { levelColours, type Colours } from "@/ui/chart/colours";
 import type { ChartTable } from "@/ui/chart/Figure";
 import { tip } from "@/ui/chart/tip";
-import { nearest, paintPoints, type Paint, type Scales } from "@/ui/plot/paint";
+import { MANY_POINTS, nearest, paintPoints, type Paint, type Scales } from "@/ui/plot/paint";
 import type { Hit } from "@/ui/plot/Plot";
-import { cellAt, labelOf, statusOf, textAt, type Shared } from "./shared";
+import { cellAt, statusOf, textAt, type Shared } from "./shared";
 
 /** Where the trials are by this column; those of one category are spread a little, always in the same way. */
 export function placesBy(shared: Shared, name: string): ArrayLike<number> {
@@ -22,7 +22,7 @@ export function paintTrials(
   xs: ArrayLike<number>,
   ys: ArrayLike<number>,
   colours: Colours,
-  byMetric: boolean,
+  { byMetric, faint }: { byMetric: boolean; faint: boolean },
 ): Paint {
   const { shown, selected, metric } = shared;
   const some = selected.length < shown.length;
@@ -30,7 +30,8 @@ export function paintTrials(
   return (context, scales) => {
     const places = { x: xs, y: ys };
     if (some) paintPoints(context, scales, { ...places, rows: shown, colour: colours.quiet, alpha: 0.18 });
-    paintPoints(context, scales, { ...places, rows: selected, colour, levels: metric.levels });
+    const alpha = faint ? { alpha: selected.length > MANY_POINTS ? 0.12 : 0.3 } : {};
+    paintPoints(context, scales, { ...places, ...alpha, rows: selected, colour, levels: metric.levels });
   };
 }
 
@@ -49,18 +50,24 @@ export const finder =
 
 const MOST_TOLD = 14;
 
-/** The trial's number, its status, its metric, these columns, and its parameters as far as they are here. */
-export function tipOf(shared: Shared, row: number, names: readonly string[] = []): HTMLElement {
+/** The trial's number, `more`, its status, its metric, these columns, and its parameters as far as they are here. */
+export function tipOf(
+  shared: Shared,
+  row: number,
+  names: readonly string[] = [],
+  more: readonly (readonly [string, string])[] = [],
+): HTMLElement {
   const { columns, metric } = shared;
   const parameters = [...columns.all.keys()].filter(
     (name) => name.startsWith("parameters.") && cellAt(columns.get(name), row) !== null,
   );
   const told = new Set([metric.name, ...names.filter((name) => name !== "sequence"), ...parameters]);
   return tip(strings.analysis.trial(columns.sequence[row] ?? 0), [
+    ...more,
     [strings.analysis.status, statusOf(columns, row)],
     ...[...told]
       .slice(0, MOST_TOLD)
-      .map((name) => [labelOf(name), textAt(columns.get(name), row)] as [string, string]),
+      .map((name) => [shared.label(name), textAt(columns.get(name), row)] as [string, string]),
   ]);
 }
 

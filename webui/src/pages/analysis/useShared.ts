@@ -3,24 +3,31 @@ import { useCallback, useDeferredValue, useMemo } from "react";
 import { useLocation } from "wouter";
 import { answerOf, api } from "@/api/client";
 import { columnsQuery, type Columns } from "@/data/columns";
-import { profileQuery } from "@/data/experiment";
+import { objectivesOf, profileQuery, type Objective } from "@/data/experiment";
 import { numbersOf } from "@/data/packed";
 import { filteredQuery, schemaQuery } from "@/data/schema";
 import { complain } from "@/ui/toasts";
+import { isRecord } from "@/ui/trial/space";
 import { useUrlState } from "@/ui/useUrlState";
 import { metricOf } from "./metric";
+import { metricsOf } from "./objectives";
 import { brushesOf, rowsIn, textOf, withBrush } from "./selection";
-import { type Brush, type Described, type Shared } from "./shared";
+import { labelOf, type Brush, type Described, type Shared } from "./shared";
 
 const ALWAYS = ["status", "value", "ended", "duration"];
 const NONE: readonly Described[] = [];
+const NO_OBJECTIVES: readonly Objective[] = [];
 
 /** What the page's address says, and the columns that go with it. */
 export function useShared(id: string, wanted: readonly string[]) {
   const profile = useQuery(profileQuery(id));
+  const config = profile.data?.config;
   const schema = useQuery(schemaQuery(id));
   const [metricName, setMetric] = useUrlState("metric", "value");
-  const [mode, setMode] = useUrlState("mode", profile.data?.optimizeMode ?? "maximize");
+  const objectives = useMemo(() => (config === undefined ? NO_OBJECTIVES : objectivesOf(config)), [config]);
+  const label = useCallback((name: string) => labelOf(name, objectives[0]?.name), [objectives]);
+  const wish = objectives.find(({ column }) => column === metricName)?.mode;
+  const [mode, setMode] = useUrlState("mode", wish ?? profile.data?.optimizeMode ?? "maximize");
   const [filter, setFilter] = useUrlState("filter", "");
   const [text, setText] = useUrlState("selected", "", { replace: true });
   const described = schema.data?.columns ?? NONE;
@@ -44,8 +51,8 @@ export function useShared(id: string, wanted: readonly string[]) {
   const metric = useMemo(() => {
     const column = columns?.get(metricName);
     const values = column === undefined ? new Float32Array(0) : numbersOf(column);
-    return metricOf(metricName, values, shown, mode === "minimize");
-  }, [columns, metricName, shown, mode]);
+    return metricOf(metricName, label(metricName), values, shown, mode === "minimize");
+  }, [columns, metricName, label, shown, mode]);
   const selected = useMemo(
     () => (columns === undefined ? shown : rowsIn(columns, shown, brushes)),
     [columns, shown, brushes],
@@ -70,10 +77,28 @@ export function useShared(id: string, wanted: readonly string[]) {
   );
   const shared: Shared | null = useMemo(
     () =>
-      columns === undefined
+      columns === undefined || config === undefined
         ? null
-        : { id, columns, described, metric, mode, filter, shown, brushes, selected, brush, open },
-    [id, columns, described, metric, mode, filter, shown, brushes, selected, brush, open],
+        : {
+            ...{ id, columns, described, objectives, metric, mode, filter },
+            ...{ shown, brushes, selected, label, brush, open },
+          },
+    [
+      id,
+      config,
+      columns,
+      described,
+      objectives,
+      metric,
+      mode,
+      filter,
+      shown,
+      brushes,
+      selected,
+      label,
+      brush,
+      open,
+    ],
   );
   return {
     shared,
@@ -82,7 +107,13 @@ export function useShared(id: string, wanted: readonly string[]) {
     filterFailure: filter === "" ? null : matching.error,
     retry: () => void Promise.all([profile.refetch(), schema.refetch(), read.refetch()]),
     controls: { metricName, setMetric, mode, setMode, filter, setFilter },
-    metrics: described.filter(({ name }) => name === "value" || name.startsWith("metrics.")),
+    objectives,
+    /** Whether trials can be stopped or promoted at rungs. */
+    halves:
+      isRecord(config?.assessor) ||
+      isRecord(config?.advisor) ||
+      described.some(({ name, count }) => name === "parameters.TRIAL_BUDGET" && count > 0),
+    metrics: metricsOf(described, objectives),
   };
 }
 

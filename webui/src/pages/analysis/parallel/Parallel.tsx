@@ -9,7 +9,7 @@ import { useUrlState } from "@/ui/useUrlState";
 import { Choice } from "../Choice";
 import { ColourScale } from "../ColourScale";
 import { rowsIn, withBrush, type Brushes } from "../selection";
-import { labelOf, type Brush, type Shared } from "../shared";
+import { type Brush, type Shared } from "../shared";
 import { trialTable } from "../trialMarks";
 import { looksOf, moved, textOfLooks, type AxisLook } from "./axes";
 import { allBinsQuery, useLatestBins, type Question } from "./bins";
@@ -95,7 +95,7 @@ export default function Parallel({ shared }: { shared: Shared }) {
               hidden.length === 0
                 ? [{ label: strings.analysis.parallel.allShown, onSelect: () => undefined, disabled: true }]
                 : hidden.map(({ name }) => ({
-                    label: labelOf(name),
+                    label: shared.label(name),
                     onSelect: () => setLooks([...looks, { name, log: false, inverted: false }]),
                   }))
             }

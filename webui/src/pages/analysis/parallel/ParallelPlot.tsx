@@ -32,7 +32,7 @@ const HEIGHT = 460;
 /** The picture, with the axes' handles above it. */
 export function ParallelPlot(props: ParallelPlotProps) {
   const { shared, looks, brushes, selected, all, bins, ref, onLooks, onMove, onBrush } = props;
-  const { described, metric } = shared;
+  const { described, metric, label } = shared;
   const place = useRef<HTMLDivElement>(null);
   const behind = useRef<HTMLCanvasElement>(null);
   const front = useRef<HTMLCanvasElement>(null);
@@ -51,7 +51,7 @@ export function ParallelPlot(props: ParallelPlotProps) {
   }, [looks.length]);
 
   const space = useMemo((): Space => ({ width, top: 44, bottom: HEIGHT - 34 }), [width]);
-  const axes = useMemo(() => placed(looks, described, space), [looks, described, space]);
+  const axes = useMemo(() => placed(looks, described, space, label), [looks, described, space, label]);
   const size = useMemo(() => ({ width, height: HEIGHT }), [width]);
   const few = selected.length <= MOST_LINES;
   const lines = few ? selected : null; // the ribbons' picture does not depend on it, and is not painted twice

@@ -1,7 +1,7 @@
 /** The axes of parallel coordinates: which there are, in which order, and how each is drawn. */
 import { scaleOf, type Axis, type Scale } from "@/ui/plot/scale";
 import { categoryText } from "@/data/packed";
-import { labelOf, type Described } from "../shared";
+import type { Described, Shared } from "../shared";
 
 export interface AxisLook {
   name: string;
@@ -64,19 +64,20 @@ export function placed(
   looks: readonly AxisLook[],
   described: readonly Described[],
   space: Space,
+  labelOf: Shared["label"],
 ): PlacedAxis[] {
   const known = new Map(described.map((one) => [one.name, one]));
   const step = looks.length > 1 ? (space.width - 2 * SIDE) / (looks.length - 1) : 0;
   return looks.map((look, index) => {
-    const axis = axisFor(known.get(look.name), look);
+    const label = labelOf(look.name);
+    const axis = axisFor(known.get(look.name), look, label);
     const [from, to] = look.inverted ? [space.top, space.bottom] : [space.bottom, space.top];
     const x = looks.length > 1 ? SIDE + index * step : space.width / 2;
-    return { ...look, label: labelOf(look.name), x, scale: scaleOf(axis, null, from, to) };
+    return { ...look, label, x, scale: scaleOf(axis, null, from, to) };
   });
 }
 
-function axisFor(described: Described | undefined, { log }: AxisLook): Axis {
-  const label = labelOf(described?.name ?? "");
+function axisFor(described: Described | undefined, { log }: AxisLook, label: string): Axis {
   const categories = described?.categories?.map(categoryText);
   if (categories !== undefined)
     return { label, kind: "category", min: -0.5, max: categories.length - 0.5, categories };
