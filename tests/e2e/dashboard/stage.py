@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,15 @@ class Stage:
         assert answer.status < 300, answer.body
         return str(answer.body["url"])
 
-    def create(self, id: str, program: str, *, arguments: str = "", **more: Any) -> None:
+    def create(
+        self,
+        id: str,
+        program: str,
+        *,
+        arguments: str = "",
+        space: Mapping[str, Any] = SPACE,
+        **more: Any,
+    ) -> None:
         """Start an experiment; ``arguments``: more of its program; ``more``: of its configuration."""
         code = self.directory / "code" / id
         code.mkdir(parents=True)
@@ -78,7 +86,7 @@ class Stage:
             "trainingService": {"platform": "local"},
             **more,
         }
-        self.ask("POST", "", {"config": config, "searchSpace": SPACE, "id": id, "cwd": str(code)})
+        self.ask("POST", "", {"config": config, "searchSpace": space, "id": id, "cwd": str(code)})
 
     def profile(self, id: str) -> dict[str, Any]:
         return dict(self.ask("GET", f"/{id}"))

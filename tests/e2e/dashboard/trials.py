@@ -13,6 +13,20 @@ for step in range(1, 6):
 nni.report_final_result({"default": best, "seconds": 10.0 + sequence})
 """
 
+HALVING = """\
+import nni
+parameters = nni.get_next_parameter()
+for step in range(parameters["TRIAL_BUDGET"]):
+    nni.report_intermediate_result(parameters["lr"] * (step + 1))
+nni.report_final_result(parameters["lr"] * parameters["TRIAL_BUDGET"])
+"""
+
+SEVERAL = """\
+import nni
+width = nni.get_next_parameter()["width"]
+nni.report_final_result({"accuracy": 1 - 1 / width if width != 3 else 0.1, "latency": width * 10.0})
+"""
+
 FAILING = """\
 import os, nni
 nni.get_next_parameter()

@@ -130,12 +130,12 @@ function SetTable({ shared, set }: { shared: Shared; set: ParetoSet }) {
             <tr>
               <th scope="col">{words.trial}</th>
               {set.objectives.map(({ name, mode }) => (
-                <th key={name} scope="col">
+                <th key={name} scope="col" className="number">
                   {strings.analysis.objective(name, mode === "minimize")}
                 </th>
               ))}
-              {parameters.map(({ name }) => (
-                <th key={name} scope="col">
+              {parameters.map(({ name, categories }) => (
+                <th key={name} scope="col" className={categories === null ? "number" : ""}>
                   {label(name)}
                 </th>
               ))}

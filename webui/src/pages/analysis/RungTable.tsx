@@ -17,13 +17,17 @@ export function RungTable({ rungs, open }: { rungs: Rungs; open: (sequence: numb
           <thead>
             <tr>
               <th scope="col">{words.axis[rungs.by]}</th>
-              <th scope="col">{words.reached}</th>
+              <th scope="col" className="number">
+                {words.reached}
+              </th>
               {FATES.map((fate) => (
-                <th key={fate} scope="col">
+                <th key={fate} scope="col" className="number">
                   {words.fates[rungs.by][fate]}
                 </th>
               ))}
-              <th scope="col">{words.cut[rungs.by]}</th>
+              <th scope="col" className="number">
+                {words.cut[rungs.by]}
+              </th>
             </tr>
           </thead>
           <tbody>

@@ -90,7 +90,7 @@ function summaryOf({ by, rungs, total, lines }: Rungs): string {
 
 /** Never by colour alone. Painted in this order. */
 const LOOKS: readonly { look: Look; sign: string; mark: "square" | "cross"; size: number }[] = [
-  { look: "left", sign: "·", mark: "square", size: 4 },
+  { look: "left", sign: "·", mark: "square", size: 5 },
   { look: "running", sign: "□", mark: "square", size: 8 },
   { look: "promoted", sign: "■", mark: "square", size: 6 },
   { look: "completed", sign: "◼", mark: "square", size: 9 },
