@@ -116,9 +116,10 @@ def document(found: Sequence[Row], command: str) -> str:
     return f"""# Search
 
 Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}.
-Seven problems, {TRIALS} trials at concurrency 4, seeds 0 to {SEEDS - 1}. d is (our median - theirs) / Random's
-interquartile range over the seeds, minimised, so that negative is better; in brackets its 95 % bootstrap
-interval. "Better" is an interval that lies below 0, "worse" one above. Costs are CPU of one ask and one tell.
+Seven problems, {TRIALS} trials at concurrency 4, seeds 0 to {SEEDS - 1}. d is (our median - theirs) /
+Random's interquartile range over the seeds, minimised, so that negative is better; in brackets its 95 %
+bootstrap interval. "Better" is an interval that lies below 0, "worse" one above. Costs are CPU of one ask and
+one tell.
 
 - Python {platform.python_version()}, {", ".join(_versions())}
 

@@ -9,6 +9,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 Parameters = Mapping[str, Any]
@@ -92,7 +93,7 @@ def ackley(parameters: Parameters) -> float:
 
 def rosenbrock(parameters: Parameters) -> float:
     point = _point(parameters)
-    return sum(100 * (y - x * x) ** 2 + (1 - x) ** 2 for x, y in zip(point, point[1:], strict=False))
+    return sum(100 * (y - x * x) ** 2 + (1 - x) ** 2 for x, y in pairwise(point))
 
 
 MIXED: SearchSpace = {
@@ -140,7 +141,7 @@ def mixed(parameters: Parameters) -> float:
 
 BOOSTING: SearchSpace = {
     "learning_rate": _log(0.005, 1),
-    "n_estimators": _int(5, 31),
+    "n_estimators": _int(3, 21),
     "max_depth": _int(1, 7),
     "min_samples_leaf": _int(1, 40),
     "subsample": _uniform(0.3, 1),
@@ -187,7 +188,7 @@ def boosting(parameters: Parameters) -> float:
 
 
 def vectors(parameters: Parameters) -> float:
-    """Cross entropy of a support vector machine's classes, by a softmax of its decisions, on unseen digits."""
+    """Cross entropy of the softmax of a support vector machine's decisions, on digits it has not seen."""
     import numpy as np
     from sklearn.svm import SVC
 

@@ -48,11 +48,10 @@ class Runs:
                     searcher = self._searcher(name, problem, seed)
                     losses = run(searcher, problem, trials=self.trials, concurrency=CONCURRENCY)
                 self._known[key] = min(losses)
+                self._save()
             found.append(self._known[key])
-        self._save()
-        print(
-            f"  {name} on {problem.name}: {sorted(found)[len(found) // 2]:.5g}", file=sys.stderr, flush=True
-        )
+        middle = sorted(found)[len(found) // 2]
+        print(f"  {name} on {problem.name}: {middle:.5g}", file=sys.stderr, flush=True)
         return found
 
     def nni(self) -> NniPipe:

@@ -1,9 +1,9 @@
 """One parameter as densities see it: its values as codes, numbers that lie about 0 to 1. Numpy.
 
 A bounded number's code is where it lies between its bounds, by its logarithm where it is logarithmic. A
-normal distribution is so shifted and scaled that its codes, which have no bounds, have the mean and the spread
-of numbers drawn evenly from 0 to 1. A choice's code is the index of the option. NaN stands for what the
-parameter cannot be.
+normal distribution is so shifted and scaled that its codes, which have no bounds, have the mean and the
+spread of numbers drawn evenly from 0 to 1. A choice's code is the index of the option. NaN stands for what
+the parameter cannot be.
 """
 
 from __future__ import annotations

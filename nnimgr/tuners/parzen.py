@@ -55,6 +55,14 @@ class Axes:
             found -= (0.5 * free * free + math.log(SPREAD) + _HALF_LOG_TAU).sum(axis=1)
         return found
 
+    def distances(self, ours: Floats, theirs: Floats) -> Floats:
+        """Between sets, shape (ours, theirs); two options are as far apart as the two ends of a number."""
+        gaps = ours[:, None, self.columns] - theirs[None, :, self.columns]
+        squares: Floats = (np.nan_to_num(gaps) ** 2).sum(axis=2)
+        for at, _ in self.choices:
+            squares += ours[:, None, at] != theirs[None, :, at]
+        return np.sqrt(squares)
+
 
 @dataclass(frozen=True, slots=True)
 class Mixture:

@@ -19,9 +19,9 @@ class TpeArguments:
     ceil(gamma * sqrt(n)) of n results count as good, at most ``linear_forgetting``.
     """
 
-    constant_liar_type: str | None = "best"
-    n_startup_jobs: int = 20
-    n_ei_candidates: int = 24
+    constant_liar_type: str | None = "worst"
+    n_startup_jobs: int = 10
+    n_ei_candidates: int = 64
     linear_forgetting: int = 25
     prior_weight: float = 1.0
-    gamma: float = 0.25
+    gamma: float = 1.0

@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _MOST_BAD = 1000  # trials that the density of bad ones is made from: it is smooth, and so many show its shape
+_ROOM = 16  # of so many open trials the one half of the candidates that lies nearest to them is left out
 _FEW = 8  # results are put in their places one by one up to this number
 
 
@@ -175,7 +176,11 @@ class _Branch:
     # ---- what it makes of it ------------------------------------------------------------------------------
 
     def _chosen(self, generator: np.random.Generator, open_codes: Floats, lie: float) -> Floats:
-        """The codes of the set to try."""
+        """The codes of the set to try: of some drawn where good trials are dense, the one with the fewest bad.
+
+        Those nearest to open trials are left out, the more the more trials are open. That the open ones count
+        as bad does not suffice to keep many apart where there are many parameters.
+        """
         arguments, axes, count = self._arguments, self._axes, self._count
         wanted = min(math.ceil(arguments.gamma * math.sqrt(count)), arguments.linear_forgetting, count)
         good = self._codes[self._order[:wanted]]
@@ -183,7 +188,12 @@ class _Branch:
         bad, weights = self._bad(wanted, open_codes, lie)
         others = Mixture.about(axes, bad, weights, arguments.prior_weight)
         drawn = ours.draw(arguments.n_ei_candidates, generator)
-        found: Floats = drawn[np.argmax(ours.log_density(drawn) - others.log_density(drawn))]
+        promise = ours.log_density(drawn) - others.log_density(drawn)
+        if len(open_codes):
+            near = axes.distances(drawn, open_codes).min(axis=1)
+            crowded = len(open_codes) / (len(open_codes) + _ROOM)
+            promise[near < np.quantile(near, crowded)] = -math.inf
+        found: Floats = drawn[np.argmax(promise)]
         return found
 
     def _improvements(self, wanted: int) -> Floats:
