@@ -13,6 +13,7 @@ from nnimgr.analysis.density import density
 from nnimgr.analysis.history import history
 from nnimgr.analysis.importance import importance
 from nnimgr.analysis.parallel import parallel
+from nnimgr.analysis.pareto import pareto
 from nnimgr.analysis.rungs import rungs
 from nnimgr.analysis.stopped import stopped
 from nnimgr.analysis.timeline import timeline
@@ -36,6 +37,7 @@ QUESTIONS: Mapping[str, Question] = {
     "history": history,
     "timeline": timeline,
     "stopped": stopped,
+    "pareto": pareto,
     "rungs": rungs,
 }
 

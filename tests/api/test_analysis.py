@@ -93,6 +93,7 @@ async def test_timeline_goes_on_to_now_while_the_experiment_is_open(lab: Lab) ->
         ("importance", models.Importance),
         ("history?points=10&mode=maximize", models.History),
         ("stopped?by=assessor&limit=5", models.StoppedTrials),
+        ("pareto?limit=5&filter=value>0", models.ParetoSet),
     ],
 )
 async def test_json_answers_are_as_described(lab: Lab, question: str, model: Any) -> None:

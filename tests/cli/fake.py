@@ -92,6 +92,7 @@ class FakeExperiment:
     export: list[dict[str, Any]] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
     still_running: list[str] = field(default_factory=list)
+    pareto: dict[str, Any] = field(default_factory=dict)
 
 
 class Refused(Exception):
@@ -225,8 +226,8 @@ class FakeServer:
                 experiment.profile["status"] = "RUNNING"
                 self.on_resume()
                 return {"id": experiment.profile["id"]}
-            case ("GET", ["export"]):
-                return {"trials": experiment.export}
+            case ("GET", ["export"] | ["analysis", "pareto"]):
+                return {"trials": experiment.export} if rest == "export" else experiment.pareto
             case ("GET", ["metrics"]):
                 after, limit = int(query["after"][0]), min(2, int(query["limit"][0]))
                 metrics = experiment.metrics[after : after + limit]

@@ -65,3 +65,41 @@ def test_a_refusal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> No
     server.refuse["experiments/abc/import"] = Refused(409, "The experiment is STOPPED: resume it first.")
     assert main(["experiment", "import", "-f", "data.json"]) == 1
     assert capsys.readouterr().err == "ERROR: The experiment is STOPPED: resume it first.\n"
+
+
+# ---- pareto -----------------------------------------------------------------------------------------------
+
+PARETO = {
+    "revision": 3,
+    "objectives": [
+        {"name": "accuracy", "mode": "maximize", "column": "value", "min": 0.1, "max": 0.9},
+        {"name": "ms", "mode": "minimize", "column": "metrics.ms", "min": 1, "max": 20.5},
+    ],
+    "results": 12,
+    "total": 2,
+    "trials": [
+        {"sequence": 10, "trialId": "abcde", "endedS": 1.0, "values": {"accuracy": 0.9, "ms": 20.5}},
+        {"sequence": 4, "trialId": "fghij", "endedS": 0.5, "values": {"accuracy": 0.123456789, "ms": 1}},
+    ],
+}
+
+
+def test_the_pareto_set_is_a_table(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").pareto = PARETO
+    assert main(["experiment", "pareto"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [
+        "TRIAL  NO.  accuracy (maximize)  ms (minimize)",
+        "abcde   10                  0.9           20.5",
+        "fghij    4             0.123457              1",
+        "INFO: 2 of 12 trials with a result are in the Pareto set.",
+    ]
+    assert printed.err == ""
+    assert main(["experiment", "pareto", "abc", "--json", "--filter", "ms<5"]) == 0
+    assert json.loads(capsys.readouterr().out) == PARETO
+
+
+def test_a_pareto_set_that_is_too_large(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").pareto = {**PARETO, "total": 20_000}
+    assert main(["experiment", "pareto", "abc"]) == 0
+    assert "These are 2 of 20000 trials, spread evenly." in capsys.readouterr().err

@@ -36,6 +36,13 @@ trainingService:
   platform: local
 """
 
+OBJECTIVES = """\
+objectives:
+  a: maximize
+
+  b: minimize
+"""
+
 Load = Callable[..., Loaded]
 
 
@@ -329,6 +336,26 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("onFailure: value", "'onFailure: value' and 'failureValue' go together: give both or neither"),
         ("failureValue: 1", "'onFailure: value' and 'failureValue' go together: give both or neither"),
         ("{onFailure: value, failureValue: .inf}"[1:-1].replace(", ", "\n"), "must be a finite number"),
+        ("onFailure: value\nfailureValue: much", "failureValue: must be a finite number, not 'much'"),
+        ("onFailure: value\nfailureValue: {a: 1}", "failureValue: must be a number where no objectives are"),
+        (f"{OBJECTIVES}onFailure: value\nfailureValue: {{a: 1}}", "exp.yml:14:1: failureValue: has no value"),
+        (
+            f"{OBJECTIVES}onFailure: value\nfailureValue: {{a: 1, b: 2, c: 3}}",
+            "exp.yml:14:28: failureValue.c: is no objective (valid: a, b)",
+        ),
+        ("objectives: accuracy", "exp.yml:9:1: objectives: must be a mapping of keys to values"),
+        ("objectives: {}", "exp.yml:9:1: objectives: must name at least one objective"),
+        ("objectives: {' ': maximize}", "an objective must have a name"),
+        (
+            "objectives: {accuracy: maximise}",
+            "exp.yml:9:14: objectives.accuracy: unknown value 'maximise'; did you mean 'maximize'?",
+        ),
+        ("objectives: {accuracy: }", "objectives.accuracy: unknown value None (valid: maximize, minimize)"),
+        ("objectives: {a: minimize, default: minimize}", "objectives.default: must stand first, if at all"),
+        (
+            "objectives: {loss: minimize}\nassessor: {name: MedianStop, classArgs:\n  {optimize_mode: maximize}}",
+            "exp.yml:11:4: assessor.classArgs.optimize_mode: is maximize, but the objective loss is to be m",
+        ),
         ("silentAfter: soon", "silentAfter: 'soon' is not a number with one of the units"),
         ("lease: never", "lease: 'never' is not a number with one of the units"),
         ("lease: 5m", "'lease' is for machines that can lose their server; a local trial runs beside it"),
@@ -569,3 +596,40 @@ def test_a_lease_is_no_shorter_than_silence(
             make()
     else:
         assert make().lease_time == timedelta(seconds=seconds)
+
+
+# ---- objectives -------------------------------------------------------------------------------------------
+
+
+def test_objectives_stay_in_their_order(load: Load) -> None:
+    text = MINIMAL + "objectives: {b: minimize, a: maximize, default_: minimize}\n"
+    config = load(text + "onFailure: value\nfailure_value: {a: 0, b: 9, default_: 1.5}\n").config
+    assert list(config.objectives or ()) == ["b", "a", "default_"]
+    assert config.optimize_mode == "minimize"
+    assert config.limits().failure_value == {"a": 0, "b": 9, "default_": 1.5}
+    again = read_canonical(json.loads(json.dumps(config.canonical())))
+    assert again == config and list(again.objectives or ()) == ["b", "a", "default_"]
+    assert check_config(again) == ()
+
+
+def test_several_objectives_are_for_tuners_that_can(load: Load, faults: Faults) -> None:
+    tpe = MINIMAL.replace("Random", "TPE")
+    several = "objectives: {a: maximize, b: minimize}\n"
+    (fault,) = faults(tpe + several)
+    assert fault.startswith("exp.yml:6:3: tuner.name: TPE optimises one objective; several can be given to")
+    with pytest.raises(ConfigError, match="TPE optimises one objective"):
+        check_config(
+            read_canonical({**load(tpe).config.canonical(), "objectives": {"a": "maximize", "b": "minimize"}})
+        )
+    assert load(tpe + "objectives: {a: maximize}\n").config.optimize_mode == "maximize"
+    custom = MINIMAL.replace("name: Random", "className: mine.Mine")
+    assert load(custom + several).config.objectives == {"a": "maximize", "b": "minimize"}
+
+
+def test_the_tuner_must_want_what_the_objective_says(load: Load, faults: Faults) -> None:
+    told = MINIMAL.replace("name: Random", "name: TPE\n  classArgs:\n    optimize_mode: minimize")
+    assert faults(told + "objectives: {accuracy: maximize}\n") == [
+        "exp.yml:8:5: tuner.classArgs.optimize_mode: is minimize, but the objective accuracy is to be "
+        "maximized; it can be left out"
+    ]
+    assert load(told + "objectives: {loss: minimize}\n").config.optimize_mode == "minimize"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -119,6 +120,84 @@ def test_a_penalty_is_the_worst_result_so_far(mode: str, worst: str) -> None:
     assert ended(life, 3).stand_in is None
     again = codec.decode(ExperimentState, codec.loads(codec.dumps(codec.encode(life.state))))
     assert again.worst == life.state.worst == float(worst)
+
+
+BOTH = {"accuracy": "maximize", "latency": "minimize"}
+
+
+def report(life: Life, sequence: int, result: object, kind: str = "FINAL", position: int = 0) -> None:
+    """As a keeper hands it over, which knows of no objectives."""
+    text = json.dumps(result)
+    number = result if isinstance(result, float) else None
+    life.take(f.MetricReported(life.job(sequence), position, kind, position, "0", number, text))
+
+
+def test_the_penalty_of_several_objectives_is_the_worst_of_each() -> None:
+    life = Life(trial_concurrency=1, on_failure=f.OnFailure.PENALTY)
+    life.state.config["objectives"] = BOTH
+    for sequence, (accuracy, latency) in enumerate([(0.5, 3), (0.75, 9.5), (0.25, 4)]):
+        life.start(sequence)
+        report(life, sequence, {"accuracy": accuracy, "latency": latency})
+        life.end(sequence)
+    life.start(3)
+    report(life, 3, {"accuracy": 1.0, "latency": float("nan")})
+    life.end(3)
+    assert ended(life, 3).reason == (
+        "exited with code 0, but its final result holds no finite number for each objective "
+        '(accuracy, latency): {"accuracy": 1.0, "latency": NaN}'
+    )
+    life.start(4)
+    life.end(4, 1)
+    for sequence in (3, 4):
+        assert ended(life, sequence).stand_in == '{"accuracy": 0.25, "latency": 9.5}'
+    best = life.state.best
+    assert best is not None and (best.sequence, best.value) == (1, 0.75)
+    again = codec.decode(ExperimentState, codec.loads(codec.dumps(codec.encode(life.state))))
+    assert again.worst_of == {"accuracy": 0.25, "latency": 9.5}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(-1.0, '{"accuracy": -1.0, "latency": -1.0}'), ({"latency": 5, "accuracy": 0}, None)],
+)
+def test_a_given_value_for_several_objectives(value: float | dict[str, float], told: str | None) -> None:
+    life = Life(trial_concurrency=1, on_failure=f.OnFailure.VALUE, failure_value=value)
+    life.state.config["objectives"] = BOTH
+    life.start(0)
+    life.end(0, 1)
+    assert ended(life, 0).stand_in == (told or json.dumps(value))
+
+
+def test_the_main_objective_is_the_number_of_a_metric() -> None:
+    life = Life(trial_concurrency=1)
+    life.state.config["objectives"] = {"loss": "minimize", "size": "minimize"}
+    life.start(0)
+    trial = life.state.trials[life.trial(0)]
+    latest = []
+    for position, result in enumerate([0.5, {"loss": 2, "default": 1}, {"size": 3}, {"loss": "low"}]):
+        report(life, 0, result, "PERIODICAL", position)
+        latest.append(trial.latest_value)
+    assert latest == [0.5, 2.0, None, None]
+    report(life, 0, {"loss": 4, "size": 5, "default": 6}, position=4)
+    life.end(0)
+    metrics = [each.fact for each in life.log if isinstance(each.fact, f.MetricReported)]
+    assert metrics[-1].value == 4.0
+    life.start(1)
+    report(life, 1, {"loss": 3.0, "size": 1})
+    life.end(1)
+    assert life.state.best is not None and life.state.best.sequence == 1
+    assert life.state.minimises
+
+
+def test_one_objective_may_come_as_a_number() -> None:
+    life = Life(trial_concurrency=1)
+    life.state.config["objectives"] = {"loss": "minimize"}
+    for sequence, result in enumerate([0.5, {"loss": 0.25}, {"default": 0.1}]):
+        life.start(sequence)
+        report(life, sequence, result)
+        life.end(sequence)
+    assert life.state.best is not None and life.state.best.value == 0.25
+    assert ended(life, 2).reason.startswith("exited with code 0, but its final result holds no finite")
 
 
 def test_a_given_value_is_for_failures_only() -> None:

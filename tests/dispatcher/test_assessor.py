@@ -186,3 +186,20 @@ async def test_metrics_that_were_left_out_are_read_before_the_trial_ends(
     assessor.send(m.CatchUp(number=number))
     assessor.send(ended(trial, number=number))
     assert (await lines(assessor))[-2:] == [f"assess {trial} [1, 2, 3]", f"end {trial} True"]
+
+
+async def test_a_built_in_assessor_judges_the_main_objective(host: Host, make_past: MakePast) -> None:
+    """Three good trials, then one whose loss is high: only its ``default``, which is no matter, is fine."""
+    objectives = {"loss": "minimize", "size": "minimize"}
+    past = make_past()
+    past.suggested(0, {})
+    past.reported("t0", {"loss": 1, "default": 9}, {"loss": 1, "default": 9})
+    past.ended("t0", 1)
+    assessor = await host("assessor", objectives=objectives, past=past)
+    for trial in ("a", "b"):
+        assessor.send(metrics((trial, 0, {"loss": 1.0, "size": 9}), (trial, 1, 1.0)))
+        assessor.send(ended(trial))
+    assessor.send(metrics(("c", 0, {"loss": 0.5}), ("c", 1, {"loss": 5, "default": 0})))
+    assessor.send(metrics(("d", 0, {"loss": 2.0, "default": 0})))
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="d", attempt=1, position=0)
+    assert len(assessor.of_kind(m.Judged)) == 1

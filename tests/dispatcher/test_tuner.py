@@ -299,3 +299,61 @@ async def test_a_failed_trial_may_come_with_a_result_in_its_stead(host: Host) ->
         ["result", 2, 3, 0.5, False, "t7", True],
         ["end", 2, True, "t7"],
     ]
+
+
+# ---- objectives -------------------------------------------------------------------------------------------
+
+BOTH = {"accuracy": "maximize", "latency": "minimize"}
+
+
+async def test_a_tuner_is_told_of_objectives_and_gets_results_as_they_are(host: Host) -> None:
+    code = (
+        RECORDER
+        + """
+        def set_objectives(self, objectives):
+            self.calls.append(["objectives", list(objectives.items())])
+"""
+    )
+    tuner = await host(code=code, objectives=BOTH, search_space={})
+    tuner.ask(0, 1, 2)
+    for number, text in ((5, '{"accuracy": 0.5, "latency": 3, "note": "x"}'), (6, "0.5")):
+        tuner.send(finished(number, number - 5, text))
+    tuner.send(finished(7, 2, '{"accuracy": 0.5, "latency": NaN}'))
+    notes = [(await tuner.expect(m.Noted)).note for _ in range(2)]
+    assert notes[0].startswith(
+        "its final result is 0.5, which is no mapping with a number for each objective"
+    )
+    assert notes[1].startswith('its final result has as "latency" nan, which is not finite')
+    records = [{"parameter": {}, "value": '{"accuracy": 1, "latency": 2}'}, {"parameter": {}, "value": 1}]
+    tuner.send(m.Imported(number=8, records=json.dumps(records)))
+    failed = await tuner.expect(m.Failed)
+    assert failed.sentence.startswith(
+        "1 of 2 imported results were left out: the first is 1, which is no map"
+    )
+    tuner.ask(3)
+    calls = json.loads((await tuner.suggestions(1))[0])["calls"]
+    assert calls[:2] == [["objectives", [["accuracy", "maximize"], ["latency", "minimize"]]], ["space", {}]]
+    results = [call[3] for call in calls if call[0] == "result"]
+    assert results == [{"accuracy": 0.5, "latency": 3, "note": "x"}]
+    assert [call[:3] for call in calls if call[0] == "end"] == [
+        ["end", 0, True],
+        ["end", 1, False],
+        ["end", 2, False],
+    ]
+    assert calls[-1] == ["import", [{"parameter": {}, "value": {"accuracy": 1, "latency": 2}}]]
+
+
+async def test_a_built_in_tuner_finds_one_objective_as_its_number(host: Host) -> None:
+    """By what TPE suggests after results of which only the objective's number tells good from bad."""
+    space = {"x": {"_type": "choice", "_value": list(range(40))}}
+    suggested = []
+    for objectives, key, mode in (({"size": "maximize"}, "size", None), ({}, "default", "maximize")):
+        arguments = {"tpe_args": {"n_startup_jobs": 1}, **({"optimize_mode": mode} if mode else {})}
+        fields = {"name": "TPE", "class_args": arguments, "search_space": space, "objectives": objectives}
+        tuner = await host(**fields)
+        records = [{"parameter": {"x": x}, "value": {key: x, "else": -x}} for x in range(20)]
+        tuner.send(m.Imported(number=1, records=json.dumps(records)))
+        tuner.ask(*range(5), fed_to=1)
+        suggested.append(await tuner.suggestions(5))
+    assert suggested[0] == suggested[1]
+    assert min(json.loads(text)["x"] for text in suggested[0]) >= 15

@@ -106,6 +106,36 @@ class History(Model):
     points: list[Improvement] = Field(description="the trials that were better than all before them")
 
 
+# ---- several objectives
+
+
+class ParetoObjective(Model):
+    name: str
+    mode: OptimizeMode
+    column: str = Field(description="where all trials' numbers are; of the main objective, `value`")
+    min: float | None = Field(description="of all trials that count; null: none does")
+    max: float | None
+
+
+class ParetoTrial(Model):
+    sequence: int
+    trial_id: str
+    ended_s: float | None = Field(description="seconds since the experiment's creation")
+    values: dict[str, float] = Field(description="by objective")
+
+
+class ParetoSet(Model):
+    """The trials that no other one beats in one objective without losing in another."""
+
+    revision: int
+    objectives: list[ParetoObjective] = Field(
+        description="the main one first; of an experiment without any NNI's number, as `default`"
+    )
+    results: int = Field(description="trials that have succeeded with a number for each objective")
+    total: int = Field(description="how many of them are in the set; equal ones all are")
+    trials: list[ParetoTrial] = Field(description="the best one in the main objective first")
+
+
 # ---- early stops
 
 

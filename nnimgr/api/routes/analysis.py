@@ -135,6 +135,18 @@ async def history(
     return Response(answer, media_type=_JSON)
 
 
+@router.get("/pareto", response_model=models.ParetoSet, responses=refusals(404, 422, 503))
+async def pareto(
+    analysis: Analysis,
+    filter: Filter = "",
+    limit: Annotated[
+        int, Query(ge=2, le=10_000, description="trials at most; evenly spread over the set")
+    ] = 1000,
+) -> Response:
+    """The Pareto set of the experiment's objectives, in the order of the main one."""
+    return Response(await analysis.ask("pareto", filter=filter, limit=limit), media_type=_JSON)
+
+
 @router.get("/timeline", response_class=Response, responses=_PACKED)
 async def timeline(
     parts: Parts,

@@ -1,0 +1,80 @@
+"""Which points no other point dominates: as low in every coordinate, and lower in one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnimgr.analysis.column import Array
+
+__all__ = ["undominated"]
+
+_FEW = 64  # so few points are compared one with another
+_FEW_PAIRS = 2**15  # the same, of two sets
+
+
+def undominated(points: Array) -> Array:
+    """Which rows of (n, k) finite numbers are in the front, as bool (n,); of equal ones all or none.
+
+    O(n log n) for two coordinates, O(n (log n) ** (k - 1)) for more: by halves, as Kung, Luccio and Preparata
+    have it (1975).
+    """
+    order = np.lexsort(points.T[::-1])
+    ordered = points[order]
+    new = np.concatenate(([True], (ordered[1:] != ordered[:-1]).any(axis=1)))[: len(ordered)]
+    distinct = ordered[new]
+    kept = np.zeros(len(distinct), bool)
+    kept[_front(distinct, np.arange(len(distinct)))] = True
+    found = np.zeros(len(points), bool)
+    found[order] = kept[np.cumsum(new) - 1]
+    return found
+
+
+def _front(points: Array, rows: Array) -> Array:
+    """Those of the rows, which are sorted and distinct, that are in the front; sorted."""
+    if points.shape[1] == 1:
+        return rows[:1]
+    if points.shape[1] == 2:
+        lowest = np.concatenate(([np.inf], np.minimum.accumulate(points[rows, 1])))[: len(rows)]
+        return rows[points[rows, 1] < lowest]
+    if len(rows) <= _FEW:
+        others = points[rows]
+        lower = (others[:, None] <= others[None]).all(axis=2)  # [i, j]: i is nowhere higher than j
+        return rows[lower.sum(axis=0) == 1]  # but itself
+    first, second = np.array_split(rows, 2)
+    first, second = _front(points, first), _front(points, second)
+    return np.concatenate((first, second[~_covered(points, first, second, points.shape[1] - 1)]))
+
+
+def _covered(points: Array, by: Array, rows: Array, last: int) -> Array:
+    """Which rows have one of ``by`` that is no higher in the coordinates 1 to ``last``, bool."""
+    if not len(by) or not len(rows):
+        return np.zeros(len(rows), bool)
+    if last == 2:
+        return _covered_in_plane(points[by][:, 1:3], points[rows][:, 1:3])
+    if len(by) * len(rows) <= _FEW_PAIRS:
+        return _compared(points[by][:, 1 : last + 1], points[rows][:, 1 : last + 1])
+    middle = np.median(points[by, last])
+    low, high = points[by, last] <= middle, points[by, last] > middle
+    below, above = points[rows, last] < middle, points[rows, last] >= middle
+    if high.sum() == 0 and below.sum() == 0:  # no row is lower than any of ``by`` in this coordinate
+        return _covered(points, by, rows, last - 1)
+    found = np.zeros(len(rows), bool)
+    found[below] = _covered(points, by[low], rows[below], last)
+    found[above] = _covered(points, by[low], rows[above], last - 1)
+    found[above] |= _covered(points, by[high], rows[above], last)
+    return found
+
+
+def _covered_in_plane(by: Array, rows: Array) -> Array:
+    order = np.argsort(by[:, 0], kind="stable")
+    lowest = np.concatenate(([np.inf], np.minimum.accumulate(by[order, 1])))
+    found: Array = lowest[np.searchsorted(by[order, 0], rows[:, 0], "right")] <= rows[:, 1]
+    return found
+
+
+def _compared(by: Array, rows: Array) -> Array:
+    lower = by[:, None, 0] <= rows[None, :, 0]
+    for coordinate in range(1, by.shape[1]):
+        lower &= by[:, None, coordinate] <= rows[None, :, coordinate]
+    found: Array = lower.any(axis=0)
+    return found
