@@ -295,3 +295,24 @@ async def test_other_files(busy: Lab) -> None:
         answer = await busy.client.get(f"{NNI}/trial-file/{trial}/{name}")
         assert answer.status_code in (404, 500) and "secret" not in answer.json()["error"].split("/")[-1:]
     assert says(await busy.client.get(f"{NNI}/trial-file/zzzzz/stdout"), 404) == "Trial job not found"
+
+
+async def test_nnis_clients_find_the_main_objective_as_default(lab: Lab) -> None:
+    life = lab.life
+    changed = f.ConfigChanged(
+        changes={"objectives": {"size": "minimize", "loss": "minimize"}}, limits=f.Limits(trial_concurrency=3)
+    )
+    life.take(changed)
+    life.start(0)
+    life.take(f.MetricReported(life.job(0), 0, "PERIODICAL", 0, "0", None, "0.5"))
+    life.take(f.MetricReported(life.job(0), 1, "FINAL", 0, "0", None, '{"loss": 1, "size": 2.5}'))
+    life.end(0)
+    await lab.runner.commit()
+    final = {"loss": 1, "size": 2.5, "default": 2.5}
+    for path in ("metric-data", "metric-data-latest", f"metric-data/{life.trial(0)}"):
+        data = [
+            json.loads(json.loads(each["data"])) for each in (await lab.client.get(f"{NNI}/{path}")).json()
+        ]
+        assert sorted(map(str, data)) == sorted(map(str, [0.5, final]))
+    (shown,) = (await lab.client.get(f"{NNI}/trial-jobs?status=SUCCEEDED")).json()
+    assert [json.loads(json.loads(each["data"])) for each in shown["finalMetricData"]] == [final]

@@ -353,8 +353,8 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("objectives: {accuracy: }", "objectives.accuracy: unknown value None (valid: maximize, minimize)"),
         ("objectives: {a: minimize, default: minimize}", "objectives.default: must stand first, if at all"),
         (
-            "objectives: {loss: minimize}\nassessor: {name: MedianStop, classArgs:\n  {optimize_mode: maximize}}",
-            "exp.yml:11:4: assessor.classArgs.optimize_mode: is maximize, but the objective loss is to be m",
+            "objectives: {a: minimize}\nassessor: {name: Random, classArgs:\n  {optimize_mode: maximize}}",
+            "exp.yml:11:4: assessor.classArgs.optimize_mode: is maximize, but the objective a is to be mini",
         ),
         ("silentAfter: soon", "silentAfter: 'soon' is not a number with one of the units"),
         ("lease: never", "lease: 'never' is not a number with one of the units"),

@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 
 from nnimgr.api.nni.javascript import quote
+from nnimgr.objectives import objectives_of, with_default
 from nnimgr.store.counted import MetricLine
+from nnimgr.store.reader import ExperimentReader
 
-__all__ = ["metric_text"]
+__all__ = ["main_objective", "metric_text"]
 
 
-def metric_text(line: MetricLine) -> str:
-    """The JSON of one metric."""
+def main_objective(reader: ExperimentReader) -> str | None:
+    """The name of the number for which NNI's clients look under "default", if the experiment has others."""
+    return next(iter(objectives_of(reader.experiment().config)), None)
+
+
+def metric_text(line: MetricLine, main: str | None = None) -> str:
+    """The JSON of one metric. ``main``: the main objective, whose number is put in as ``default``."""
+    if main is not None and line.text.lstrip().startswith("{"):
+        line = line._replace(text=json.dumps(with_default(json.loads(line.text), {main: ""})))
     return (
         f'{{"timestamp":{line.at_us // 1000},"trialJobId":"{line.trial_id}",'
         f'"parameterId":{_parameter_id(line.parameter_id)},"type":"{line.type}",'

@@ -15,7 +15,7 @@ from nnimgr.api.dependencies import NotFound
 from nnimgr.api.logs import LogName
 from nnimgr.api.nni.asking import HEADERS, Target, answer, body_of, listing, sober, target
 from nnimgr.api.nni.javascript import number, stringify
-from nnimgr.api.nni.metrics import metric_text
+from nnimgr.api.nni.metrics import main_objective, metric_text
 from nnimgr.api.nni.trials import ShownTrials, stored_statuses
 from nnimgr.core.requests import UnknownTrial
 from nnimgr.store.counted import MetricLine
@@ -64,8 +64,8 @@ async def cancel_trial(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """All metrics, in the order in which they have come."""
-    kind = request.query_params.get("type")
-    return await listing(_texts(target(request).reader.lines(kind=kind)))
+    reader, kind = target(request).reader, request.query_params.get("type")
+    return await listing(_texts(reader, reader.lines(kind=kind)))
 
 
 async def trial_metrics(request: Request) -> Response:
@@ -76,7 +76,7 @@ async def trial_metrics(request: Request) -> Response:
     def pages() -> Iterator[list[MetricLine]]:
         yield reader.trial_lines(trial_id, kind=kind)
 
-    return await listing(_texts(pages()))
+    return await listing(_texts(reader, pages()))
 
 
 async def metrics_of_range(request: Request) -> Response:
@@ -85,7 +85,7 @@ async def metrics_of_range(request: Request) -> Response:
     reader = target(request).reader
     if first is None or last is None:
         return answer("[]")
-    return await listing(_texts(reader.lines(trials=(first, last))))
+    return await listing(_texts(reader, reader.lines(trials=(first, last))))
 
 
 async def latest_metrics(request: Request) -> Response:
@@ -96,7 +96,7 @@ async def latest_metrics(request: Request) -> Response:
         yield from reader.lines(kind="FINAL")
         yield reader.latest_lines()
 
-    return await listing(_texts(pages()))
+    return await listing(_texts(reader, pages()))
 
 
 async def trial_file(request: Request) -> Response:
@@ -150,8 +150,10 @@ def _trials(reader: ExperimentReader, shown: ShownTrials, status: str | None) ->
         sequence = rows[-1].sequence + 1 if rows else sequence
 
 
-def _texts(pages: Iterator[list[MetricLine]]) -> Iterator[Iterator[str]]:
-    return (map(metric_text, page) for page in pages)
+def _texts(reader: ExperimentReader, pages: Iterator[list[MetricLine]]) -> Iterator[Iterator[str]]:
+    main = main_objective(reader)
+    for page in pages:
+        yield (metric_text(line, main) for line in page)
 
 
 def _trial(reader: ExperimentReader, trial_id: str) -> TrialRow:

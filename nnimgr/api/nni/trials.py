@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from nnimgr.api.nni.javascript import parse, quote, stringify
-from nnimgr.api.nni.metrics import metric_text
+from nnimgr.api.nni.metrics import main_objective, metric_text
 from nnimgr.api.nni.profile import millis
 from nnimgr.api.places import Places
 from nnimgr.core.facts import StopKind, SuggestionSource, TrialStatus
@@ -51,9 +51,10 @@ class ShownTrials:
     def texts(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[str]:
         """The JSON of each of these trials."""
         sets, keepers = reader.sets(rows), self.places.keepers(reader, rows)
-        return [self._text(row, sets[row.trial_id], keepers.get(row.trial_id)) for row in rows]
+        main = main_objective(reader)
+        return [self._text(row, sets[row.trial_id], keepers.get(row.trial_id), main) for row in rows]
 
-    def _text(self, row: TrialRow, sets: Sequence[TrialSet], keeper_id: str | None) -> str:
+    def _text(self, row: TrialRow, sets: Sequence[TrialSet], keeper_id: str | None, main: str | None) -> str:
         status = self.status(row)
         log_path = self.places.log_path(row, keeper_id)
         fields = {
@@ -74,7 +75,7 @@ class ShownTrials:
             fields["endTime"] = str(millis(row.ended_at))
         finals = sorted(held.final.line for held in sets if held.final is not None)  # by number
         if status is TrialStatus.SUCCEEDED and finals:
-            fields["finalMetricData"] = f"[{','.join(map(metric_text, finals))}]"
+            fields["finalMetricData"] = f"[{','.join(metric_text(each, main) for each in finals)}]"
         if status is TrialStatus.FAILED:
             fields["stderrPath"] = quote(f"{log_path}/stderr")
         return "{" + ",".join(f'"{key}":{text}' for key, text in fields.items()) + "}"
