@@ -456,15 +456,17 @@ class TunerHost:
             ids = [each for each, wanted_by in self._open.items() if wanted_by == ask.trial_id]
         batches = [ids] if self._asked_at_once else [[parameter_id] for parameter_id in ids]
         exhausted = False
-        for batch in batches:
+        while batches and not exhausted:
+            batch = batches.pop(0)
             call = "generate_multiple_parameters" if self._asked_at_once else "generate_parameters"
             exhausted = not self._calls.must(
                 call,
                 lambda batch=batch: self._serve(batch, ask),  # type: ignore[misc]
                 meanwhile=None if self._builtin else self._meanwhile,
             )
-            if exhausted:
-                break
+            rest = [parameter_id for parameter_id in batch if parameter_id in self._open]
+            if self._waits and 0 < len(rest) < len(batch):
+                batches.append(rest)  # it waits with these, or has no more
         missing = tuple(parameter_id for parameter_id in ids if parameter_id in self._open)
         exhausted = exhausted and bool(missing)
         why = self._why_waiting() if missing and not exhausted else ""

@@ -121,7 +121,12 @@ async def test_a_verdict_names_the_metric(host: Host) -> None:
     assessor.send(m.Metrics(items=(("b", 2, 0, 0, "0.9"),)))
     assessor.send(ended("z"))
     assessor.send(m.Metrics(items=(("b", 2, 3, 1, "0.9"),)))
-    assert await assessor.expect(m.Judged) == m.Judged(trial_id="b", attempt=2, position=3)
+    judged = await assessor.expect(m.Judged)
+    assert (judged.trial_id, judged.attempt, judged.position) == ("b", 2, 3)
+    assert judged.reason == (
+        "its best result by step 2, 0.9, is above 0.75, the median of what 1 trials had averaged by then"
+    )
+    assert (judged.rung, judged.better) == (None, ())
 
 
 async def test_medianstop_is_built_anew_from_the_database(host: Host, make_past: MakePast) -> None:
@@ -141,7 +146,8 @@ async def test_medianstop_is_built_anew_from_the_database(host: Host, make_past:
     assert (await assessor.expect(m.Ready)).note is None
     assessor.send(metrics((stopped, 1, 0.1)))
     assessor.send(metrics((open_trial, 0, 0.5), (open_trial, 1, 0.4)))
-    assert await assessor.expect(m.Judged) == m.Judged(trial_id=open_trial, attempt=1, position=1)
+    judged = await assessor.expect(m.Judged)
+    assert (judged.trial_id, judged.attempt, judged.position) == (open_trial, 1, 1)
     assert len(assessor.of_kind(m.Judged)) == 1
 
 
@@ -203,3 +209,81 @@ async def test_a_built_in_assessor_judges_the_main_objective(host: Host, make_pa
     assessor.send(metrics(("d", 0, {"loss": 2.0, "default": 0})))
     assert await assessor.expect(m.Judged) == m.Judged(trial_id="d", attempt=1, position=0)
     assert len(assessor.of_kind(m.Judged)) == 1
+
+
+REASONS = """
+    from nni.assessor import Assessor
+
+    class Mine(Assessor):
+        def assess_trial(self, trial_job_id, trial_history):
+            return trial_history[-1] > 0
+        def why(self, trial_job_id):
+            if trial_job_id == "raise":
+                raise ValueError("no reason")
+            return {"text": "because\\nof it", "odd": 3}.get(trial_job_id) or {
+                "reason": "x" * 900, "rung": 7, "better": ["a", 2, "c", "d"],
+            }
+"""
+
+
+async def test_a_verdict_says_why(host: Host) -> None:
+    assessor = await host("assessor", code=REASONS)
+    assessor.send(metrics(*((trial_id, 0, -1) for trial_id in ("text", "odd", "raise", "all"))))
+    found = [await assessor.expect(m.Judged) for _ in range(4)]
+    assert [each.reason for each in found[:3]] == ["because of it", "", ""]
+    assert (await assessor.child.close()) is None
+    (failed,) = assessor.of_kind(m.Failed)
+    assert failed.sentence == "the assessor's why raised ValueError: no reason" and not failed.fatal
+    assert found[3].reason == "x" * 497 + "..."
+    assert (found[3].rung, found[3].better) == (7, ("a", "2", "c"))
+
+
+async def test_one_that_is_replayable_gets_all_calls_again_in_their_order(
+    host: Host, make_past: MakePast
+) -> None:
+    past = make_past()
+    first, second, third, fourth = (past.suggested(number, {}) for number in range(4))
+    past.reported(first, 1)
+    past.reported(second, 2)
+    past.ended(first, 1)
+    past.reported(third, "bad")
+    past.judged(third)
+    past.reported(second, 2, 3, attempt=2)
+    past.reported(fourth, "bad")
+    past.ended(third, success=False)
+    assessor = await host(
+        "assessor", past=past, code=PRINTER.replace("Assessor):", "Assessor):\n        replayable = True")
+    )
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id=fourth, attempt=1, position=0)
+    assert (await assessor.expect(m.Ready)).note is None
+    assessor.send(metrics((second, 2, 4), attempt=2))
+    assessor.send(ended("z"))
+    assert await lines(assessor) == [
+        f"assess {first} [1]",
+        f"assess {second} [2]",
+        f"end {first} True",
+        f"assess {third} ['bad']",
+        f"assess {second} [2]",
+        f"assess {second} [2, 3]",
+        f"assess {fourth} ['bad']",
+        f"end {third} False",
+        f"assess {second} [2, 3, 4]",
+    ]
+    assert len(assessor.of_kind(m.Judged)) == 1
+
+
+async def test_asha_rebuilt_judges_as_if_it_had_lived_on(host: Host, make_past: MakePast) -> None:
+    """Who was among the best when it came goes on, however many better ones have come since."""
+    past = make_past()
+    early = past.suggested(0, {})
+    past.reported(early, 0.5)
+    for number in range(1, 9):
+        better = past.suggested(number, {})
+        past.reported(better, 0.5 + number / 100)
+        past.ended(better, success=number > 3)
+    assessor = await host("assessor", name="ASHA", past=past)
+    await assessor.expect(m.Ready)
+    assessor.send(metrics((early, 1, 0.5)))
+    assessor.send(metrics(("new", 0, 0.55)))
+    judged = await assessor.expect(m.Judged)
+    assert (judged.trial_id, judged.rung, judged.better) == ("new", 1, ("t6", "t7", "t8"))
