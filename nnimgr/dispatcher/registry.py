@@ -211,6 +211,9 @@ def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
     """
     builtin = find(role, name)
     fault = None if builtin.space is None else builtin.space(space)
+    for name in builtin.adds:
+        if name in space:
+            fault = f"{name} cannot be a parameter, since {builtin.name} adds it to the parameters itself"
     if fault is not None:
         raise AlgorithmError(fault)
 

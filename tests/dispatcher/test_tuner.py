@@ -357,3 +357,96 @@ async def test_a_built_in_tuner_finds_one_objective_as_its_number(host: Host) ->
         suggested.append(await tuner.suggestions(5))
     assert suggested[0] == suggested[1]
     assert min(json.loads(text)["x"] for text in suggested[0]) >= 15
+
+
+WAITER = """
+    import nni
+    from nni.tuner import Tuner
+
+    class Mine(Tuner):
+        waits = True
+        def __init__(self):
+            self.ready, self.results = [0, 1], 0
+        def update_search_space(self, search_space):
+            pass
+        def why_waiting(self):
+            return f"it has {self.results} results and wants 2"
+        def generate_multiple_parameters(self, parameter_id_list, **kwargs):
+            if self.results == 3:
+                raise nni.NoMoreTrialError("that was all")
+            found, self.ready = self.ready[:len(parameter_id_list)], self.ready[len(parameter_id_list):]
+            return found
+        def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+            self.results += 1
+            if self.results == 2:
+                self.ready = [2, 3]
+"""
+
+
+async def test_one_that_waits_is_asked_again_after_what_it_is_told(host: Host) -> None:
+    tuner = await host(code=WAITER)
+    tuner.ask(0, 1, 2, 3, 4)
+    assert await tuner.suggestions(2) == ["0", "1"]
+    answer = await tuner.expect(m.Answered)
+    assert answer == m.Answered(missing=(2, 3, 4), exhausted=False, why="it has 0 results and wants 2")
+    tuner.ask(5)
+    assert (await tuner.expect(m.Answered)).missing == (2, 3, 4, 5)
+    tuner.send(finished(5, 0, "0.5"))
+    assert (await tuner.expect(m.Answered)).why == "it has 1 results and wants 2"
+    tuner.send(finished(6, 2, None, success=False))  # nothing new is said
+    tuner.send(finished(7, 1, "0.5"))
+    found = [await tuner.expect(m.Suggestion) for _ in range(2)]
+    assert [(each.parameter_id, each.parameters, each.fed_to) for each in found] == [(2, "2", 7), (3, "3", 7)]
+    answer = await tuner.expect(m.Answered)
+    assert (answer.missing, answer.exhausted, answer.fed_to) == ((4, 5), False, 7)
+    tuner.send(finished(8, 2, "0.5"))
+    answer = await tuner.expect(m.Answered)
+    assert (answer.missing, answer.exhausted, answer.why) == ((4, 5), True, "")
+    tuner.send(finished(9, 3, "0.5"))
+    tuner.ask(6)
+    assert (await tuner.expect(m.Answered)).missing == (6,)
+    assert len(tuner.of_kind(m.Answered)) == 6
+
+
+async def test_hyperband_says_what_it_waits_for_and_goes_on(host: Host) -> None:
+    arguments = {"R": 3, "exec_mode": "serial", "optimize_mode": "minimize"}
+    tuner = await host(name="Hyperband", class_args=arguments)
+    tuner.ask(0, 1, 2, 3)
+    given = await tuner.suggestions(3)
+    assert (await tuner.expect(m.Answered)).why == (
+        "it waits for 3 trials of bracket 1, rung 1 (budget 1), to promote the best"
+    )
+    for number, (parameter_id, value) in enumerate([(0, "NaN"), (1, "2"), (2, "3")]):
+        tuner.send(replace(finished(number + 1, parameter_id, value), parameters=given[parameter_id]))
+    (promoted,) = await tuner.suggestions(1)
+    assert json.loads(promoted) == {**json.loads(given[1]), "TRIAL_BUDGET": 3}
+
+
+KEYWORDS = """
+    from nni.tuner import Tuner
+
+    class Mine(Tuner):
+        def update_search_space(self, search_space):
+            self.ends = []
+        def generate_parameters(self, parameter_id, **kwargs):
+            return self.ends
+        def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+            pass
+        def trial_end(self, parameter_id, success, **kwargs):
+            self.ends.append(sorted(kwargs))
+"""
+
+
+async def test_only_those_with_recall_are_told_what_becomes_of_the_set(host: Host) -> None:
+    recalling = KEYWORDS + "        def recall(self, parameter_id, parameters):\n            pass\n"
+    for code, more in ((KEYWORDS, [[], [], []]), (recalling, [[], ["untried"], ["again"]])):
+        tuner = await host(code=code)
+        tuner.ask(0, 1, 2)
+        tuner.send(finished(1, 0, None))
+        tuner.send(replace(finished(2, 1, None, success=False), untried=True))
+        tuner.send(replace(finished(3, 2, None, success=False), again=True))
+        tuner.ask(3)
+        assert json.loads((await tuner.suggestions(4))[3]) == [
+            sorted([*names, "trial_job_id"]) for names in more
+        ]
+        await tuner.child.close()

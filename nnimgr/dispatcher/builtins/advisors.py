@@ -10,14 +10,7 @@ from nnimgr.dispatcher.builtins.builtin import Builtin, Whole
 
 __all__ = ["ADVISORS", "fault_of_budgets"]
 
-_BUDGET = "TRIAL_BUDGET"
 _HALVES = ("optimize_mode", "min_budget", "max_budget", "eta")  # arguments of both halves of ASHA
-
-
-def _fault_of_space(space: Mapping[str, Any]) -> str | None:
-    if _BUDGET in space:
-        return f"{_BUDGET} cannot be a parameter, since the advisor adds it to the parameters itself"
-    return None
 
 
 def fault_of_budgets(default: int | None) -> Whole:
@@ -59,7 +52,7 @@ ADVISORS = (
             "exec_mode": one_of("parallelism", "serial"),
             "seed": integer(or_null=True),
         },
-        space=_fault_of_space,
+        adds=("TRIAL_BUDGET",),
         advisor=True,
     ),
     Builtin(
@@ -81,7 +74,7 @@ ADVISORS = (
             "seed": integer(or_null=True),
         },
         whole=fault_of_budgets(3),
-        space=_fault_of_space,
+        adds=("TRIAL_BUDGET",),
         advisor=True,
     ),
     Builtin(
@@ -98,7 +91,7 @@ ADVISORS = (
             "seed": integer(or_null=True),
         },
         whole=_fault_of_asha,
-        space=_fault_of_space,
+        adds=("TRIAL_BUDGET",),
         advisor=True,
         judge=_judge_of_asha,
     ),

@@ -22,9 +22,10 @@ class Builtin:
     of arguments that are each valid, and where, given whether there are several objectives, which only a
     tuner with ``several`` takes.
 
-    ``advisor``: a tuner that decides itself how much is spent on each trial, so that no assessor goes with
-    it. ``judge``: the arguments of the assessor of the same name that makes its decisions about running
-    trials, given its own; None if none does.
+    ``adds``: what the parameter sets have beside the parameters of the search space. ``advisor``: a tuner
+    that decides itself how much is spent on each trial, so that no assessor goes with it. ``judge``: the
+    arguments of the assessor of the same name that makes its decisions about running trials, given its own;
+    None if none does.
     """
 
     role: str
@@ -35,6 +36,7 @@ class Builtin:
     space: Callable[[Mapping[str, Any]], str | None] | None = None
     several: bool = False
     whole: Whole | None = None
+    adds: tuple[str, ...] = ()
     advisor: bool = False
     judge: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
     nni: str | None = None

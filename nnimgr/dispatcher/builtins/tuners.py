@@ -42,13 +42,6 @@ def _fault_of_optuna(arguments: Mapping[str, Any], several: bool) -> tuple[tuple
     return fault_of_arguments(arguments, several)
 
 
-def _fault_of_pbt(space: Mapping[str, Any]) -> str | None:
-    for name in ("load_checkpoint_dir", "save_checkpoint_dir"):
-        if name in space:
-            return f"{name} cannot be a parameter, since PBT adds it to the parameters itself"
-    return None
-
-
 _HYPEROPT: Arguments = {
     "optimize_mode": optimize_mode,
     "parallel_optimize": boolean,
@@ -146,7 +139,7 @@ TUNERS = (
             "seed": integer(or_null=True),
         },
         aliases=("PBTTuner",),
-        space=_fault_of_pbt,
+        adds=("load_checkpoint_dir", "save_checkpoint_dir"),
     ),
     Builtin(
         role="tuner",
