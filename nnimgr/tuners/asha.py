@@ -15,17 +15,17 @@ __all__ = ["ASHA", "Promotions"]
 class ASHA(ModelTuner):
     """Adds ``TRIAL_BUDGET`` to the parameters; what it means depends on ``mode``.
 
-    ``stopping``: it is always ``max_budget``, and the assessor ASHA, which comes with it, stops the trials
-    that are not among the best 1 / ``eta`` after ``min_budget`` reports, ``eta`` times as many, and so on.
     ``promotion``: it is ``min_budget`` at first; the best 1 / ``eta`` of all that have ended with a budget
     run again with ``eta`` times that. Nothing is waited for: where none is to be promoted, a new one begins.
+    ``stopping``: it is always ``max_budget``, and the assessor ASHA, which comes with it, stops the trials
+    that are not among the best 1 / ``eta`` after ``min_budget`` reports, ``eta`` times as many, and so on.
     ``searcher``: where new configurations come from: ``random``, or in promotion the model of ``bohb``.
     """
 
     def __init__(
         self,
         optimize_mode: str = "maximize",
-        mode: str = "stopping",
+        mode: str = "promotion",
         min_budget: int = 1,
         max_budget: int = 81,
         eta: int = 3,

@@ -71,7 +71,7 @@ SCENES = [
     ("BOHB", FINITE, {"random_fraction": 0.1}),
     ("ASHA", MIXED, {"mode": "promotion", "eta": 2}),
     ("ASHA", MIXED, {"mode": "promotion", "searcher": "bohb", "eta": 2}),
-    ("ASHA", FINITE, {"max_budget": 30}),
+    ("ASHA", FINITE, {"mode": "stopping", "max_budget": 30}),
     ("PBT", MIXED, {"population_size": 2, "fraction": 0.5}),
     ("PBT", FINITE, {"population_size": 2, "fraction": 0.5, "optimize_mode": "minimize"}),
 ]

@@ -47,7 +47,7 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
         ("tuner", "BOHB", {"config_space": "space.pcs"}, "cannot be used here and must be null"),
         ("tuner", "BOHB", {"min_budget": 4}, "min_budget (4) must not be greater than max_budget (3)"),
         ("tuner", "asha", {"min_budget": 82}, "min_budget (82) must not be greater than max_budget (81)"),
-        ("tuner", "ASHA", {"searcher": "bohb"}, "bohb goes with mode: promotion"),
+        ("tuner", "ASHA", {"searcher": "bohb", "mode": "stopping"}, "bohb goes with mode: promotion"),
         ("tuner", "PBT", {"fraction": 1.5}, "must be a finite number of at least 0 and at most 1, not 1.5"),
         ("assessor", "ASHA", {"min_budget": 5, "max_budget": 3}, "must not be greater than max_budget (3)"),
         ("assessor", "Threshold", {}, "Threshold needs lower, upper or both"),

@@ -83,7 +83,7 @@ def test_the_server_says_what_hyperband_waits_for(tmp_path: Path) -> None:
 def test_asha_stops_whoever_is_not_among_the_best(tmp_path: Path) -> None:
     """Its two halves come from one advisor; the assessor's verdicts say who was better."""
     with killable(tmp_path) as (found, kill):
-        tuner = {"name": "ASHA", "classArgs": {"max_budget": 20, "eta": 2, "seed": 3}}
+        tuner = {"name": "ASHA", "classArgs": {"mode": "stopping", "max_budget": 20, "eta": 2, "seed": 3}}
         found.create(
             found.script(TRIAL.format(pause=0.05)), tuner=tuner, trialConcurrency=4, maxTrialNumber=14
         )

@@ -17,7 +17,7 @@ SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 def promoting(**more: Any) -> ASHA:
-    return ASHA(mode="promotion", max_budget=27, seed=1, **more)
+    return ASHA(max_budget=27, seed=1, **more)
 
 
 def chains(given: list[Any]) -> list[list[int]]:
@@ -108,7 +108,9 @@ def test_a_rebuilt_one_goes_on_alike(searcher: str) -> None:
 
 
 def test_trials_that_are_stopped_early_have_the_whole_budget() -> None:
-    life = Life(lambda: ASHA(max_budget=50, seed=2), {"x": {"_type": "choice", "_value": [1, 2, 3]}})
+    life = Life(
+        lambda: ASHA(mode="stopping", max_budget=50, seed=2), {"x": {"_type": "choice", "_value": [1, 2, 3]}}
+    )
     life.run(9, 2, lambda parameter_id, _: None)
     assert life.exhausted and sorted(each["x"] for each in life.given) == [1, 2, 3]
     assert {each["TRIAL_BUDGET"] for each in life.given} == {50}

@@ -26,7 +26,7 @@ def fault_of_budgets(default: int | None) -> Whole:
 
 
 def _fault_of_asha(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:
-    if arguments.get("searcher") == "bohb" and arguments.get("mode") != "promotion":
+    if arguments.get("searcher") == "bohb" and arguments.get("mode") == "stopping":
         sentence = (
             "bohb goes with mode: promotion, since trials that are stopped have no result to learn from"
         )
@@ -35,7 +35,7 @@ def _fault_of_asha(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[s
 
 
 def _judge_of_asha(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-    if arguments.get("mode", "stopping") != "stopping":
+    if arguments.get("mode") != "stopping":
         return None
     return {name: arguments[name] for name in _HALVES if name in arguments}
 
@@ -83,7 +83,7 @@ ADVISORS = (
         target="nnimgr.tuners.asha:ASHA",
         arguments={
             "optimize_mode": optimize_mode,
-            "mode": one_of("stopping", "promotion"),
+            "mode": one_of("promotion", "stopping"),
             "min_budget": integer(at_least=1),
             "max_budget": integer(at_least=1),
             "eta": integer(at_least=2),
