@@ -111,8 +111,13 @@ def _config_error(error: BadConstraint) -> ConfigError:
 
 
 def initial_sets(config: ExperimentConfig, seed: int) -> list[dict[str, Any]]:
-    """The parameter sets to begin with; what they leave out is drawn with generators made from ``seed``."""
+    """The parameter sets to begin with.
+
+    What they leave out is drawn with generators made from the tuner's seed, or else from ``seed``.
+    """
     wanted = config.initial_parameters or []
+    own = (config.tuner.class_args or {}).get("seed")
+    seed = own if isinstance(own, int) else seed
     try:
         space = spaces.parse(config.search_space)
     except spaces.SearchSpaceError:  # the user's own tuner reads it in its own way

@@ -167,7 +167,8 @@ class ExperimentRunner:
     async def change_config(self, changes: Mapping[str, Any]) -> None:
         """Change top-level fields. Raises ConfigError, RequestRefused."""
         after = requests.changed_config(self.state, changes)
-        await asyncio.to_thread(check_feasibility, after)  # it draws sets, which is no work for the loop
+        if after.search_space_constraints:
+            await asyncio.to_thread(check_feasibility, after)  # it draws sets, which is no work for the loop
         await self.request(requests.change_config(changes))
 
     async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
