@@ -31,6 +31,10 @@ def made(builtin: registry.Builtin) -> Any:
         pytest.skip(str(error))
 
 
+def title(builtin: registry.Builtin) -> str:
+    return f"Test{builtin.name}{builtin.role.title()}"
+
+
 def accepted(builtin: registry.Builtin, space: Any) -> dict[str, Any]:
     """The part of the space that the built-in does not refuse."""
     if builtin.space is None or builtin.space(space) is None:
@@ -42,16 +46,16 @@ def suite(builtin: registry.Builtin) -> type:
     """Its tests, in the spaces that it can search."""
     fields: dict[str, Any] = {"builtin": True, "make": lambda self: made(builtin)}
     if builtin.role == "assessor":
-        return type(f"Test{builtin.name}", (AssessorConformance,), fields)
+        return type(title(builtin), (AssessorConformance,), fields)
     flat, nested = accepted(builtin, TunerConformance.search_space), TunerConformance.nested_space
     finite = accepted(builtin, TunerConformance.finite_space)
     fields |= {"search_space": flat, "finite_space": finite or None}
     fields["nested_space"] = nested if accepted(builtin, nested) == nested else None
-    return type(f"Test{builtin.name}", (TunerConformance,), fields | FIELDS.get(builtin.name, {}))
+    return type(title(builtin), (TunerConformance,), fields | FIELDS.get(builtin.name, {}))
 
 
 for each in registry.BUILTINS:
-    globals()[f"Test{each.name}"] = suite(each)
+    globals()[title(each)] = suite(each)
 
 
 # ---- what it finds ----------------------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""Who loads which library: the package and the server none of an algorithm, a child only its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher import registry
+from tests.dispatcher.conftest import Host
+from tests.dispatcher.hosting import Hosted
+from tests.e2e.scene import scene
+
+LIBRARIES = {"numpy", "scipy", "sklearn", "optuna", "cmaes", "smac", "ConfigSpace", "torch", "pandas"}
+LEARNING = {"numpy", "scipy", "sklearn"}
+# What the child of a built-in may load; of those that are not here: nothing.
+OWN = {
+    "TPE": {"numpy"},
+    "Anneal": {"numpy"},
+    "Evolution": {"numpy"},
+    "QMC": {"numpy", "scipy"},
+    "GP": LEARNING,
+    "Metis": LEARNING,
+    "SMAC": LEARNING | {"smac", "ConfigSpace", "pandas"},
+    "CMAES": {"numpy", "cmaes"},
+    "Optuna": {"numpy", "scipy", "optuna"},
+    "NSGA2": {"numpy", "scipy", "optuna"},
+    "BOHB": {"numpy"},
+    "Curvefitting": {"numpy", "scipy"},
+    "Wilcoxon": {"numpy", "scipy"},
+}
+SPACES: list[dict[str, Any]] = [
+    {"x": {"_type": "uniform", "_value": [0, 1]}, "n": {"_type": "randint", "_value": [0, 9]}},
+    {"options": {"_type": "choice", "_value": [{"n": n} for n in range(40)]}},
+]
+
+
+def loaded(log: Path) -> set[str]:
+    """The libraries that a process has imported, which it was told to write into its log."""
+    names = re.findall(r"^import time:.*\|\s*(\w+)", log.read_text(errors="replace"), flags=re.MULTILINE)
+    assert "json" in names, "nothing was written down"
+    return LIBRARIES & set(names)
+
+
+async def trial(child: Hosted, number: int) -> None:
+    """Ask for one set, and have its trial end with a result."""
+    child.ask(number, fed_to=number)
+    answer = await child.expect(m.Answered)
+    if number not in answer.missing:
+        given = next(each for each in child.of_kind(m.Suggestion) if each.parameter_id == number)
+        child.send(
+            m.TrialFinished(
+                number=number + 1,
+                trial_id=f"t{number}",
+                parameter_id=number,
+                parameters=given.parameters,
+                text=str(number % 7),
+                success=True,
+            )
+        )
+
+
+@pytest.mark.parametrize("builtin", [each for each in registry.BUILTINS if each.role == "tuner"])
+async def test_a_tuners_child_loads_only_its_own(
+    host: Host, monkeypatch: pytest.MonkeyPatch, builtin: registry.Builtin
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    space = next(each for each in SPACES if builtin.space is None or builtin.space(each) is None)
+    child = await host(name=builtin.name, search_space=space)
+    for number in range(25):
+        if child.exits or any(
+            isinstance(each, m.Failed) for each in child.seen
+        ):  # it needs a library that is not there, or more arguments
+            break
+        await trial(child, number)
+    await child.child.close()
+    assert loaded(child.log) <= OWN.get(builtin.name, set())
+
+
+@pytest.mark.parametrize("builtin", [each for each in registry.BUILTINS if each.role == "assessor"])
+async def test_an_assessors_child_loads_only_its_own(
+    host: Host, monkeypatch: pytest.MonkeyPatch, builtin: registry.Builtin
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    child = await host("assessor", name=builtin.name)
+    for number in range(4):
+        items = tuple((f"t{number}", 1, step, step, json.dumps(step / (number + 1))) for step in range(20))
+        child.send(m.Metrics(items=items))
+        child.send(
+            m.TrialFinished(
+                number=number + 1,
+                trial_id=f"t{number}",
+                parameter_id=number,
+                parameters="{}",
+                text="1.0",
+                success=True,
+            )
+        )
+    await child.child.close()
+    assert loaded(child.log) <= OWN.get(builtin.name, set())
+
+
+def test_a_server_loads_none(tmp_path: Path) -> None:
+    """Nor does the dispatcher child of a random search. It has read a configuration and run an experiment."""
+    with scene(tmp_path, environ={"PYTHONPROFILEIMPORTTIME": "1"}) as found:
+        assessor = {"name": "Medianstop"}
+        found.create("true", maxTrialNumber=3, assessor=assessor, tuner={"name": "Random"})
+        found.done()
+        assert loaded(found.server.log) == set()
+        assert loaded(found.folder / "log" / "dispatcher.log") == set()
