@@ -71,6 +71,7 @@ class ExperimentSummary:
     max_trial_number: int | None = None
     trial_concurrency: int | None = None
     optimize_mode: str | None = None
+    objectives: Mapping[str, str] = field(default_factory=dict)  # names and modes, the main one first
     stored: bool = False
 
 
@@ -116,4 +117,5 @@ def summary_of(
         max_trial_number=state.limits.max_trial_number,
         trial_concurrency=state.limits.trial_concurrency,
         optimize_mode=optimize_mode(state.config),
+        objectives=state.config.get("objectives") or {},
     )

@@ -70,6 +70,7 @@ def _read(path: Path) -> dict[str, Any]:
         "max_trial_number": limits.max_trial_number,
         "trial_concurrency": limits.trial_concurrency,
         "optimize_mode": optimize_mode(config),
+        "objectives": config.get("objectives") or {},
     }
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nnimgr.core.experiments import ExperimentSummary
+from nnimgr.core.experiments import ExperimentSummary, summary_of
 from nnimgr.core.stored import StoredSummaries
+from nnimgr.index import IndexEntry
 from nnimgr.store.writer import database_path
+from tests.core.driver import T0, Life
 
 
 def test_a_pipe_in_place_of_a_database_keeps_no_list_waiting(tmp_path: Path) -> None:
@@ -34,3 +36,21 @@ def test_a_pipe_in_place_of_a_database_keeps_no_list_waiting(tmp_path: Path) -> 
     )
     filled = StoredSummaries().fill(summary)
     assert (filled.counts, filled.reason, filled.owner is not None) == ({}, "done", True)
+
+
+def test_a_summary_says_what_the_best_is_of(tmp_path: Path) -> None:
+    entry = IndexEntry(
+        id="exp",
+        port=8080,
+        started_at=T0,
+        ended_at=None,
+        status="RUNNING",
+        platform="local",
+        name="",
+        log_dir=str(tmp_path),
+    )
+    state = Life().state
+    assert not summary_of(entry, state, reason="", served=True, active_s=0).objectives
+    state.config["objectives"] = {"latency": "minimize", "accuracy": "maximize"}
+    summary = summary_of(entry, state, reason="", served=True, active_s=0)
+    assert list(summary.objectives.items()) == [("latency", "minimize"), ("accuracy", "maximize")]

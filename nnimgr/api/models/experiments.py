@@ -107,6 +107,9 @@ class ExperimentSummary(_AnyExperiment):
     max_trial_number: int | None = Field(description="null: unlimited, or its database cannot be read")
     trial_concurrency: int | None = Field(description="null: its database cannot be read; the next, too")
     optimize_mode: str | None
+    objectives: dict[str, str] = Field(
+        description="with maximize or minimize; bestValue is of the first one; none: results are one number"
+    )
 
 
 class ExperimentError(Model):

@@ -168,6 +168,7 @@ def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:
         max_trial_number=summary.max_trial_number,
         trial_concurrency=summary.trial_concurrency,
         optimize_mode=summary.optimize_mode,
+        objectives=dict(summary.objectives),
     )
 
 

@@ -53,6 +53,8 @@ export const experiments = {
     ]
       .filter(Boolean)
       .join(", "),
+  mainOf: (main: string, others: readonly string[]) =>
+    others.length === 0 ? `The best ${main}` : `The best ${main}; the other objectives: ${others.join(", ")}`,
   bestSoFar: (name: string, results: number) =>
     `Best value of ${name} over its ${counted(results, "result")}`,
   noBestSoFar: (sentence: string) => `There is no curve: ${sentence}`,

@@ -5,6 +5,7 @@ export const overview = {
   about: "About",
   status: "Status",
   bestMetric: "Best metric",
+  objectives: "Objectives",
   noMetric: "none yet",
   created: "Created",
   ended: "Ended",
@@ -92,6 +93,7 @@ export const overview = {
 
   best: {
     title: "Best trial",
+    of: (objective: string) => `Best ${objective}`,
     none: "No trial has succeeded with a result yet.",
     trial: (sequence: number) => `Trial #${sequence}`,
     maximize: "highest",

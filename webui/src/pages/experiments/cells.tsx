@@ -15,9 +15,17 @@ const texts = strings.experiments;
 export function Best({ item, lazy }: { item: Summary; lazy: boolean }) {
   const best = item.bestValue;
   if (best === null) return strings.common.notAvailable;
+  const [main, ...others] = Object.keys(item.objectives);
   return (
     <div className="best">
-      <span className="number">{formatNumber(best)}</span>
+      <div>
+        <span className="number">{formatNumber(best)}</span>
+        {main === undefined ? null : (
+          <div className="soft best-of" title={texts.mainOf(main, others)}>
+            {main}
+          </div>
+        )}
+      </div>
       <BestSoFar item={item} best={best} lazy={lazy} />
     </div>
   );

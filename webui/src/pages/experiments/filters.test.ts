@@ -23,6 +23,7 @@ const summary = (part: Partial<Summary>): Summary => ({
   maxTrialNumber: null,
   trialConcurrency: 1,
   optimizeMode: "maximize",
+  objectives: {},
   ...part,
 });
 

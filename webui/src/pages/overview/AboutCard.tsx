@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
-import type { Profile } from "@/data/experiment";
+import { objectivesOf, type Profile } from "@/data/experiment";
 import { strings } from "@/strings";
 import { Copy } from "@/ui/Copy";
 import { formatInstant, formatNumber } from "@/ui/format";
@@ -13,6 +13,7 @@ const text = strings.overview;
 export function AboutCard({ profile }: { profile: Profile }) {
   const { config, bestTrial } = profile;
   const command = commandOf(config);
+  const objectives = objectivesOf(config);
   return (
     <section className="card stack-small" aria-labelledby="about-title">
       <h2 id="about-title">{text.about}</h2>
@@ -20,7 +21,7 @@ export function AboutCard({ profile }: { profile: Profile }) {
         <Fact name={text.status}>
           <StatusBadge status={profile.status} detail={profile.drain} />
         </Fact>
-        <Fact name={text.bestMetric}>
+        <Fact name={objectives[0] === undefined ? text.bestMetric : text.best.of(objectives[0].name)}>
           {bestTrial === null ? (
             <span className="soft">{text.noMetric}</span>
           ) : (
@@ -29,6 +30,15 @@ export function AboutCard({ profile }: { profile: Profile }) {
             </Link>
           )}
         </Fact>
+        {objectives.length < 2 ? null : (
+          <Fact name={text.objectives}>
+            <Link href="/analysis?tab=pareto">
+              {objectives
+                .map(({ name, mode }) => strings.analysis.objective(name, mode === "minimize"))
+                .join(", ")}
+            </Link>
+          </Fact>
+        )}
         <Fact name={text.created}>
           <span className="number">{formatInstant(profile.createdAt)}</span>
         </Fact>

@@ -1,5 +1,5 @@
 import { Link } from "wouter";
-import type { Profile } from "@/data/experiment";
+import { objectivesOf, type Profile } from "@/data/experiment";
 import { strings } from "@/strings";
 import { Copy } from "@/ui/Copy";
 import { formatNumber } from "@/ui/format";
@@ -11,6 +11,7 @@ const text = strings.overview.best;
 /** The best trial and what it was given. */
 export function BestCard({ profile }: { profile: Profile }) {
   const best = profile.bestTrial;
+  const [main] = objectivesOf(profile.config);
   return (
     <section className="card stack-small" aria-labelledby="best-title">
       <h2 id="best-title">{text.title}</h2>
@@ -23,6 +24,7 @@ export function BestCard({ profile }: { profile: Profile }) {
               {formatNumber(best.value)}
             </strong>{" "}
             <span className="soft">
+              {main === undefined ? "" : `${main.name}, `}
               {profile.optimizeMode === "minimize" ? text.minimize : text.maximize}
             </span>{" "}
             <Link href={`/trials/${best.trialId}`}>{text.trial(best.sequence)}</Link>{" "}

@@ -2,7 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { answerOf, api } from "@/api/client";
-import type { Profile } from "@/data/experiment";
+import { objectivesOf, type Profile } from "@/data/experiment";
 import type { Trial } from "@/data/trials";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
@@ -83,7 +83,7 @@ export function TopTrials({ id, profile }: { id: string; profile: Profile }) {
       ) : (
         <>
           <TopPicture trials={trials} mode={mode} />
-          <TopTable trials={trials} />
+          <TopTable trials={trials} metric={objectivesOf(profile.config)[0]?.name ?? text.metric} />
         </>
       )}
     </section>
@@ -119,7 +119,7 @@ function TopPicture({ trials, mode }: { trials: readonly Trial[]; mode: string }
   );
 }
 
-function TopTable({ trials }: { trials: readonly Trial[] }) {
+function TopTable({ trials, metric }: { trials: readonly Trial[]; metric: string }) {
   return (
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls has to be reached by keyboard
     <div className="scrolls-y tall" role="region" aria-label={text.table} tabIndex={0}>
@@ -135,7 +135,7 @@ function TopTable({ trials }: { trials: readonly Trial[] }) {
             </th>
             <th scope="col">{text.status}</th>
             <th scope="col" className="right">
-              {text.metric}
+              {metric}
             </th>
           </tr>
         </thead>

@@ -2,7 +2,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useMemo, useState } from "react";
 import { useLocation } from "wouter";
-import { profileQuery } from "@/data/experiment";
+import { objectivesOf, profileQuery } from "@/data/experiment";
 import { LIVE_STATUSES, readSchemaAgain, readTrials, schemaQuery, type Trial } from "@/data/trials";
 import { strings } from "@/strings";
 import { Failure } from "@/ui/Failure";
@@ -10,7 +10,7 @@ import type { MenuItem } from "@/ui/Menu";
 import { complain, say } from "@/ui/toasts";
 import { asCommandLine, asJson, asPython, asYaml } from "@/ui/trial/spelled";
 import { useTitle } from "@/ui/useTitle";
-import { catalogue } from "./columns";
+import { catalogue, defaultColumns } from "./columns";
 import { isFilterError } from "./FilterBox";
 import { filterColumns } from "./filterText";
 import { SelectionBar } from "./SelectionBar";
@@ -37,14 +37,19 @@ export default function Trials({ id }: { id: string }) {
   const profile = useQuery(profileQuery(id));
   const schema = useQuery(schemaQuery(id));
   useTitle(strings.navigation.trials, profile.data?.name || id);
-  const view = useView(id);
+  const config = profile.data?.config;
+  const objectives = useMemo(() => objectivesOf(config ?? {}), [config]);
+  const view = useView(
+    id,
+    useMemo(() => defaultColumns(objectives), [objectives]),
+  );
   const { question, selection, write } = view;
   const [answer, setAnswer] = useState<Answer>(NO_ANSWER);
   const onAnswer = useCallback(
     (total: number | undefined, error: unknown, retry: () => void) => setAnswer({ total, error, retry }),
     [],
   );
-  const all = useMemo(() => catalogue(schema.data?.columns ?? []), [schema.data]);
+  const all = useMemo(() => catalogue(schema.data?.columns ?? [], objectives), [schema.data, objectives]);
   const named = useMemo(() => filterColumns(schema.data?.columns ?? []), [schema.data]);
   const columns = useMemo(
     () => view.columns.map((name) => all.get(name)).filter((column) => column !== undefined),

@@ -1,4 +1,5 @@
 /** The columns that the table can show, and sets of them. */
+import type { Objective } from "@/data/experiment";
 import type { Column as SchemaColumn, Trial } from "@/data/trials";
 import { strings } from "@/strings";
 import { parsedMetric } from "@/ui/trial/parsedMetric";
@@ -56,12 +57,27 @@ const METRICS = "metrics.";
 /** NNI's columns. */
 export const DEFAULT = ["sequence", "id", "duration", "status", "value"] as const;
 
-/** All columns by name, in the order in which they are offered. */
-export function catalogue(schema: readonly SchemaColumn[]): ReadonlyMap<string, TableColumn> {
-  const columns = new Map(OWN.map((column) => [column.name, column]));
+/** NNI's columns, and those of the other objectives. */
+export const defaultColumns = (objectives: readonly Objective[]): readonly string[] => [
+  ...DEFAULT,
+  ...objectives.slice(1).map(({ column }) => column),
+];
+
+/** All columns by name, in the order in which they are offered. The main objective is the trials' result. */
+export function catalogue(
+  schema: readonly SchemaColumn[],
+  objectives: readonly Objective[],
+): ReadonlyMap<string, TableColumn> {
+  const [main] = objectives;
+  const columns = new Map(
+    OWN.map((column) => [
+      column.name,
+      column.name === "value" ? { ...column, label: main?.name ?? column.label } : column,
+    ]),
+  );
   for (const { name, kind } of schema) {
     const group = name.startsWith(PARAMETERS) ? "parameters" : name.startsWith(METRICS) ? "metrics" : null;
-    if (group === null) continue;
+    if (group === null || name === `${METRICS}${main?.name}`) continue;
     const label = name.slice(group.length + 1);
     const numeric = kind === "number";
     const width = Math.min(Math.max(96, 36 + 8.2 * label.length), 220);

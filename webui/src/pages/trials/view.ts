@@ -3,7 +3,6 @@ import { useCallback, useMemo } from "react";
 import { useSearchParams } from "wouter";
 import { STATUSES, type TrialsQuestion, type TrialStatus } from "@/data/trials";
 import { remembered, remember } from "@/ui/remembered";
-import { DEFAULT } from "./columns";
 
 /** Which trials are selected: these, or all that match but these. */
 export interface Selection {
@@ -36,7 +35,8 @@ function split(text: string | null): string[] {
   return text === null || text === "" ? [] : text.split(",");
 }
 
-export function useView(id: string): View {
+/** `usual`: the columns that are shown where none were chosen. */
+export function useView(id: string, usual: readonly string[]): View {
   const [search, setSearch] = useSearchParams();
   const write = useCallback(
     (parts: Readonly<Record<string, string | null>>, step = false) => {
@@ -68,7 +68,7 @@ export function useView(id: string): View {
   const [columns, selected, open, dialog] = [get("columns"), get("selected"), get("open"), get("dialog")];
   return {
     question,
-    columns: useMemo(() => chosenColumns(id, columns), [id, columns]),
+    columns: useMemo(() => chosenColumns(id, columns, usual), [id, columns, usual]),
     selection: useMemo(() => readSelection(selected), [selected]),
     open: useMemo(() => new Set(split(open)), [open]),
     dialog: useMemo(() => readDialog(dialog), [dialog]),
@@ -76,12 +76,12 @@ export function useView(id: string): View {
   };
 }
 
-/** The columns of the address, or those that were chosen last for this experiment, or NNI's. */
-function chosenColumns(id: string, written: string | null): readonly string[] {
+/** The columns of the address, or those that were chosen last for this experiment, or the usual ones. */
+function chosenColumns(id: string, written: string | null, usual: readonly string[]): readonly string[] {
   const chosen = written === null ? remembered(columnsKey(id)) : columnNames(written);
   return Array.isArray(chosen) && chosen.length > 0
     ? chosen.filter((name) => typeof name === "string")
-    : DEFAULT;
+    : usual;
 }
 
 /** Names may have commas in them, so that they are written as a JSON list without its brackets, if any has. */
