@@ -74,6 +74,7 @@ class TunerConformance:
     nested_space: ClassVar[Space | None] = _NESTED  # None: it refuses them
     finite_space: ClassVar[Space | None] = _FINITE  # None: it has no space with an end
     exact: ClassVar[bool] = True  # its sets lie in the space, as NNI defines it
+    adds: ClassVar[tuple[str, ...]] = ()  # what its sets have beside the parameters of the space
     builtin: ClassVar[bool] = False  # only for nnimgr's own: their results are always numbers
     trials: ClassVar[int] = 14  # of one test
 
@@ -332,7 +333,8 @@ class Lab:
         if self._suite.exact:
             space = parse(tuner.space)
             for parameters in found:
-                assert not (faults := contains(space, parameters)), f"{parameters}: {faults[0]}"
+                own = {name: value for name, value in parameters.items() if name not in self._suite.adds}
+                assert not (faults := contains(space, own)), f"{parameters}: {faults[0]}"
         tuner.given.clear()
         return found
 

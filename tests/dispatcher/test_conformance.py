@@ -49,7 +49,7 @@ def suite(builtin: registry.Builtin) -> type:
         return type(title(builtin), (AssessorConformance,), fields)
     flat, nested = accepted(builtin, TunerConformance.search_space), TunerConformance.nested_space
     finite = accepted(builtin, TunerConformance.finite_space)
-    fields |= {"search_space": flat, "finite_space": finite or None}
+    fields |= {"search_space": flat, "finite_space": finite or None, "adds": builtin.adds}
     fields["nested_space"] = nested if accepted(builtin, nested) == nested else None
     return type(title(builtin), (TunerConformance,), fields | FIELDS.get(builtin.name, {}))
 

@@ -68,6 +68,11 @@ def tuner_for(name: str, *spaces: dict[str, Any], rules: Rules) -> tuple[Tuner, 
     pytest.skip(f"{name} serves none of these spaces")
 
 
+def waits(tuner: Tuner) -> bool:
+    """Whether it may have no set for want of results, and give one set for several budgets."""
+    return tuner.waits
+
+
 def suggestions(tuner: Tuner, count: int) -> list[Any]:
     """Sets whose results are told, four behind; every tenth fails."""
     rng, given = Random(0), []
@@ -91,7 +96,7 @@ def test_all_sets_meet_the_constraints(name: str) -> None:
         tuner, space = tuner_for(name, *spaces, NUMBERS, WHOLE, rules=Rules(feasible=constraints.feasible))
         given = suggestions(tuner, FEW)
         assert [constraints.complaint(parameters) for parameters in given] == [None] * len(given)
-        assert len(given) == FEW or (space is WHOLE and len(given) > 10)
+        assert len(given) == FEW or (space is WHOLE and len(given) > 10) or waits(tuner)
 
 
 @pytest.mark.parametrize("name", registry.names("tuner"))
@@ -102,7 +107,7 @@ def test_no_set_is_repeated_where_none_may(name: str) -> None:
     tuner, space = tuner_for(name, SMALL, NUMBERS, WHOLE, rules=rules)
     given = [identity(parameters) for parameters in suggestions(tuner, 50)]
     assert len(set(given)) == len(given)
-    assert len(given) == {3: 50, 2: 9, 1: 40}[len(space)]
+    assert len(given) == {3: 50, 2: 9, 1: 40}[len(space)] or waits(tuner)
 
 
 @pytest.mark.parametrize("name", registry.names("tuner"))
