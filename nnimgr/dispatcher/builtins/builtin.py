@@ -46,4 +46,5 @@ class Builtin:
         """What a user may write for ``className`` to mean it: our import path and NNI's."""
         module, _, name = self.target.partition(":")
         file = module.rpartition(".")[2]
-        return f"{module}.{name}", self.nni or f"nni.algorithms.hpo.{file}_{self.role}.{name}"
+        kind = "advisor" if self.advisor else self.role
+        return f"{module}.{name}", self.nni or f"nni.algorithms.hpo.{file}_{kind}.{name}"
