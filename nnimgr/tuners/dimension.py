@@ -125,7 +125,7 @@ class Number:
         if not self._log:
             return 0.5 * spec.q / self._span
         x = np.exp(np.minimum(self._low + codes * self._span, _MOST_EXPONENT))
-        found: Floats = np.log1p(spec.q / (2 * x)) / self._span
+        found: Floats = -np.log1p(-np.minimum(spec.q / (2 * x), 0.5)) / self._span
         return found
 
 

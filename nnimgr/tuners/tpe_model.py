@@ -176,7 +176,7 @@ class _Branch:
     # ---- what it makes of it ------------------------------------------------------------------------------
 
     def _chosen(self, generator: np.random.Generator, open_codes: Floats, lie: float) -> Floats:
-        """The codes of the set to try: of some drawn where good trials are dense, the one with the fewest bad.
+        """The codes of the set to try: of some drawn where good trials are dense, the one with least bad.
 
         Those nearest to open trials are left out, the more the more trials are open. That the open ones count
         as bad does not suffice to keep many apart where there are many parameters.
