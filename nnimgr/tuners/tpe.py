@@ -22,7 +22,7 @@ __all__ = ["TpeArguments", "TpeTuner"]
 
 
 class TpeTuner(LearningTuner):
-    """Draws every parameter from where good results lie denser than bad ones.
+    """Draws parameter sets from where good results lie denser than bad ones.
 
     Raises ModuleNotFoundError if there is no numpy.
     """

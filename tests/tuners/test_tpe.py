@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import math
 import statistics
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,8 +17,11 @@ from hypothesis import strategies as st
 
 from nnimgr import search_space
 from nnimgr.algorithm import NoMoreTrialError, Past, Tuner
+from nnimgr.tuners.learning import LearningTuner
 from nnimgr.tuners.random import RandomTuner
 from nnimgr.tuners.tpe import TpeTuner
+from nnimgr.tuners.tpe_arguments import TpeArguments
+from nnimgr.tuners.tpe_model import Model
 from tests.test_search_space import CALM, raw_spaces
 
 LINE = {"x": {"_type": "uniform", "_value": [-10, 10]}}
@@ -96,6 +101,50 @@ def test_it_finds_more_than_chance_does(space: Any, objective: Any, at_once: int
         return statistics.median(best)
 
     assert typical(lambda seed: TpeTuner(seed=seed)) < 0.9 * typical(lambda seed: RandomTuner(seed=seed))
+
+
+def test_what_runs_at_the_same_time_lies_apart() -> None:
+    """Half as far as random points do would be enough."""
+    space = {f"x{n}": {"_type": "uniform", "_value": [0, 1]} for n in range(6)}
+
+    def typical(make: Callable[[int], LearningTuner]) -> float:
+        smallest = []
+        for seed in range(5):
+            tuner = make(seed)
+            tuner.update_search_space(space)
+            search(tuner, lambda p: sum((x - 0.3) ** 2 for x in p.values()), 60, at_once=16)
+            tuner.generate_parameters(60)
+            points = [list(each.values()) for each in tuner.open.values()]
+            assert len(points) == 16
+            smallest.append(min(math.dist(a, b) for a, b in itertools.combinations(points, 2)))
+        return statistics.median(smallest)
+
+    assert typical(lambda seed: TpeTuner(seed=seed)) > 0.6 * typical(lambda seed: RandomTuner(seed=seed))
+
+
+def test_results_learned_at_once_teach_what_they_teach_one_by_one() -> None:
+    space = search_space.parse(MIXED)
+    at_once, one_by_one = Model(space, TpeArguments()), Model(space, TpeArguments())
+    rng = Random(0)
+    for number in range(40):
+        parameters = search_space.sample(space, rng)
+        loss = mixed(parameters) // 1  # some are equal
+        at_once.learn(parameters, loss)
+        one_by_one.learn(parameters, loss)
+        one_by_one.suggest(Random(number))
+    assert [at_once.suggest(Random(seed)) for seed in range(9)] == [
+        one_by_one.suggest(Random(seed)) for seed in range(9)
+    ]
+
+
+def test_of_very_many_bad_results_some_are_enough() -> None:
+    """The narrow valley in the middle is found again among 5,000."""
+    model = Model(search_space.parse(LINE), TpeArguments())
+    rng = Random(0)
+    for _ in range(5000):
+        x = rng.uniform(-10, 10)
+        model.learn({"x": x}, abs(x - 2))
+    assert statistics.median(abs(model.suggest(Random(seed))["x"] - 2) for seed in range(20)) < 0.5
 
 
 def test_it_maximises() -> None:
