@@ -61,7 +61,8 @@ def number(
     wanted = "must be a finite number"
     wanted += f" above {above:g}" if above is not None else ""
     wanted += f" of at least {at_least:g}" if at_least is not None else ""
-    wanted += f" and at most {at_most:g}" if at_most is not None else ""
+    if at_most is not None:
+        wanted += f"{' and' if at_least is not None else ' of'} at most {at_most:g}"
     wanted += " or null" if or_null else ""
 
     def fault(value: Any) -> str | None:

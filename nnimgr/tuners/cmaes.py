@@ -32,8 +32,8 @@ _ATTEMPTS = 32  # to find a set that may be tried and lies apart from the open o
 class CmaesTuner(PointTuner):
     """Draws from the distribution, which starts in the middle of the space with a deviation of ``sigma0``.
 
-    ``sigma0`` is a share of each parameter's range; ``population_size`` null: as many as the number of columns
-    wants. An option of a choice is the largest of one column per option. When the distribution has converged,
+    ``sigma0`` is a share of each parameter's range; ``population_size`` null: as many as the number of
+    columns wants. An option of a choice is the largest of one column per option. When the distribution has converged,
     another one starts elsewhere with twice the population. Raises ModuleNotFoundError if there is no cmaes.
     """
 
@@ -109,8 +109,8 @@ class CmaesTuner(PointTuner):
     def _as_drawn(self, points: Floats) -> Floats:
         """The points' features, as if the distribution had drawn them.
 
-        What a point leaves without meaning is as another draw has it, since it says nothing. What lies farther
-        away than any draw would, as a result from elsewhere may, counts as lying nearer.
+        What a point leaves without meaning is as another draw has it, since it says nothing. What lies
+        farther away than any draw would, as a result from elsewhere may, counts as lying nearer.
         """
         draws = np.array([self._distribution.ask() for _ in range(max(len(points), _REFERENCE))])
         active = self.cube.features_of(self.cube.active_in(points))

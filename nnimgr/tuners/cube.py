@@ -114,7 +114,7 @@ class Cube(Encoding):
 
     @cached_property
     def apart(self) -> float:
-        """Half of the smallest distance of 16 points drawn at random (its median), as ``one_hot`` has them."""
+        """Half of the smallest distance of 16 points drawn at random, its median, as ``one_hot`` has it."""
         rng = np.random.default_rng(0)
         found = []
         for _ in range(_SAMPLES):

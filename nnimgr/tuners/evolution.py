@@ -19,7 +19,8 @@ _LEAST, _MOST = 0.02, 0.3  # how far a number moves, as a share of its range
 class EvolutionTuner(PointTuner):
     """Draws ``population_size`` sets at random, then varies the better of two members of the population.
 
-    These are the best eighth of all results, but no more than ``population_size``. A random number of parameters varies: numbers move by steps of random size, choices are drawn anew.
+    These are the best eighth of all results, but no more than ``population_size``. A random
+    number of parameters varies: numbers move by steps of random size, choices are drawn anew.
     """
 
     def __init__(

@@ -111,7 +111,7 @@ class Posterior:
         return mean, np.sqrt(np.maximum(deviation**2 - self._noise, 1e-18))
 
     def believing(self, features: Floats) -> Posterior:
-        """As if the points had given just what is expected of them, so that nothing is left to learn there."""
+        """As if the points had given what is expected of them, so that nothing is left to learn there."""
         if not len(features):
             return self
         values = np.concatenate([self._values, self._model.predict(features)])

@@ -20,7 +20,7 @@ _LARGEST = 1e150  # squares of what is smaller are finite
 
 
 class PointTuner(LearningTuner):
-    """Holds what lies in the space and has a finite result as points of ``cube``, in the order of its coming."""
+    """Holds what lies in the space and has a finite result as points of ``cube``, in the order of coming."""
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
         super().__init__(optimize_mode, seed)

@@ -1,6 +1,7 @@
 """SMAC: Bayesian optimisation with a random forest (Hutter, Hoos and Leyton-Brown, LION 2011).
 
-The forest is that of the library smac (version 2), fed directly: its facades keep files and state of their own.
+The forest is that of the library smac (version 2), fed directly: its facades keep files and state of
+their own.
 """
 
 from __future__ import annotations

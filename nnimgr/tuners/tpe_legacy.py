@@ -10,7 +10,7 @@ _LIARS = {"min": "best", "max": "worst", "mean": "mean"}
 
 
 class TpeLegacyTuner(TpeTuner):
-    """TPE. With ``parallel_optimize`` open sets count as results of the smallest, largest or mean loss so far.
+    """TPE. With ``parallel_optimize`` open sets count as results of the smallest, largest or mean loss.
 
     Without it they count as TPE has it by default, which hyperopt's could not.
     """

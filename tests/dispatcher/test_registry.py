@@ -135,7 +135,7 @@ def test_a_built_in_may_be_named_by_its_class(builtin: registry.Builtin) -> None
         own = registry.builtin_name(builtin.role, name=None, class_name=path, code_directory="/mine")
         assert own is None
     with pytest.raises(registry.AlgorithmError, match=f"{builtin.name} takes no argument 'nonsense'"):
-        registry.check_class(builtin.role, builtin.class_paths[1], {"nonsense": 1})
+        registry.check_class(builtin.role, builtin.class_paths[-1], {"nonsense": 1})
 
 
 def test_every_class_that_nni_has_under_its_own_path_is_a_built_in() -> None:
@@ -144,7 +144,8 @@ def test_every_class_that_nni_has_under_its_own_path_is_a_built_in() -> None:
         module = importlib.import_module(f"nni.algorithms.hpo.{found.name}")
         for name in module.__all__:
             kind = getattr(module, name)
-            if isinstance(kind, type) and issubclass(kind, Tuner | Assessor):
+            # HyperoptTuner stands for several, and which is an argument.
+            if isinstance(kind, type) and issubclass(kind, Tuner | Assessor) and name != "HyperoptTuner":
                 assert f"{module.__name__}.{name}" in paths
 
 

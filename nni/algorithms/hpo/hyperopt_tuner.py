@@ -1,7 +1,5 @@
 """NNI's import path of what it had from hyperopt: TPE, random search, annealing."""
 
-from typing import Any
-
 from nnimgr.algorithm import Tuner
 from nnimgr.tuners.anneal import AnnealTuner
 from nnimgr.tuners.random import RandomTuner

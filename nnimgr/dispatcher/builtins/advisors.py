@@ -45,6 +45,7 @@ ADVISORS = (
         role="tuner",
         name="Hyperband",
         target="nnimgr.tuners.hyperband:Hyperband",
+        nni="hyperband_advisor.Hyperband",
         arguments={
             "optimize_mode": optimize_mode,
             "R": integer(at_least=1),
@@ -59,6 +60,7 @@ ADVISORS = (
         role="tuner",
         name="BOHB",
         target="nnimgr.tuners.bohb:BOHB",
+        nni="bohb_advisor.BOHB",
         arguments={
             "optimize_mode": optimize_mode,
             "min_budget": integer(at_least=1),

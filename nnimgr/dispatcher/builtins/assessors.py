@@ -43,6 +43,7 @@ ASSESSORS = (
         role="assessor",
         name="Medianstop",
         target="nnimgr.assessors.medianstop:MedianstopAssessor",
+        nni="medianstop_assessor.MedianstopAssessor",
         arguments={"optimize_mode": optimize_mode, "start_step": integer(at_least=0)},
         aliases=("MedianstopAssessor",),
     ),
@@ -50,6 +51,7 @@ ASSESSORS = (
         role="assessor",
         name="Curvefitting",
         target="nnimgr.assessors.curvefitting:CurvefittingAssessor",
+        nni="curvefitting_assessor.CurvefittingAssessor",
         arguments={
             "epoch_num": integer(at_least=1),
             "start_step": integer(at_least=0),

@@ -17,7 +17,7 @@ Whole = Callable[[Mapping[str, Any], bool], "tuple[tuple[str, ...], str] | None"
 class Builtin:
     """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's.
 
-    ``nni`` is NNI's import path of it, "module.Class", where that is not made of the same names as ours.
+    ``nni`` is where NNI has it, "file.Class".
     ``space``: what is wrong with a search space that is valid as such; None if nothing. ``whole``: the same
     of arguments that are each valid, and where, given whether there are several objectives, which only a
     tuner with ``several`` takes.
@@ -42,9 +42,7 @@ class Builtin:
     nni: str | None = None
 
     @property
-    def class_paths(self) -> tuple[str, str]:
-        """What a user may write for ``className`` to mean it: our import path and NNI's."""
-        module, _, name = self.target.partition(":")
-        file = module.rpartition(".")[2]
-        kind = "advisor" if self.advisor else self.role
-        return f"{module}.{name}", self.nni or f"nni.algorithms.hpo.{file}_{kind}.{name}"
+    def class_paths(self) -> tuple[str, ...]:
+        """What a user may write for ``className`` to mean it: our import path and, if it has one, NNI's."""
+        ours = self.target.replace(":", ".")
+        return (ours,) if self.nni is None else (ours, f"nni.algorithms.hpo.{self.nni}")

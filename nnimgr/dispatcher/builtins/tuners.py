@@ -54,6 +54,7 @@ TUNERS = (
         role="tuner",
         name="Random",
         target="nnimgr.tuners.random:RandomTuner",
+        nni="random_tuner.RandomTuner",
         arguments={"optimize_mode": optimize_mode, "seed": integer(or_null=True)},
         aliases=("RandomTuner",),
         several=True,
@@ -62,6 +63,7 @@ TUNERS = (
         role="tuner",
         name="TPE",
         target="nnimgr.tuners.tpe:TpeTuner",
+        nni="tpe_tuner.TpeTuner",
         arguments={
             "optimize_mode": optimize_mode,
             "seed": integer(or_null=True),
@@ -80,6 +82,7 @@ TUNERS = (
         role="tuner",
         name="GridSearch",
         target="nnimgr.tuners.gridsearch:GridSearchTuner",
+        nni="gridsearch_tuner.GridSearchTuner",
         arguments={"optimize_mode": optimize_mode},
         aliases=("GridSearchTuner",),
         space=_fault_of_grid,
@@ -89,6 +92,7 @@ TUNERS = (
         role="tuner",
         name="Batch",
         target="nnimgr.tuners.batch:BatchTuner",
+        nni="batch_tuner.BatchTuner",
         arguments={},
         aliases=("BatchTuner",),
         space=_fault_of_batch,
@@ -128,6 +132,7 @@ TUNERS = (
         role="tuner",
         name="PBT",
         target="nnimgr.tuners.pbt:PBTTuner",
+        nni="pbt_tuner.PBTTuner",
         arguments={
             "optimize_mode": optimize_mode,
             "all_checkpoint_dir": text,
@@ -158,6 +163,7 @@ TUNERS = (
         role="tuner",
         name="Evolution",
         target="nnimgr.tuners.evolution:EvolutionTuner",
+        nni="evolution_tuner.EvolutionTuner",
         arguments={
             "optimize_mode": optimize_mode,
             "population_size": integer(at_least=1),
@@ -169,6 +175,7 @@ TUNERS = (
         role="tuner",
         name="GP",
         target="nnimgr.tuners.gp:GPTuner",
+        nni="gp_tuner.GPTuner",
         arguments={
             "optimize_mode": optimize_mode,
             "utility": one_of("ei", "ucb", "poi"),
@@ -187,6 +194,7 @@ TUNERS = (
         role="tuner",
         name="Metis",
         target="nnimgr.tuners.metis:MetisTuner",
+        nni="metis_tuner.MetisTuner",
         arguments={
             "optimize_mode": optimize_mode,
             "no_resampling": boolean,
@@ -202,6 +210,7 @@ TUNERS = (
         role="tuner",
         name="SMAC",
         target="nnimgr.tuners.smac:SMACTuner",
+        nni="smac_tuner.SMACTuner",
         arguments={
             "optimize_mode": optimize_mode,
             "config_dedup": boolean,
