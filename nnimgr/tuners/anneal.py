@@ -35,16 +35,14 @@ class AnnealTuner(PointTuner):
         seed: int | None = None,
     ) -> None:
         super().__init__(optimize_mode, seed)
-        self._lies = {"min": np.min, "max": np.max, "mean": np.mean}[constant_liar_type]
-        self._parallel = parallel_optimize
+        self._liar = constant_liar_type if parallel_optimize else None
 
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         if not self.count:
             return self.drawn(rng)
         points, losses = self.points, self.losses
-        if self._parallel and len(pending := self.pending):
-            with np.errstate(over="ignore"):
-                lie = np.clip(self._lies(losses), losses.min(), losses.max())
+        if self._liar is not None and len(pending := self.pending):
+            lie = _lie(losses, self._liar)
             points, losses = np.concatenate([points, pending]), np.append(losses, [lie] * len(pending))
         points = points[np.argsort(losses, kind="stable")]
         active = self.cube.active_in(points)
@@ -70,7 +68,20 @@ class AnnealTuner(PointTuner):
                 found[at] = points[known[_geometric(len(known), rng)], at]
             if not column.options:
                 found[at] = _moved(found[at], width, column.steps, rng)
-        return self.cube.settled(found[None])[0]
+        settled: Floats = self.cube.settled(found[None])[0]
+        return settled
+
+
+def _lie(losses: Floats, liar: str) -> float:
+    """What open sets are taken to have given."""
+    lowest, highest = float(losses.min()), float(losses.max())
+    match liar:
+        case "min":
+            return lowest
+        case "max":
+            return highest
+    with np.errstate(all="ignore"):  # the sum may be larger than any number
+        return min(max(float(losses.mean()), lowest), highest)
 
 
 def _geometric(count: int, rng: Random) -> int:

@@ -33,8 +33,9 @@ class CmaesTuner(PointTuner):
     """Draws from the distribution, which starts in the middle of the space with a deviation of ``sigma0``.
 
     ``sigma0`` is a share of each parameter's range; ``population_size`` null: as many as the number of
-    columns wants. An option of a choice is the largest of one column per option. When the distribution has converged,
-    another one starts elsewhere with twice the population. Raises ModuleNotFoundError if there is no cmaes.
+    columns wants. An option of a choice is the largest of one column per option. When the distribution has
+    converged, another one starts elsewhere with twice the population. Raises ModuleNotFoundError if there is
+    no cmaes.
     """
 
     def __init__(

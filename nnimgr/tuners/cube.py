@@ -149,7 +149,8 @@ def reflected(points: Floats) -> Floats:
 def distances(ours: Floats, others: Floats) -> Floats:
     """Between all points of two arrays; shape (n, m)."""
     squares = (ours**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2.0 * ours @ others.T
-    return np.sqrt(np.maximum(squares, 0.0))
+    found: Floats = np.sqrt(np.maximum(squares, 0.0))
+    return found
 
 
 def _steps(column: Column) -> int | None:

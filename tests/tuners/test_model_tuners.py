@@ -187,14 +187,14 @@ def test_pending_points_lie_apart(make: Make, arguments: dict[str, Any]) -> None
     def smallest(tuner: LearningTuner) -> float:
         tuner.update_search_space(BRANIN)
         pending = [(number, tuner.generate_parameters(number)) for number in range(16)]
-        found = []
+        found: list[float] = []
         for parameter_id in range(16, 60):
             done, parameters = pending.pop(0)
             tuner.receive_trial_result(done, parameters, branin(parameters))
             pending.append((parameter_id, tuner.generate_parameters(parameter_id)))
             points = Cube(tuner.space)
             encoded = np.array([points.encode(parameters) for _, parameters in pending])
-            found.append(distances(encoded, encoded)[np.triu_indices(16, 1)].min())
+            found.append(float(distances(encoded, encoded)[np.triu_indices(16, 1)].min()))
         return statistics.median(found[-20:])
 
     chance = statistics.median(smallest(RandomTuner(seed=seed)) for seed in range(5))
