@@ -16,6 +16,7 @@ import numpy as np
 
 from nnimgr.tuners.cube import Floats, reflected
 from nnimgr.tuners.points import PointTuner
+from nnimgr.tuners.threads import one_thread
 
 __all__ = ["CmaesTuner"]
 
@@ -63,7 +64,7 @@ class CmaesTuner(PointTuner):
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         if not self.cube.width:
             return {}
-        with np.errstate(all="ignore"):
+        with one_thread(), np.errstate(all="ignore"):
             self._catch_up()
             self._distribution.reseed_rng(rng.getrandbits(32))
             return self.first_of(self._asked(np.random.default_rng(rng.getrandbits(64))))

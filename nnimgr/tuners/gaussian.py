@@ -9,12 +9,12 @@ import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from nnimgr.tuners.cube import Floats
+from nnimgr.tuners.threads import one_thread
 
 __all__ = ["Posterior", "fitted_kernel", "need_libraries", "quick"]
 
@@ -34,19 +34,12 @@ def need_libraries(tuner: str) -> None:
 
 @contextmanager
 def quick() -> Iterator[None]:
-    """One thread, which is faster for small matrices and gives the same digits anywhere, and no checks."""
-    import sklearn
+    """Models are made in one thread, and their inputs are not checked again."""
+    import sklearn.gaussian_process
 
-    with _threads().limit(limits=1), sklearn.config_context(assume_finite=True), warnings.catch_warnings():
+    with one_thread(), sklearn.config_context(assume_finite=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a length at its bound, or no convergence: both are good enough
         yield
-
-
-@cache
-def _threads() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def fitted_kernel(features: Floats, values: Floats, nu: float, alpha: float) -> Any:
