@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nnimgr.analysis.column import Array
@@ -29,7 +31,7 @@ def undominated(points: Array) -> Array:
     return found
 
 
-def _front(points: Array, rows: Array) -> Array:
+def _front(points: Array, rows: Array) -> Any:
     """Those of the rows, which are sorted and distinct, that are in the front; sorted."""
     if points.shape[1] == 1:
         return rows[:1]
@@ -56,8 +58,8 @@ def _covered(points: Array, by: Array, rows: Array, last: int) -> Array:
     middle = np.median(points[by, last])
     low, high = points[by, last] <= middle, points[by, last] > middle
     below, above = points[rows, last] < middle, points[rows, last] >= middle
-    if high.sum() == 0 and below.sum() == 0:  # no row is lower than any of ``by`` in this coordinate
-        return _covered(points, by, rows, last - 1)
+    if not high.any() and below.all():  # the middle is the highest of ``by``, and higher than all rows
+        return _covered(points, by[points[by, last] < middle], rows, last)
     found = np.zeros(len(rows), bool)
     found[below] = _covered(points, by[low], rows[below], last)
     found[above] = _covered(points, by[low], rows[above], last - 1)
@@ -73,8 +75,8 @@ def _covered_in_plane(by: Array, rows: Array) -> Array:
 
 
 def _compared(by: Array, rows: Array) -> Array:
-    lower = by[:, None, 0] <= rows[None, :, 0]
-    for coordinate in range(1, by.shape[1]):
+    lower = np.ones((len(by), len(rows)), bool)
+    for coordinate in range(by.shape[1]):
         lower &= by[:, None, coordinate] <= rows[None, :, coordinate]
-    found: Array = lower.any(axis=0)
+    found: Array = np.asarray(lower.any(axis=0))
     return found

@@ -62,6 +62,17 @@ def test_many_points_that_few_coordinates_tell_apart() -> None:
         assert beaten is not bool(kept)
 
 
+def test_points_that_are_equal_in_one_coordinate() -> None:
+    """The lower half of the points in the first coordinate is all higher in the last, or all the same."""
+    rng = np.random.default_rng(1)
+    for last in (np.repeat([5.0, 3.0], 500), np.repeat([3.0, 5.0], 500), np.full(1000, 2.0)):
+        points = rng.random((1000, 4))
+        points[:, :3] /= points[:, :3].sum(axis=1, keepdims=True)
+        points = points[np.argsort(points[:, 0])]
+        points[:, 3] = last
+        assert undominated(points).all()
+
+
 def test_no_other_trial_is_better_in_one_objective_and_as_good_in_the_others() -> None:
     answer = ask(given(ended=np.arange(7.0)))
     assert sequences(answer) == [5, 2, 4, 0]

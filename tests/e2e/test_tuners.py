@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.scene import Scene, scene
+from tests.e2e.scene import DEADLINE_S, Scene, scene
 
 REPORT = """
 import nni
@@ -98,3 +98,42 @@ def test_a_tuner_of_the_users_own(tmp_path: Path) -> None:
         assert [trial["parameters"]["x"] for trial in trials] == [0, 1, 2]
     lines = (own / "result.txt").read_text().splitlines()
     assert sorted(lines[:3]) == ["0 8", "1 8", "2 8"] and lines[3:] == ["EXIT"]
+
+
+SEVERAL = """
+import nni
+parameters = nni.get_next_parameter()
+n = parameters["n"]
+if n == 5:
+    raise SystemExit(3)
+nni.report_intermediate_result({"cost": n, "default": 0})
+nni.report_final_result({"gain": 0.5 * n, "cost": n} if n != 4 else {"gain": 100})
+"""
+
+
+def test_several_objectives_from_the_trial_to_the_pareto_set(tmp_path: Path) -> None:
+    """The more gain the more cost, but for the trials that fail or forget the cost."""
+    with scene(tmp_path) as found:
+        body = found.body(
+            found.script(SEVERAL),
+            tuner={"name": "NSGA2", "classArgs": {"population_size": 2, "seed": 1}},
+            objectives={"gain": "maximize", "cost": "minimize"},
+            onFailure="penalty",
+            maxTrialNumber=6,
+        )
+        body["searchSpace"] = {"n": {"_type": "randint", "_value": [0, 6]}}
+        answer = found.server.call("POST", "/api/v1/experiments", body)
+        assert answer.status == 201, answer.body
+        ended = {trial["parameters"]["n"]: trial for trial in found.done(2 * DEADLINE_S)}
+        assert sorted(ended) == list(range(6))
+        assert [ended[n]["finalValue"] for n in range(6)] == [0.0, 0.5, 1.0, 1.5, None, None]
+        assert ended[5]["status"] == "FAILED"
+        assert "no finite number for each objective (gain, cost)" in ended[4]["reason"]
+        profile = found.profile()
+        assert (profile["bestTrial"]["parameters"], profile["optimizeMode"]) == ({"n": 3}, "maximize")
+        pareto = found.get("/analysis/pareto")
+        assert [each["name"] for each in pareto["objectives"]] == ["gain", "cost"]
+        assert [each["values"] for each in pareto["trials"]] == [
+            {"gain": 0.5 * n, "cost": float(n)} for n in (3, 2, 1, 0)
+        ]
+        assert profile["errors"] == []
