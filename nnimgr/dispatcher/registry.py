@@ -202,6 +202,12 @@ def check(
     if fault is not None:
         path, sentence = fault
         raise AlgorithmError(sentence, path=("classArgs", *path))
+    inner = None if builtin.wraps is None else class_args.get(builtin.wraps)
+    if inner is not None and builtin.wraps is not None:
+        try:
+            check(role, find(role, inner["name"]).name, inner.get("classArgs") or {})
+        except AlgorithmError as error:
+            raise AlgorithmError(str(error), path=("classArgs", builtin.wraps, *error.path)) from error
 
 
 def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:

@@ -36,6 +36,13 @@ def scene() -> tuple[GivenColumns, GivenSnapshot]:
     return columns, snapshot
 
 
+def test_an_advisor_that_stops_trials_is_their_assessor() -> None:
+    columns, _ = scene()
+    for name, told in (("asha", "asha"), ("TPE", "Medianstop")):
+        config = {"tuner": {"name": name}, "assessor": {"name": "Medianstop"}}
+        assert ask(columns, GivenSnapshot(config=config))["assessor"] == told
+
+
 def test_each_kind_of_stop() -> None:
     answer = ask(*scene())
     assert answer["assessor"] == "Medianstop"

@@ -147,6 +147,11 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "info",
         "The assessor judges trial #3 (abcde) bad at report 5.",
     ),
+    (
+        f.Verdict(trial_id="abcde", attempt=1, position=4, reason="0.1 is too little"),
+        "info",
+        "The assessor judges trial #3 (abcde) bad at report 5: 0.1 is too little.",
+    ),
     (f.StopRequested(trial_id="abcde"), "info", "A user stops trial #3 (abcde)."),
     (
         f.TargetMoved(trial_id="abcde", kind=f.StopKind.DURATION, reason="maxTrialDuration (5 s) is over"),

@@ -123,6 +123,16 @@ def test_a_verdict_stops_early_and_a_late_one_is_turned_away() -> None:
     assert life.take(f.Verdict(trial_id=life.trial(0), attempt=1, position=1)) == []
 
 
+def test_what_the_assessor_says_of_why_is_the_end_s_reason() -> None:
+    life = Life()
+    life.start(0)
+    life.metric(0, 0, 0.1)
+    reason = "0.1 at step 1 is not among the best"
+    life.take(f.Verdict(trial_id=life.trial(0), attempt=1, position=0, reason=reason, rung=1, better=("b",)))
+    life.end(0, None, reason=f.EndReason.STOPPED, signal=15)
+    assert life.ended()[life.trial(0)][1] == f"stopped: the assessor judged it bad at report 1: {reason}"
+
+
 def test_a_lost_attempt_is_tried_again_under_a_new_id() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.start(0)

@@ -126,10 +126,12 @@ class Past:
         success: bool = True,
         stand_in: float | None = None,
         untried: bool = False,
+        cut: bool = False,
     ) -> int:
-        """The number of the fact. ``value``: the final result, None for none."""
+        """The number of the fact. ``value``: the final result, None for none. ``cut``: by a stop."""
         text = None if value is None else json.dumps(value)
         status = f.TrialStatus.SUCCEEDED if success else f.TrialStatus.FAILED
+        status = f.TrialStatus.SYS_CANCELED if cut else status
         self._db.execute(
             "UPDATE trials SET final_text = ?, final_value = ?, status = ? WHERE trial_id = ?",
             (text, _number(value), status, trial_id),

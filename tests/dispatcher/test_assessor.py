@@ -231,7 +231,7 @@ async def test_a_verdict_says_why(host: Host) -> None:
     assessor.send(metrics(*((trial_id, 0, -1) for trial_id in ("text", "odd", "raise", "all"))))
     found = [await assessor.expect(m.Judged) for _ in range(4)]
     assert [each.reason for each in found[:3]] == ["because of it", "", ""]
-    assert (await assessor.child.close()) is None
+    await assessor.child.close()
     (failed,) = assessor.of_kind(m.Failed)
     assert failed.sentence == "the assessor's why raised ValueError: no reason" and not failed.fatal
     assert found[3].reason == "x" * 497 + "..."

@@ -229,3 +229,31 @@ async def test_only_what_is_needed_is_read(host: Host, make_past: MakePast) -> N
     history.close()
     again = await host(past=past, search_space=space)
     assert (await again.expect(m.Ready)).note is None
+
+
+async def test_what_a_stop_has_cut_off_is_waited_for(host: Host, make_past: MakePast) -> None:
+    """It runs again, as another trial, when the experiment goes on, and keeps its place till then."""
+    past = make_past(FINITE)
+    fields = {"name": "Hyperband", "class_args": {"R": 3, "exec_mode": "serial"}, "search_space": FINITE}
+    experiment = Experiment(await host(**fields), past)
+    experiment.told = past.number
+    given = [json.loads(await experiment.ask(parameter_id)) for parameter_id in range(3)]
+    experiment.end(1.0)
+    for trial_id in experiment.running:
+        past.ended(trial_id, success=False, cut=True)
+    again = await host(past=past, **fields)
+    again.ask(3, fed_to=past.number)
+    assert (await again.expect(m.Answered)).why.startswith("it waits for 2 trials of bracket 1, rung 1 ")
+    for parameter_id, value in ((1, 3.0), (2, 2.0)):
+        again.send(
+            m.TrialFinished(
+                number=past.number + parameter_id,
+                trial_id=f"again{parameter_id}",
+                parameter_id=parameter_id,
+                parameters=json.dumps(given[parameter_id]),
+                text=str(value),
+                success=True,
+            )
+        )
+    (promoted,) = await again.suggestions(1)
+    assert json.loads(promoted) == {**given[1], "TRIAL_BUDGET": 3}

@@ -36,6 +36,10 @@ from nni.utils import convert_dict2tuple, json2parameter, json2space, merge_para
         ("nni.algorithms.hpo.evolution_tuner", "EvolutionTuner", "nnimgr.tuners.evolution"),
         ("nni.algorithms.hpo.smac_tuner", "SMACTuner", "nnimgr.tuners.smac"),
         ("nni.algorithms.hpo.medianstop_assessor", "MedianstopAssessor", "nnimgr.assessors.medianstop"),
+        ("nni.algorithms.hpo.curvefitting_assessor", "CurvefittingAssessor", "nnimgr.assessors.curvefitting"),
+        ("nni.algorithms.hpo.pbt_tuner", "PBTTuner", "nnimgr.tuners.pbt"),
+        ("nni.algorithms.hpo.hyperband_advisor", "Hyperband", "nnimgr.tuners.hyperband"),
+        ("nni.algorithms.hpo.bohb_advisor", "BOHB", "nnimgr.tuners.bohb"),
     ],
 )
 def test_nni_paths_lead_home(path: str, name: str, home: str) -> None:

@@ -28,13 +28,6 @@ def _assessor(value: Any) -> str | None:
         return "must be an assessor, {name: ..., classArgs: {...}}, or null"
     if not value.keys() <= {"name", "classArgs"} or not isinstance(value.get("classArgs") or {}, Mapping):
         return "must have only a name and, as a mapping, classArgs"
-    from nnimgr.dispatcher import registry
-
-    try:
-        found = registry.find("assessor", value["name"])
-        registry.check("assessor", found.name, value.get("classArgs") or {})
-    except registry.AlgorithmError as error:
-        return f"must be a valid built-in assessor ({error})"
     return None
 
 
@@ -108,6 +101,7 @@ ASSESSORS = (
             "min_delta": number(at_least=0),
             "wrapped": _assessor,
         },
+        wraps="wrapped",
     ),
     Builtin(
         role="assessor",

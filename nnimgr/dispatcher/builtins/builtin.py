@@ -25,7 +25,7 @@ class Builtin:
     ``adds``: what the parameter sets have beside the parameters of the search space. ``advisor``: a tuner
     that decides itself how much is spent on each trial, so that no assessor goes with it. ``judge``: the
     arguments of the assessor of the same name that makes its decisions about running trials, given its own;
-    None if none does.
+    None if none does. ``wraps``: the argument that holds another built-in of the role, {name, classArgs}.
     """
 
     role: str
@@ -39,6 +39,7 @@ class Builtin:
     adds: tuple[str, ...] = ()
     advisor: bool = False
     judge: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
+    wraps: str | None = None
     nni: str | None = None
 
     @property
