@@ -80,6 +80,27 @@ def test_the_server_says_what_hyperband_waits_for(tmp_path: Path) -> None:
         found.saying(sentence)  # what is owed is asked for again
 
 
+def test_a_stop_and_a_resume_take_nothing_from_a_bracket(tmp_path: Path) -> None:
+    """The trials that the stop cuts off run again, and the best of them is promoted."""
+    with killable(tmp_path) as (found, _):
+        tuner = {"name": "Hyperband", "classArgs": {"R": 3, "exec_mode": "serial", "seed": 6}}
+        go = tmp_path / "go"
+        script = TRIAL.replace(
+            "for epoch", f"import os\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\nfor epoch"
+        )
+        found.create(found.script(script.format(pause=0)), tuner=tuner, trialConcurrency=3, maxTrialNumber=4)
+        eventually(lambda: [each["status"] for each in found.trials()] == ["RUNNING"] * 3, "three trials")
+        assert found.server.call("POST", f"{found.url}/stop").status == 200
+        eventually(lambda: found.profile()["status"] == "STOPPED", "the stop")
+        go.touch()
+        assert found.server.call("POST", f"{found.url}/resume").status == 200
+        trials = sorted(found.done(), key=lambda trial: trial["sequence"])
+    assert [each["status"] for each in trials] == ["SYS_CANCELED"] * 3 + ["SUCCEEDED"] * 4
+    given = [each["parameters"] for each in trials]
+    assert given[3:6] == given[:3]
+    assert given[6] == {**max(given[:3], key=lambda each: each["x"]), "TRIAL_BUDGET": 3}
+
+
 def test_asha_stops_whoever_is_not_among_the_best(tmp_path: Path) -> None:
     """Its two halves come from one advisor; the assessor's verdicts say who was better."""
     with killable(tmp_path) as (found, kill):
