@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,12 @@ from nnimgr import codec
 from nnimgr.config import ConfigError
 from nnimgr.core import facts as f
 from nnimgr.core.requests import RequestRefused
+from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.state import trial_id_of
 from nnimgr.dispatcher import messages as m
 from tests.core.driver import Life, refold
 from tests.core.lab import Crash, Lab, until, until_status
+from training_services.fake import ended, hold, started
 
 S = f.TrialStatus
 REUSE = f.Reuse(trial_id="abcde", text='{"default": 0.5}', value=0.5)
@@ -127,19 +129,25 @@ def changes(lab: Lab) -> list[tuple[Any, Any]]:
 async def test_an_experiment_begins_with_the_sets_of_its_configuration(lab: Lab) -> None:
     """Once, and with its creation; the tuner is asked for what they leave of slots and budget."""
     lab.initial = [{"x": 0.25}, {"x": 0.5}]
-    lab.hangs = True
-    with contextlib.suppress(Crash):
-        async with lab.runner(trial_concurrency=2, max_trial_number=3) as runner:
-            assert runner.state.next_sequence == 2
-            raise Crash
+    lab.service.default = [started(), hold(), ended(0)]
+    async with lab.runner(trial_concurrency=2, max_trial_number=3) as runner:
+        assert runner.state.next_sequence == 2
+        await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 2)
+        raise Crash
     async with lab.runner() as runner:
-        await until(runner, lambda: runner.state.counts.get(S.SUCCEEDED) == 2)
-        await until(runner, lambda: runner.outstanding == 1)
+        await until(runner, lambda: runner.service is not None)
+        for sequence in range(3):
+            job_id = f"exp-{trial_id_of('exp', sequence)}-1"
+            await until(runner, lambda job_id=job_id: is_running(runner, job_id))
+            lab.service.resume(job_id)
+        await until_status(runner, f.ExperimentStatus.DONE)
     _, rows = lab.reader().trials()
     assert [(row.source, row.parameter_id, row.parameters) for row in rows] == [
         (f.SuggestionSource.CUSTOMIZED, None, '{"x": 0.25}'),
         (f.SuggestionSource.CUSTOMIZED, None, '{"x": 0.5}'),
+        (f.SuggestionSource.ALGORITHM, 0, '{"x": 0}'),
     ]
+    assert lab.asked() == [0]
 
 
 async def test_sets_of_users_are_told_where_none_may_be_repeated(lab: Lab) -> None:
@@ -149,3 +157,7 @@ async def test_sets_of_users_are_told_where_none_may_be_repeated(lab: Lab) -> No
         assert [message.parameters for _, message in lab.sent if isinstance(message, m.SetTried)] == [
             '{"x": 0.25}'
         ]
+
+
+def is_running(runner: ExperimentRunner, job_id: str) -> bool:
+    return job_id in runner.state.jobs and runner.state.jobs[job_id].started_at is not None
