@@ -30,7 +30,7 @@ export function paintTrials(
   return (context, scales) => {
     const places = { x: xs, y: ys };
     if (some) paintPoints(context, scales, { ...places, rows: shown, colour: colours.quiet, alpha: 0.18 });
-    const alpha = faint ? { alpha: selected.length > MANY_POINTS ? 0.12 : 0.3 } : {};
+    const alpha = faint ? { alpha: selected.length > MANY_POINTS ? 0.12 : 0.45 } : {};
     paintPoints(context, scales, { ...places, ...alpha, rows: selected, colour, levels: metric.levels });
   };
 }
