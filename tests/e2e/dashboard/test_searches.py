@@ -62,7 +62,7 @@ def test_the_pareto_front_of_several_objectives(view: View, furnished: Stage) ->
     page.reload()
     expect(page.get_by_role("tab", name="Pareto front")).to_have_attribute("aria-selected", "true")
     assert page.url == address
-    page.get_by_role("link", name="Trial", exact=False).first.click()
+    found.get_by_role("link", name="Trial 3").click()
     expect(page).to_have_url(re.compile("/trials/"))
 
 
