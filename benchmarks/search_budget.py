@@ -46,7 +46,7 @@ def loss(parameters: Parameters, epochs: float) -> float:
     end += 0.1 * (math.log2(parameters["width"] / 64)) ** 2
     speed = min(1.0, max(0.04, 0.5 * 10 ** (0.5 * (rate - best))))
     noise = Random(json.dumps([dict(sorted(parameters.items())), epochs])).gauss(0, 0.05 / math.sqrt(epochs))
-    return end + 2.0 * (1 + epochs) ** -(0.5 + speed) + noise
+    return float(end + 2.0 * (1 + epochs) ** -(0.5 + speed) + noise)
 
 
 def rows(runs: Runs) -> Iterator[Row]:

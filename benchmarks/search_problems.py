@@ -134,7 +134,7 @@ def mixed(parameters: Parameters) -> float:
     else:
         best = -0.3
         loss += 0.8 + 0.02 * abs(optimizer["history"] - 10)
-    return loss + 0.5 * (rate - best + 0.08 * (layers - 5)) ** 2
+    return float(loss + 0.5 * (rate - best + 0.08 * (layers - 5)) ** 2)
 
 
 # ---- models ----------------------------------------------------------------------------------------------

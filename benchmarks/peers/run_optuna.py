@@ -14,8 +14,8 @@ import sys
 import time
 from typing import Any
 
-import optuna  # type: ignore[import-not-found]
-from optuna.storages.journal import JournalFileBackend  # type: ignore[import-not-found]
+import optuna
+from optuna.storages.journal import JournalFileBackend
 
 STORAGES = ("SQLite", "journal")
 

@@ -157,13 +157,15 @@ class PBTTuner(LearningTuner):
 
     def _give(self, parameter_id: int, member: _Member) -> dict[str, Any]:
         rng = Random(f"{self._seed}/{parameter_id}")
-        parameters, load = member.plan, member.load
+        plan, load = member.plan, member.load
         if member.replaced:
             better = rng.choice(self._best)
-            parameters, load = better.given, better.save
-        if parameters is None or member.replaced or not self._rules.feasible(parameters):
-            self._base = parameters
+            plan, load = better.given, better.save
+        if plan is None or member.replaced or not self._rules.feasible(plan):
+            self._base = plan
             parameters = self._allowed(rng, parameter_id)
+        else:
+            parameters = plan
         self._run(parameter_id, member, parameters)
         given = {**parameters, _LOAD: load, _SAVE: member.save}
         self._opened(parameter_id, given)

@@ -13,7 +13,7 @@ from nnimgr import search_space as spaces
 from nnimgr.search_space import Choice, Nested, Numeric
 from nnimgr.tuners.dimension import SPREAD, Categories, Number
 
-KINDS = {
+KINDS: dict[str, list[Any]] = {
     "randint": [-3, 9],
     "uniform": [-5, 10],
     "quniform": [0.1, 2, 0.25],

@@ -71,7 +71,8 @@ def tuner_for(name: str, *spaces: dict[str, Any], rules: Rules) -> tuple[Tuner, 
 
 def suggestions(tuner: Tuner, count: int) -> list[Any]:
     """Sets whose results are told, four behind or when the tuner waits for them; every tenth fails."""
-    rng, given, ended = Random(0), [], 0
+    rng, ended = Random(0), 0
+    given: list[Any] = []
 
     def end(until: int) -> None:
         nonlocal ended
