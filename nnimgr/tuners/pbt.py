@@ -161,11 +161,11 @@ class PBTTuner(LearningTuner):
         if member.replaced:
             better = rng.choice(self._best)
             plan, load = better.given, better.save
-        if plan is None or member.replaced or not self._rules.feasible(plan):
-            self._base = plan
-            parameters = self._allowed(rng, parameter_id)
-        else:
+        if plan is not None and not member.replaced and self._rules.feasible(plan):
             parameters = plan
+        else:
+            self._base = plan
+            parameters = self._allowed(rng, parameter_id) or self._given.next_of_grid()
         self._run(parameter_id, member, parameters)
         given = {**parameters, _LOAD: load, _SAVE: member.save}
         self._opened(parameter_id, given)
