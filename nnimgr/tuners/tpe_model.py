@@ -90,6 +90,7 @@ class _Branch:
         self._codes = np.empty((16, self._axes.width))  # the first ``_count`` rows, in the order of coming
         self._losses = np.empty(16)  # sorted
         self._order = np.empty(16, np.int64)  # the rows of these; among equal ones the order of their coming
+        self._modelled: tuple[tuple[int, float, bytes], Mixture, Mixture] | None = None
         self._below: dict[tuple[int, int], _Branch] = {}
         for at, (_, spec) in enumerate(space.parameters):
             if isinstance(spec, spaces.Nested):
@@ -181,13 +182,9 @@ class _Branch:
         Those nearest to open trials are left out, the more the more trials are open. That the open ones count
         as bad does not suffice to keep many apart where there are many parameters.
         """
-        arguments, axes, count = self._arguments, self._axes, self._count
-        wanted = min(math.ceil(arguments.gamma * math.sqrt(count)), arguments.linear_forgetting, count)
-        good = self._codes[self._order[:wanted]]
-        ours = Mixture.about(axes, good, self._improvements(wanted), arguments.prior_weight)
-        bad, weights = self._bad(wanted, open_codes, lie)
-        others = Mixture.about(axes, bad, weights, arguments.prior_weight)
-        drawn = ours.draw(arguments.n_ei_candidates, generator)
+        axes = self._axes
+        ours, others = self._densities(open_codes, lie)
+        drawn = ours.draw(self._arguments.n_ei_candidates, generator)
         promise = ours.log_density(drawn) - others.log_density(drawn)
         if len(open_codes):
             near = axes.distances(drawn, open_codes).min(axis=1)
@@ -196,11 +193,24 @@ class _Branch:
         found: Floats = drawn[np.argmax(promise)]
         return found
 
+    def _densities(self, open_codes: Floats, lie: float) -> tuple[Mixture, Mixture]:
+        """Of the good trials and of the others; kept until something changes, as sets may be drawn again."""
+        state = (self._count, lie, open_codes.tobytes())
+        if self._modelled is None or self._modelled[0] != state:
+            arguments, axes, count = self._arguments, self._axes, self._count
+            wanted = min(math.ceil(arguments.gamma * math.sqrt(count)), arguments.linear_forgetting, count)
+            good = self._codes[self._order[:wanted]]
+            ours = Mixture.about(axes, good, self._improvements(wanted), arguments.prior_weight)
+            bad, weights = self._bad(wanted, open_codes, lie)
+            others = Mixture.about(axes, bad, weights, arguments.prior_weight)
+            self._modelled = (state, ours, others)
+        return self._modelled[1:]
+
     def _improvements(self, wanted: int) -> Floats:
         """The weights of the good trials: by how much they are better than the best of the others.
 
         So the density of the good ones tells of the expected improvement, and not of the mere chance of one
-        (Watanabe 2023, section 3.2). Their mean is 1.
+        (Watanabe 2023). Their mean is 1.
         """
         threshold = self._losses[wanted] if wanted < self._count else self._losses[wanted - 1]
         with np.errstate(over="ignore", invalid="ignore"):
