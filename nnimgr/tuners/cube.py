@@ -18,7 +18,8 @@ __all__ = ["Cube", "Floats", "distances", "reflected"]
 
 Floats = NDArray[np.float64]
 
-_BATCH = 16  # so many open points are to lie apart like points that were drawn at random, or nearly so
+_BATCH = 16  # so many open points are to lie at least half as far apart as points drawn at random
+_SHARE = 0.6  # and a little more, since distances vary
 _SAMPLES = 64  # of batches, to learn how far apart those lie
 _FINEST = 2**53  # a column of more steps is as good as continuous
 
@@ -114,14 +115,14 @@ class Cube(Encoding):
 
     @cached_property
     def apart(self) -> float:
-        """Half of the smallest distance of 16 points drawn at random, its median, as ``one_hot`` has it."""
+        """A good half of the smallest distance of 16 points drawn at random, as ``one_hot`` has it."""
         rng = np.random.default_rng(0)
         found = []
         for _ in range(_SAMPLES):
             features = self.one_hot(self.drawn(_BATCH, rng))
             between = distances(features, features)
             found.append(between[np.triu_indices(_BATCH, 1)].min())
-        return float(np.median(found)) / 2
+        return _SHARE * float(np.median(found))
 
     def spread(self, points: Floats, pending: Floats) -> NDArray[np.bool_]:
         """Which of the points keep their distance from all pending ones; shape (n,).

@@ -113,7 +113,7 @@ def calm(losses: Floats) -> Floats:
     What lies far from the median counts by its logarithm, so that a few terrible results do not make all good
     ones look alike. The order stays; equal losses give zeros. Shape (n,), n at least 1.
     """
-    with np.errstate(under="ignore"):
+    with np.errstate(under="ignore", over="ignore"):
         losses = losses / max(1.0, float(np.abs(losses).max()) / _LARGEST)
         away = losses - np.median(losses)
         usual = float(np.median(np.abs(away))) or float(np.abs(away).mean())
