@@ -173,6 +173,29 @@ def test_nothing_is_given_twice() -> None:
     assert len(set(given)) == 24
 
 
+SMALL: list[dict[str, Any]] = [
+    {},
+    {"x": {"_type": "uniform", "_value": [0, 1]}},
+    {"x": {"_type": "choice", "_value": ["a"]}, "n": {"_type": "randint", "_value": [3, 4]}},
+    {"c": {"_type": "choice", "_value": [{"_name": "a", "x": NUMBERS["x"]}, {"_name": "b"}]}},
+    {"n": {"_type": "randint", "_value": [-(2**40), 2**40]}},
+]
+
+
+@pytest.mark.parametrize("space", SMALL, ids=range(len(SMALL)))
+@pytest.mark.parametrize("sampler", ["TPE", "CmaEs", "NSGAII", "NSGAIII", "QMC", "Random"])
+def test_small_spaces(sampler: str, space: dict[str, Any]) -> None:
+    arguments = {"population_size": 4} if sampler.startswith("NSGA") else {}
+    tuner = OptunaTuner(seed=1, sampler=sampler, sampler_args=arguments)
+    tuner.obey(Rules(may_repeat=True))
+    tuner.update_search_space(space)
+    parsed = spaces.parse(space)
+    for parameter_id in range(16):
+        parameters = tuner.generate_parameters(parameter_id)
+        assert spaces.contains(parsed, parameters) == []
+        tuner.receive_trial_result(parameter_id, parameters, parameter_id % 5)
+
+
 def test_the_seed_decides() -> None:
     def first(seed: int | None) -> list[Any]:
         tuner = OptunaTuner(seed=seed)
