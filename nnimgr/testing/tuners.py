@@ -279,7 +279,8 @@ class TunerConformance:
             pytest.skip("it has no obey: it is asked again until it gives a set that will do")
 
         def feasible(parameters: Any) -> bool:
-            return zlib.crc32(json.dumps(parameters, sort_keys=True).encode()) % 2 == 0
+            text = json.dumps(self.without_additions(parameters), sort_keys=True)
+            return zlib.crc32(text.encode()) % 2 == 0
 
         tuner.obey(Rules(feasible=feasible))
         tuner.update_search_space(dict(self.search_space))
@@ -292,6 +293,11 @@ class TunerConformance:
             tuner.trial_end(parameter_id, True, trial_job_id="x")
 
     # ---- beneath ------------------------------------------------------------------------------------------
+
+    def without_additions(self, parameters: Any) -> Any:
+        if not isinstance(parameters, dict):
+            return parameters
+        return {name: value for name, value in parameters.items() if name not in self.adds}
 
     @pytest.fixture
     def lab(self, tmp_path: Path) -> Iterator[Lab]:
@@ -333,8 +339,8 @@ class Lab:
         if self._suite.exact:
             space = parse(tuner.space)
             for parameters in found:
-                own = {name: value for name, value in parameters.items() if name not in self._suite.adds}
-                assert not (faults := contains(space, own)), f"{parameters}: {faults[0]}"
+                faults = contains(space, self._suite.without_additions(parameters))
+                assert not faults, f"{parameters}: {faults[0]}"
         tuner.given.clear()
         return found
 
