@@ -8,6 +8,7 @@ from typing import Any
 
 from nnimgr.config.load import check_algorithm
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
+from nnimgr.config.objectives import check_objectives
 from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
 from nnimgr.config.shape import Reading, match_key, plain, shape, validate
 from training_services.units import parse_duration
@@ -56,7 +57,8 @@ def apply_updates(
     if "searchSpace" in values:
         values["searchSpace"] = _plain_space(values["searchSpace"])
     if "tuner" in values:
-        values["tuner"] = read_tuner(values["tuner"])
+        values["tuner"] = read_tuner(values["tuner"], objectives=config.objectives or {})
+        _refuse_advisors(config.tuner, values["tuner"])
     reading = Reading()
     changed: ExperimentConfig = validate(reading, ExperimentConfig, {**config.field_values(), **values})
     if reading.problems:
@@ -70,10 +72,11 @@ def apply_updates(
     return changed
 
 
-def read_tuner(value: Any) -> AlgorithmConfig:
+def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
     """A tuner as ``tuner`` of a configuration describes it, its paths absolute. Raises ConfigError.
 
-    Whether the experiment's Python has it is not looked at, unless it is a built-in one.
+    ``objectives``: the experiment's. Whether its Python has the tuner is not looked at, unless that is a
+    built-in one.
     """
     reading = Reading()
     fields = shape(reading, value, AlgorithmConfig, ("tuner",)) or {}
@@ -84,10 +87,25 @@ def read_tuner(value: Any) -> AlgorithmConfig:
         if found.code_directory is not None and not found.code_directory.is_absolute():
             reading.fault(("tuner", "codeDirectory"), "must be an absolute path")
         if found.builtin_name("tuner") is not None or found.class_name is not None:
-            check_algorithm(reading, "tuner", fields)
+            check_algorithm(reading, "tuner", fields, several=len(objectives) > 1)
+            check_objectives(reading, {"tuner": fields, "objectives": dict(objectives) or None})
     if found is None or reading.problems:
         raise ConfigError(reading.problems)
     return found
+
+
+def _refuse_advisors(*tuners: AlgorithmConfig) -> None:
+    """An advisor has a half that stops trials, which cannot be replaced while they run."""
+    from nnimgr.dispatcher import registry
+
+    for tuner in tuners:
+        advisor = registry.advisor(tuner.builtin_name("tuner"))
+        if advisor is not None:
+            sentence = (
+                f"{advisor.name} is an advisor, which decides itself who goes on: it takes no other tuner's "
+                "place while an experiment runs, and no other takes its own"
+            )
+            raise _refuse("tuner", sentence)
 
 
 def _plain_space(value: Any) -> dict[str, Any]:

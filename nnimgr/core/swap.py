@@ -22,13 +22,13 @@ async def change_config(runner: ExperimentRunner, directory: Path, changes: Mapp
     """Change top-level fields of the experiment whose folder this is. Raises ConfigError, RequestRefused."""
     for field, value in changes.items():
         if match_key(field) == "tuner" and value is not None:
-            await asyncio.to_thread(_check, value, directory)
+            await asyncio.to_thread(_check, value, directory, runner.state.objectives)
     await runner.change_config(changes)
 
 
-def _check(value: Any, directory: Path) -> None:
+def _check(value: Any, directory: Path, objectives: Mapping[str, str]) -> None:
     """Raise ConfigError if the tuner is none that the experiment's Python could make."""
-    tuner = read_tuner(value)
+    tuner = read_tuner(value, objectives=objectives)
     around = Surroundings.read(directory)
     reading = Reading()
     fields = tuner.model_dump(by_alias=True, exclude_unset=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nnimgr.config import ConfigError, ExperimentConfig, apply_update, read_canonical
+from nnimgr.config import ConfigError, ExperimentConfig, apply_update, apply_updates, read_canonical
 
 
 @pytest.fixture
@@ -66,3 +66,46 @@ def test_faults(config: ExperimentConfig, field: str, value: Any, fault: str) ->
     with pytest.raises(ConfigError) as caught:
         apply_update(config, field, value=value, elapsed=timedelta(seconds=5))
     assert fault in str(caught.value)
+
+
+def test_the_tuner_changes(config: ExperimentConfig, tmp_path: Path) -> None:
+    """By name, by import path or as a class of the user's; with the space that it needs."""
+    tuner = {"Class_Name": "nni.algorithms.hpo.tpe_tuner.TpeTuner", "class_args": {"seed": 1}}
+    changed = apply_update(config, "tuner", value=tuner)
+    assert changed.tuner.builtin_name("tuner") == "TPE"
+    own = {"className": "mine.Mine", "codeDirectory": str(tmp_path), "classArgs": {"key": "${env:KEY}"}}
+    assert apply_update(config, "tuner", value=own).tuner.class_args == {"key": "${env:KEY}"}
+    space = {"sets": {"_type": "choice", "_value": [{"x": 1}]}}
+    both = apply_updates(config, {"tuner": {"name": "Batch"}, "searchSpace": space})
+    assert (both.tuner.name, both.search_space) == ("Batch", space)
+
+
+@pytest.mark.parametrize(
+    ("tuner", "fault"),
+    [
+        ({"name": "TPE", "className": "a.B"}, "tuner: give either 'name'"),
+        ({"name": "TPE", "clasArgs": {}}, "tuner.clasArgs: unknown field; did you mean 'classArgs'?"),
+        ({"name": "TPE", "classArgs": {"seed": "x"}}, "tuner.classArgs.seed: the argument seed of TPE"),
+        ({"name": "Batch"}, "tuner: Batch cannot search the experiment's search space: Batch needs"),
+        ({"className": "mine.Mine", "codeDirectory": "."}, "tuner.codeDirectory: must be an absolute path"),
+        (
+            {"name": "ASHA", "classArgs": {"max_budget": 9}},
+            "tuner: ASHA is an advisor, which decides itself",
+        ),
+    ],
+)
+def test_faults_of_a_new_tuner(config: ExperimentConfig, tuner: Any, fault: str) -> None:
+    space = {**config.search_space, "y": {"_type": "uniform", "_value": [0, 1]}}
+    with pytest.raises(ConfigError) as caught:
+        apply_update(config.model_copy(update={"search_space": space}), "tuner", value=tuner)
+    assert fault in str(caught.value)
+
+
+def test_a_new_tuner_must_serve_the_objectives(config: ExperimentConfig) -> None:
+    several = config.model_copy(update={"objectives": {"accuracy": "maximize", "latency": "minimize"}})
+    with pytest.raises(ConfigError, match="tuner.name: TPE optimises one objective; several can be"):
+        apply_update(several, "tuner", value={"name": "TPE"})
+    assert apply_update(several, "tuner", value={"name": "NSGA2"}).tuner.name == "NSGA2"
+    one = config.model_copy(update={"objectives": {"latency": "minimize"}})
+    with pytest.raises(ConfigError, match="is maximize, but the objective latency is to be minimized"):
+        apply_update(one, "tuner", value={"name": "TPE", "classArgs": {"optimize_mode": "maximize"}})
