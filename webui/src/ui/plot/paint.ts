@@ -1,5 +1,6 @@
 /** What all plots draw alike: axes and points. */
 import type { Colours } from "@/ui/chart/colours";
+import { pictureOf, rasterOf } from "./dense";
 import { marksOf, type Scale } from "./scale";
 
 /** Where a plot draws: the room inside its axes, in pixels. */
@@ -95,9 +96,14 @@ interface Points {
 export function paintPoints(context: CanvasRenderingContext2D, { x, y, room }: Scales, points: Points): void {
   const { rows, colour, levels, mark = "square" } = points;
   const size = points.size ?? (rows.length > MANY_POINTS ? 2 : rows.length > 3000 ? 3 : 5);
-  context.globalAlpha = points.alpha ?? (rows.length > MANY_POINTS ? 0.3 : 0.75);
+  const alpha = points.alpha ?? (rows.length > MANY_POINTS ? 0.3 : 0.75);
   const half = size / 2;
   const colours = typeof colour === "string" ? [colour] : colour;
+  if (mark === "square" && rows.length > MANY_POINTS) {
+    paintDense(context, { x, y, room }, points, { size, alpha, colours });
+    return;
+  }
+  context.globalAlpha = alpha;
   const order = levels === undefined || colours.length === 1 ? [rows] : byLevel(rows, levels, colours.length);
   order.forEach((part, level) => {
     context.fillStyle = context.strokeStyle = colours[level] ?? "";
@@ -118,6 +124,26 @@ export function paintPoints(context: CanvasRenderingContext2D, { x, y, room }: S
     if (mark === "cross") context.stroke();
   });
   context.globalAlpha = 1;
+}
+
+function paintDense(
+  context: CanvasRenderingContext2D,
+  { x, y, room }: Scales,
+  { x: xs, y: ys, rows, levels }: Points,
+  { size, alpha, colours }: { size: number; alpha: number; colours: readonly string[] },
+): void {
+  const sharp = window.devicePixelRatio;
+  const [width, height] = [room.right - room.left, room.bottom - room.top];
+  const pixels = (length: number) => Math.max(1, Math.round(length * sharp));
+  const raster = rasterOf(
+    rows,
+    (row) => (x.at(xs[row] ?? NaN) - room.left) * sharp,
+    (row) => (y.at(ys[row] ?? NaN) - room.top) * sharp,
+    pixels(size),
+    { width: pixels(width), height: pixels(height) },
+    (row) => (colours.length > 1 ? (levels?.[row] ?? 0) : 0),
+  );
+  context.drawImage(pictureOf(raster, colours, alpha), room.left, room.top, width, height);
 }
 
 function byLevel(rows: Uint32Array, levels: Uint8Array, count: number): number[][] {
