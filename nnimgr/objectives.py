@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
+
+from nnimgr.dispatcher.builtins import built_in
 
 __all__ = [
     "DEFAULT",
@@ -35,11 +38,21 @@ def objectives_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def optimize_mode(config: Mapping[str, Any]) -> str:
-    """What a canonical configuration says best means: as its main objective, or else its tuner, is told."""
+    """What a canonical configuration says best means: as its main objective, or else its tuner, is told.
+
+    One that is told nothing does as it does by default; of those that do not learn that is to maximise.
+    """
     for mode in objectives_of(config).values():
         return mode
     tuner = config.get("tuner") or {}
-    return str((tuner.get("classArgs") or {}).get("optimize_mode") or "maximize")
+    told = (tuner.get("classArgs") or {}).get("optimize_mode")
+    return str(told or _default_mode(tuner.get("name"), tuner.get("className"), tuner.get("codeDirectory")))
+
+
+@lru_cache(maxsize=64)
+def _default_mode(name: str | None, class_name: str | None, code_directory: str | None) -> str:
+    tuner = built_in("tuner", name=name, class_name=class_name, code_directory=code_directory)
+    return "minimize" if tuner is not None and tuner.minimises else "maximize"
 
 
 def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:

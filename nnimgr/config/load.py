@@ -264,7 +264,7 @@ def _check_algorithms(
     several = len(fields.get("objectives") or ()) > 1
     for role in ("tuner", "assessor"):
         check_algorithm(reading, role, _algorithm(fields, role), interpreter=interpreter, several=several)
-    advisor = registry.advisor(_algorithm(fields, "tuner").get("name"))
+    advisor = registry.advisor(_builtin_of("tuner", _algorithm(fields, "tuner")))
     if advisor is not None and _algorithm(fields, "assessor"):
         reading.warn(
             ("assessor",), f"not used, since {advisor.name} is an advisor, which decides itself who goes on"

@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nnimgr.core.facts import Limits, OnFailure
+from nnimgr.dispatcher.builtins import Builtin, built_in
 from nnimgr.objectives import optimize_mode
 from training_services.base import SILENT_AFTER
 from training_services.units import (
@@ -164,11 +165,12 @@ class AlgorithmConfig(_Model):
 
     def builtin_name(self, role: str) -> str | None:
         """The built-in algorithm that is meant, by its name or its import path; None: it is the user's."""
-        from nnimgr.dispatcher import registry
+        found = self.builtin(role)
+        return None if found is None else found.name
 
-        return registry.builtin_name(
-            role, name=self.name, class_name=self.class_name, code_directory=self.code_directory
-        )
+    def builtin(self, role: str) -> Builtin | None:
+        """What is known of that algorithm."""
+        return built_in(role, name=self.name, class_name=self.class_name, code_directory=self.code_directory)
 
 
 class HybridMember(_Model):
@@ -270,8 +272,7 @@ class ExperimentConfig(_Model):
     @property
     def optimize_mode(self) -> str:
         """What best means: as the main objective, or else the tuner, is told."""
-        arguments = self.tuner.class_args or {}
-        return optimize_mode({"objectives": self.objectives, "tuner": {"classArgs": arguments}})
+        return optimize_mode({"objectives": self.objectives, "tuner": self.tuner.model_dump(by_alias=True)})
 
     def canonical(self) -> dict[str, Any]:
         """NNI's canonical form: camelCase, nothing that is None, paths as text, no secrets."""

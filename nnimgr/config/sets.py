@@ -125,11 +125,19 @@ def initial_sets(config: ExperimentConfig, seed: int) -> list[dict[str, Any]]:
     constraints = Constraints(config.search_space_constraints or ())
     found = []
     for index, parameters in enumerate(wanted):
-        filled = None
-        if not spaces.contains(space, parameters, partial=True):
-            filled = _fill(space, parameters, constraints, Random(f"{seed}/initial/{index}"))
-        found.append(parameters if filled is None else filled)
+        filled, own = None, _of_the_space(config, parameters)
+        if not spaces.contains(space, own, partial=True):
+            filled = _fill(space, own, constraints, Random(f"{seed}/initial/{index}"))
+        added = {name: value for name, value in parameters.items() if name not in own}
+        found.append(parameters if filled is None else {**filled, **added})
     return found
+
+
+def _of_the_space(config: ExperimentConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The set without what tuners add, such as a budget."""
+    tuner = config.tuner.builtin("tuner")
+    added = () if tuner is None else tuner.adds
+    return {name: value for name, value in parameters.items() if name not in added}
 
 
 def _fill(
@@ -149,7 +157,8 @@ def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) 
         return
     space = spaces.parse(config.search_space)
     constraints = Constraints(config.search_space_constraints or ())
-    for index, parameters in enumerate(config.initial_parameters or ()):
+    for index, whole in enumerate(config.initial_parameters or ()):
+        parameters = _of_the_space(config, whole)
         if any(known.field.startswith(dotted((_INITIAL, index))) for known in reading.problems):
             continue  # a value that JSON has no form for
         outside = _outside(space, parameters)

@@ -13,7 +13,7 @@ from typing import Any
 
 from nnimgr.dispatcher import registered
 from nnimgr.dispatcher.arguments import Arguments
-from nnimgr.dispatcher.builtins import BUILTINS, Builtin
+from nnimgr.dispatcher.builtins import BUILTINS, Builtin, built_in
 from nnimgr.dispatcher.installed import Interpreter, InterpreterError, installed
 from nnimgr.dispatcher.registered import Registered, RegistryFileError
 
@@ -71,40 +71,27 @@ def names(role: str) -> list[str]:
 
 def find(role: str, name: str) -> Builtin:
     """The built-in of this name or alias, in upper or lower case. Raises AlgorithmError."""
-    found = _built_in(role, name)
+    found = built_in(role, name=name)
     if found is None:
         raise _unknown(role, name)
     return found
 
 
 def is_builtin(role: str, name: str) -> bool:
-    return _built_in(role, name) is not None
+    return built_in(role, name=name) is not None
 
 
 def builtin_name(
     role: str, *, name: str | None, class_name: str | None, code_directory: object = None
 ) -> str | None:
-    """The built-in that a configuration means, by its name or by its class's import path, if it means one."""
-    if name is not None:
-        found = _built_in(role, name)
-        return None if found is None else found.name
-    if class_name is None or code_directory is not None:
-        return None
-    return next(
-        (each.name for each in BUILTINS if each.role == role and class_name in each.class_paths), None
-    )
-
-
-def _built_in(role: str, name: str) -> Builtin | None:
-    for builtin in BUILTINS:
-        if builtin.role == role and name.lower() in {n.lower() for n in (builtin.name, *builtin.aliases)}:
-            return builtin
-    return None
+    """The name of what ``built_in`` finds."""
+    found = built_in(role, name=name, class_name=class_name, code_directory=code_directory)
+    return None if found is None else found.name
 
 
 def advisor(name: object) -> Builtin | None:
     """The built-in tuner of this name, if it is an advisor."""
-    found = _built_in("tuner", name) if isinstance(name, str) else None
+    found = built_in("tuner", name=name) if isinstance(name, str) else None
     return found if found is not None and found.advisor else None
 
 
@@ -131,7 +118,7 @@ def resolve(role: str, name: str, *, interpreter: Interpreter | None = None) -> 
 
     Raises AlgorithmError.
     """
-    found = _built_in(role, name)
+    found = built_in(role, name=name)
     if found is not None:
         return found
     interpreter = interpreter or Interpreter()

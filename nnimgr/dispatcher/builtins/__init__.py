@@ -8,6 +8,19 @@ from nnimgr.dispatcher.builtins.assessors import ASSESSORS
 from nnimgr.dispatcher.builtins.builtin import Builtin
 from nnimgr.dispatcher.builtins.tuners import TUNERS
 
-__all__ = ["BUILTINS", "Builtin"]
+__all__ = ["BUILTINS", "Builtin", "built_in"]
 
 BUILTINS = (*TUNERS, *ADVISORS, *ASSESSORS)
+
+
+def built_in(
+    role: str, *, name: str | None, class_name: str | None = None, code_directory: object = None
+) -> Builtin | None:
+    """What a configuration means: by name or alias in upper or lower case, or by its class's import path."""
+    known = (builtin for builtin in BUILTINS if builtin.role == role)
+    if name is not None:
+        wanted = name.lower()
+        return next((each for each in known if wanted in map(str.lower, (each.name, *each.aliases))), None)
+    if class_name is None or code_directory is not None:
+        return None
+    return next((each for each in known if class_name in each.class_paths), None)

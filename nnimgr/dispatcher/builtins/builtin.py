@@ -17,10 +17,10 @@ Whole = Callable[[Mapping[str, Any], bool], "tuple[tuple[str, ...], str] | None"
 class Builtin:
     """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's.
 
-    ``nni`` is where NNI has it, "file.Class".
-    ``space``: what is wrong with a search space that is valid as such; None if nothing. ``whole``: the same
-    of arguments that are each valid, and where, given whether there are several objectives, which only a
-    tuner with ``several`` takes.
+    ``nni`` is where NNI has it, "file.Class". ``space``: what is wrong with a search space that is valid as
+    such; None if nothing. ``whole``: the same of arguments that are each valid, and where, given whether
+    there are several objectives, which only a tuner with ``several`` takes. ``minimises``: what it does
+    unless its ``optimize_mode`` says otherwise.
 
     ``adds``: what the parameter sets have beside the parameters of the search space. ``advisor``: a tuner
     that decides itself how much is spent on each trial, so that no assessor goes with it. ``judge``: the
@@ -35,6 +35,7 @@ class Builtin:
     aliases: tuple[str, ...] = ()
     space: Callable[[Mapping[str, Any]], str | None] | None = None
     several: bool = False
+    minimises: bool = False
     whole: Whole | None = None
     adds: tuple[str, ...] = ()
     advisor: bool = False

@@ -62,6 +62,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="TPE",
+        minimises=True,
         target="nnimgr.tuners.tpe:TpeTuner",
         nni="tpe_tuner.TpeTuner",
         arguments={
@@ -101,6 +102,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="NSGA2",
+        minimises=True,
         target="nnimgr.tuners.optuna:NSGA2Tuner",
         arguments={
             "optimize_mode": optimize_mode,
@@ -117,6 +119,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="Optuna",
+        minimises=True,
         target="nnimgr.tuners.optuna:OptunaTuner",
         arguments={
             "optimize_mode": optimize_mode,
@@ -149,12 +152,14 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="TPE_legacy",
+        minimises=True,
         target="nnimgr.tuners.tpe_legacy:TpeLegacyTuner",
         arguments=_HYPEROPT,
     ),
     Builtin(
         role="tuner",
         name="Anneal",
+        minimises=True,
         target="nnimgr.tuners.anneal:AnnealTuner",
         arguments=_HYPEROPT,
         aliases=("AnnealTuner",),
@@ -221,6 +226,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="CMAES",
+        minimises=True,
         target="nnimgr.tuners.cmaes:CmaesTuner",
         arguments={
             "optimize_mode": optimize_mode,
