@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 SPREAD = 1 / math.sqrt(12)  # the standard deviation of the even distribution from 0 to 1
 _LARGEST = sys.float_info.max
 _MOST_EXPONENT = 700.0
+_NONE = object()  # no option's name
 
 
 class Categories:
@@ -37,12 +38,11 @@ class Categories:
         keys = spec.options if isinstance(spec, Choice) else [name for name, _ in spec.options]
         self._index = {_key(key): float(index) for index, key in reversed(list(enumerate(keys)))}
 
-    def encode(self, value: Any) -> float:
+    def encode(self, values: Sequence[Any]) -> Floats:
+        """The codes of values, shape (n,)."""
         if self._nested:
-            if not isinstance(value, Mapping) or "_name" not in value:
-                return math.nan
-            value = value["_name"]
-        return self._index.get(_key(value), math.nan)
+            values = [value.get("_name", _NONE) if isinstance(value, Mapping) else _NONE for value in values]
+        return np.array([self._index.get(_key(value), math.nan) for value in values], np.float64)
 
 
 class Number:
@@ -60,23 +60,21 @@ class Number:
             low, high = (math.log(spec.a), math.log(spec.b)) if self._log else (spec.a, spec.b)
             self._low, self._span = low, high - low
 
-    def encode(self, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
-            return math.nan
-        spec = self._spec
+    def encode(self, values: Sequence[Any]) -> Floats:
+        """The codes of values, shape (n,)."""
+        spec, x = self._spec, _floats(values)
         if self._integers:
-            return (value - spec.a + 0.5) / self._integers if spec.a <= value < spec.b else math.nan
-        x = float(value)
+            codes = (x - spec.a + 0.5) / self._integers
+            return np.where((x >= spec.a) & (x < spec.b), codes, math.nan)
         if self._log:
-            if x == 0 and spec.q is not None:
-                x = spec.q / 4  # rounded down from somewhere below q / 2
-            if x <= 0:
-                return math.nan
-            x = math.log(x)
-        code = (x - self._low) / self._span
+            if spec.q is not None:
+                x[x == 0] = spec.q / 4  # rounded down from somewhere below q / 2
+            # (The logarithm of the standard library: that of numpy may depend on how many there are.)
+            x = np.array([math.log(each) if each > 0 else math.nan for each in x.tolist()], np.float64)
+        codes = (x - self._low) / self._span
         if not self.bounded:
-            return code
-        return min(max(code, 0.0), 1.0) if -1e-9 <= code <= 1 + 1e-9 else math.nan
+            return codes
+        return np.where((codes >= -1e-9) & (codes <= 1 + 1e-9), np.clip(codes, 0.0, 1.0), math.nan)
 
     def decode(self, code: float) -> Any:
         """The value of a code; one beyond the bounds counts as at them."""
@@ -129,9 +127,28 @@ class Number:
         return found
 
 
+def _floats(values: Sequence[Any]) -> Floats:
+    """NaN for what is no finite number."""
+    if set(map(type, values)) <= {int, float}:  # as ever
+        try:
+            found = np.array(values, np.float64)
+        except OverflowError:
+            pass
+        else:
+            found[np.isinf(found)] = math.nan
+            return found
+    return np.array([float(value) if _is_number(value) else math.nan for value in values], np.float64)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+
+
 def _key(option: Any) -> Hashable:
     if isinstance(option, str):
         return option
+    if option is _NONE:
+        return None
     if isinstance(option, float) and option.is_integer():
         option = int(option)  # as files of other tools may have it
     return ("", json.dumps(option, sort_keys=True))

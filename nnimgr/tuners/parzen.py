@@ -130,13 +130,15 @@ class Mixture:
     def _kernels(self, codes: Floats) -> Floats:
         """The logarithm of each kernel's density, without its weight; shape (sets, kernels)."""
         axes = self.axes
-        x, mu = codes[:, axes.columns] - 0.5, self.codes[:, axes.columns] - 0.5
-        # (x - mu)^2 / 2 width^2, summed over the parameters, as one product of matrices
-        precision = 1 / (self.widths * self.widths)
-        left = np.concatenate([x * x, x], axis=1)
-        right = np.concatenate([-0.5 * precision, mu * precision], axis=1)
-        found: Floats = left @ right.T
-        found += (_log_factor(mu + 0.5, self.widths, axes.bounded) - 0.5 * mu * mu * precision).sum(axis=1)
+        found = np.zeros((len(codes), len(self.codes)))
+        # Number by number: as one product of matrices it would occupy every core that there is.
+        for column, at in enumerate(axes.columns.tolist()):
+            z = codes[:, at, None] - self.codes[:, at]
+            z /= self.widths[:, column]
+            z *= z
+            found += z
+        found *= -0.5
+        found += _log_factor(self.codes[:, axes.columns], self.widths, axes.bounded).sum(axis=1)
         for (at, size), spill in zip(axes.choices, self.spill, strict=True):
             hit, miss = math.log(1 - spill + spill / size), math.log(max(spill / size, _TINY))
             own = self.codes[:, at]

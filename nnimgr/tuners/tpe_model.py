@@ -25,7 +25,7 @@ __all__ = ["Model"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_MOST_BAD = 1000  # trials that the density of bad ones is made from: it is smooth, and so many show its shape
+_MOST_BAD = 500  # trials that the density of bad ones is made from: it is smooth, and so many show its form
 _ROOM = 16  # of so many open trials the one half of the candidates that lies nearest to them is left out
 _FEW = 8  # results are put in their places one by one up to this number
 
@@ -132,8 +132,7 @@ class _Branch:
         """The codes of parameter sets, shape (n, width)."""
         codes = np.empty((len(sets), self._axes.width))
         for at, (name, _) in enumerate(self._space.parameters):
-            encode = self._dimensions[at].encode
-            codes[:, at] = [encode(parameters.get(name)) for parameters in sets]
+            codes[:, at] = self._dimensions[at].encode([parameters.get(name) for parameters in sets])
         return codes
 
     def _settle(self) -> None:
