@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import time
 from collections.abc import Iterator
 from random import Random
@@ -67,17 +68,17 @@ def loss(parameters: Parameters) -> float:
 
 
 def cpu_ms(searcher: Searcher, *, first: int, rounds: int) -> float:
-    """Of one ask and tell, the loss apart, with two trials pending; means."""
+    """Of one ask and tell, the loss apart, with two trials pending; medians."""
     pending = [(number, searcher.ask(number)) for number in (first, first + 1)]
-    used = 0.0
+    used = []
     for number in range(first + 2, first + 2 + rounds):
         done, parameters = pending.pop(0)
         value = loss(parameters)
         begun = time.process_time()
         searcher.tell(done, parameters, value)
         pending.append((number, searcher.ask(number)))
-        used += time.process_time() - begun
-    return 1e3 * used / rounds
+        used.append(time.process_time() - begun)
+    return 1e3 * statistics.median(used)
 
 
 def own_ms(past: Past) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import statistics
 import sys
 import time
 from typing import Any
@@ -31,12 +32,12 @@ def tell(tuner: Any, parameter_id: int, parameters: Any, value: float) -> None:
 def cost(order: dict[str, Any]) -> float:
     tuner = make(order["space"], 0)
     tuner.import_data(order["past"])
-    used, rounds = 0.0, int(order["rounds"])
-    for parameter_id in range(rounds + 1):
+    used = []
+    for parameter_id in range(order["rounds"] + 1):
         begun = time.process_time()
         tell(tuner, parameter_id, tuner.generate_parameters(parameter_id), float(parameter_id))
-        used += (time.process_time() - begun) if parameter_id else 0.0  # the first one loads what it needs
-    return 1e3 * used / rounds
+        used.append(time.process_time() - begun)
+    return 1e3 * statistics.median(used[1:])  # the first one loads what it needs
 
 
 def main() -> None:

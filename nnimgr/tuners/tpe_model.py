@@ -187,8 +187,8 @@ class _Branch:
         promise = ours.log_density(drawn) - others.log_density(drawn)
         if len(open_codes):
             near = axes.distances(drawn, open_codes).min(axis=1)
-            crowded = len(open_codes) / (len(open_codes) + _ROOM)
-            promise[near < np.quantile(near, crowded)] = -math.inf
+            crowded = math.ceil((len(near) - 1) * len(open_codes) / (len(open_codes) + _ROOM))
+            promise[near < np.partition(near, crowded)[crowded]] = -math.inf
         found: Floats = drawn[np.argmax(promise)]
         return found
 
