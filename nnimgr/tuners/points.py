@@ -16,6 +16,7 @@ from nnimgr.tuners.learning import LearningTuner
 __all__ = ["PointTuner", "calm"]
 
 _DRAWS = 20  # until one lies apart from the open sets
+_BLIND_DRAWS = 2000  # until one may be given, where a model would otherwise be asked again
 _LARGEST = 1e150  # squares of what is smaller are finite
 
 
@@ -50,18 +51,23 @@ class PointTuner(LearningTuner):
         return np.array(list(self._pending.values())).reshape(len(self._pending), self.cube.width)
 
     def drawn(self, rng: Random) -> dict[str, Any]:
-        """A set drawn from the space, apart from the open ones."""
+        """A set drawn from the space that may be given, apart from the open ones, if one is soon found."""
         pending = self.pending
-        best, farthest = {}, -math.inf
-        for _ in range(_DRAWS):
+        best, farthest, looks = None, -math.inf, 0
+        for _ in range(_BLIND_DRAWS):
             parameters = spaces.sample(self.space, rng)
+            if not self.allows(parameters):
+                continue
             point = self.cube.encode(parameters)
-            if point is None or not len(pending) or self.cube.spread(point[None], pending)[0]:
+            if point is None or self.cube.spread(point[None], pending)[0]:
                 return parameters
             away = float(self.cube.nearest(point[None], pending)[0])
             if away > farthest:
                 best, farthest = parameters, away
-        return best
+            looks += 1
+            if looks == _DRAWS:
+                break
+        return parameters if best is None else best
 
     def first_of(self, candidates: Iterable[Floats]) -> dict[str, Any]:
         """The set of the first point that may be given and lies apart from the open ones.

@@ -180,6 +180,26 @@ def test_constraints_are_kept_and_learned_under(make: Make, arguments: dict[str,
     assert all(loss >= 20 for loss in losses)
 
 
+@pytest.mark.parametrize(("make", "arguments"), [CHEAP[0], GP])
+def test_a_model_is_asked_once_where_little_is_feasible(
+    make: Make, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One set in 250 meets the constraints."""
+    tuner = make(seed=0, **arguments)
+    tuner.obey(Rules(feasible=lambda p: p["x"] - p["y"] > 9 and p["y"] < 0.2))
+    tuner.update_search_space(BRANIN)
+    asked: list[Any] = []
+    suggest = tuner.suggest
+
+    def counted(*arguments: Any) -> dict[str, Any]:
+        asked.append(arguments)
+        return suggest(*arguments)
+
+    monkeypatch.setattr(tuner, "suggest", counted)
+    search(tuner, branin, 20)
+    assert len(asked) < 30
+
+
 @pytest.mark.parametrize(("make", "arguments"), MODELS)
 def test_pending_points_lie_apart(make: Make, arguments: dict[str, Any]) -> None:
     """At least half as far as those that are drawn at random; after 40 results, 16 at once."""
