@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -236,9 +236,11 @@ async def test_what_was_refused_is_refused_again(host: Host, make_past: MakePast
 
 
 RULES = {"MIXED": ["x < 5", "n != 2 or c == 'a'"], "FINITE": ["n < 4 or c == 'a'"], "BATCH": ["n < 12"]}
-BY_TUNER = {name: scene for scene in reversed(SCENES) if (name := scene[0]) and scene[1] is not NUMBERS} | {
-    scene[0]: scene for scene in SCENES if scene[1] is FINITE
-}
+Scene = tuple[str, dict[str, Any], dict[str, Any]]
+BY_TUNER: dict[str, Scene] = {}  # each with one space, a finite one if it has such a scene
+for scene in cast("list[Scene]", SCENES):
+    if scene[1] is FINITE or (scene[0] not in BY_TUNER and scene[1] is not NUMBERS):
+        BY_TUNER[scene[0]] = scene
 
 
 def constraints_of(space: dict[str, Any]) -> list[str]:
