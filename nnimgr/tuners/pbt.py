@@ -74,6 +74,7 @@ class PBTTuner(LearningTuner):
         self._best: list[_Member] = []  # of the generation before
         self._runs: dict[int, _Member] = {}  # of this generation
         self._imported: list[tuple[float, int, dict[str, Any]]] = []
+        self._foreign: set[int] = set()  # ids of sets that another tuner has given
         self._base: dict[str, Any] | None = None  # what ``suggest`` is to change
 
     # ---- the contract -------------------------------------------------------------------------------------
@@ -105,6 +106,9 @@ class PBTTuner(LearningTuner):
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
         super().recall(parameter_id, parameters)
+        if _SAVE not in parameters:  # another tuner's, which has left no checkpoint
+            self._foreign.add(parameter_id)
+            return
         for member in self._waiting()[:1]:
             self._run(parameter_id, member, _without_directories(parameters))
 
@@ -117,7 +121,10 @@ class PBTTuner(LearningTuner):
         self, parameter_id: int | None, parameters: Any, value: Any, **kwargs: Any
     ) -> None:
         super().receive_trial_result(parameter_id, parameters, value)
-        self._end(parameter_id, self.results.pop()[1])
+        if parameter_id in self._foreign:
+            self._take_in()
+        else:
+            self._end(parameter_id, self.results.pop()[1])
 
     def trial_end(self, parameter_id: int | None, success: bool, **kwargs: Any) -> None:
         super().trial_end(parameter_id, success)
@@ -126,6 +133,10 @@ class PBTTuner(LearningTuner):
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
         super().import_data(data)
+        self._take_in()
+
+    def _take_in(self) -> None:
+        """Results from elsewhere: the best of them begin the first generation, as long as none has begun."""
         for parameters, loss in self.results:
             if isinstance(parameters, Mapping):
                 self._imported.append((loss, len(self._imported), _without_directories(parameters)))

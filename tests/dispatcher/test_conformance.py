@@ -50,6 +50,7 @@ def suite(builtin: registry.Builtin) -> type:
     flat, nested = accepted(builtin, TunerConformance.search_space), TunerConformance.nested_space
     finite = accepted(builtin, TunerConformance.finite_space)
     fields |= {"search_space": flat, "finite_space": finite or None, "adds": builtin.adds}
+    fields["takes_over"] = not builtin.advisor
     fields["nested_space"] = nested if accepted(builtin, nested) == nested else None
     return type(title(builtin), (TunerConformance,), fields | FIELDS.get(builtin.name, {}))
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher import registry
 from tests.dispatcher.conftest import Host, MakePast
 from tests.dispatcher.test_rebuild import COUNTER, STATEFUL, ask, counted
-from tests.dispatcher.test_rebuild_builtin import BATCH, SCENES, Experiment
+from tests.dispatcher.test_rebuild_builtin import BATCH, PROMOTING, SCENES, Experiment, need
 
 OTHER = {
     "n": {"_type": "randint", "_value": [0, 40]},
@@ -35,11 +36,14 @@ async def another(host: Host, make_past: MakePast, space: dict[str, Any]) -> Exp
     return experiment
 
 
-@pytest.mark.parametrize(("name", "space", "arguments"), SCENES)
+@pytest.mark.parametrize(
+    ("name", "space", "arguments"), [scene for scene in SCENES if registry.advisor(scene[0]) is None]
+)
 async def test_every_built_in_goes_on_after_a_swap(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     """What it gives after its process has died, at any moment, is what the first process gave."""
+    need(name)
     experiment = await another(host, make_past, OTHER if space is BATCH else space)
     past = experiment.past
     since = past.tuner_changed(space if space is BATCH else None)
@@ -49,11 +53,13 @@ async def test_every_built_in_goes_on_after_a_swap(
     experiment.tuner = await host(past=past, **fields)
     assert (await experiment.tuner.expect(m.Ready)).note is None
     experiment.told = past.number
+    while name in PROMOTING and experiment.running:  # such a one waits for trials of its own
+        experiment.end(0.5)
     for parameter_id in range(7, 15):
         if parameter_id == 11:
             experiment.end(None, untried=True)
-        up_to = past.number
         text = await experiment.ask(parameter_id)
+        up_to = experiment.asked_at
         if parameter_id in (7, 8, 11, 14):
             again = await host(past=past, **fields, rebuild_to=up_to)
             again.ask(parameter_id, fed_to=up_to)
