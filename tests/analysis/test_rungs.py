@@ -10,8 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from nnimgr.analysis.rungs import rungs
+from nnimgr.core import facts as f
+from nnimgr.store.bulk import snapshot
 from nnimgr.store.bulk_runs import MetricPoint, Opinion, StoppedAt
 from tests.analysis.given import EARLY_STOPPED, RUNNING, SUCCEEDED, GivenColumns, GivenSnapshot, unpack
+from tests.analysis.past import Past
 
 NONE = 2**32 - 1
 
@@ -229,3 +232,22 @@ def test_without_verdicts_and_budgets_there_is_none() -> None:
     assert len(found["sequence"]) == 0
     many = GivenColumns(100, {"parameters.TRIAL_BUDGET": np.arange(100.0)})
     assert ask(many)[0]["rungs"] == []  # a parameter like others
+
+
+async def test_what_a_verdict_says_is_read_from_the_database(past: Past) -> None:
+    past.suggest(*[{"lr": 0.1, "layers": 1, "act": "relu"}] * 3)
+    for sequence, value in enumerate((0.9, 0.2, 0.1)):
+        past.start(sequence)
+        past.report(sequence, 0, str(value), "PERIODICAL")
+    best, told, silent = (past.trial(sequence) for sequence in range(3))
+    past.take(f.Verdict(trial_id=told, attempt=1, position=0, reason="0.2 is low", rung=1, better=(best,)))
+    past.take(f.Verdict(trial_id=silent, attempt=1, position=0))
+    await past.write()
+    columns = past.refresh()
+    with snapshot(past.database, "exp") as taken:
+        header, _ = unpack(rungs(columns, taken, {"lines": 10}))
+    assert [(rung["to"], rung["reached"], rung["stopped"]) for rung in header["rungs"]] == [(1, 3, 2)]
+    first, second = header["verdicts"]
+    assert first == {"sequence": 1, "reason": "0.2 is low", "better": [0]}
+    assert (second["sequence"], second["better"]) == (2, [])
+    assert "assessor" in second["reason"]  # the trial's own reason

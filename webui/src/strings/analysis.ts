@@ -116,7 +116,7 @@ const timeline = {
 } as const;
 
 const went = (promoted: number, stopped: number, total: number, lines: number) =>
-  `${stopped > 0 ? `, ${counted(stopped, "trial")} stopped` : ""}${promoted > 0 ? `; ${count(promoted)} times one went on` : ""}.${lines < total ? ` ${count(lines)} of them are drawn, all that came furthest among them.` : ""}`;
+  `${stopped > 0 ? `, ${counted(stopped, "trial")} stopped` : ""}${promoted > 0 ? `; ${count(promoted)} times one went on` : ""}.${lines < total ? ` ${count(lines)} of them are drawn, those that came far rather than others.` : ""}`;
 
 const rungs = {
   title: "Rungs",

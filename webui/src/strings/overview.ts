@@ -6,6 +6,10 @@ export const overview = {
   status: "Status",
   bestMetric: "Best metric",
   objectives: "Objectives",
+  constraints: "Constraints",
+  feasible: (constraints: number, share: string | null) =>
+    share === null ? String(constraints) : `${constraints}, met by about ${share} of the search space`,
+  initial: "Initial parameter sets",
   noMetric: "none yet",
   created: "Created",
   ended: "Ended",

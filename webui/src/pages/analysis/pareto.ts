@@ -1,30 +1,18 @@
 /** The Pareto set of an experiment with several objectives: the trials that none other beats in all of them. */
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { request } from "@/api/client";
+import { answerOf, api, type Schemas } from "@/api/client";
 import type { Objective } from "@/data/experiment";
 
-export interface ParetoSet {
-  objectives: readonly Objective[];
-  /** How many trials have succeeded with all objectives. */
-  results: number;
-  /** How many of them are in the set: `trials` has all, or of very many some. */
-  total: number;
-  trials: readonly {
-    sequence: number;
-    trialId: string;
-    values: Readonly<Record<string, number>>;
-  }[];
-}
+export type ParetoSet = Schemas["ParetoSet"];
 
 const MOST = 1000; // more are spread evenly
 
 export const paretoQuery = (id: string, filter: string) =>
   queryOptions({
     queryKey: ["live", id, "pareto", filter],
-    queryFn: async ({ signal }): Promise<ParetoSet> => {
-      const search = new URLSearchParams({ filter, limit: String(MOST) });
-      const path = `/api/v1/experiments/${encodeURIComponent(id)}/analysis/pareto?${search}`;
-      return (await (await request(path, { signal })).json()) as ParetoSet;
+    queryFn: ({ signal }) => {
+      const params = { path: { id }, query: { filter, limit: MOST } };
+      return answerOf(api.GET("/api/v1/experiments/{id}/analysis/pareto", { params, signal }));
     },
     placeholderData: keepPreviousData,
   });

@@ -14,6 +14,10 @@ export function AboutCard({ profile }: { profile: Profile }) {
   const { config, bestTrial } = profile;
   const command = commandOf(config);
   const objectives = objectivesOf(config);
+  const [constraints, initial] = [
+    lengthOf(config.searchSpaceConstraints),
+    lengthOf(config.initialParameters),
+  ];
   return (
     <section className="card stack-small" aria-labelledby="about-title">
       <h2 id="about-title">{text.about}</h2>
@@ -39,6 +43,10 @@ export function AboutCard({ profile }: { profile: Profile }) {
             </Link>
           </Fact>
         )}
+        {constraints === 0 ? null : (
+          <Fact name={text.constraints}>{text.feasible(constraints, percentOf(profile.feasibleShare))}</Fact>
+        )}
+        {initial === 0 ? null : <Fact name={text.initial}>{formatNumber(initial)}</Fact>}
         <Fact name={text.created}>
           <span className="number">{formatInstant(profile.createdAt)}</span>
         </Fact>
@@ -76,6 +84,11 @@ function Fact({ name, copied, children }: { name: string; copied?: string; child
     </div>
   );
 }
+
+const lengthOf = (list: unknown): number => (Array.isArray(list) ? list.length : 0);
+
+const percentOf = (share: number | null): string | null =>
+  share === null ? null : `${formatNumber(Number((share * 100).toPrecision(2)))} %`;
 
 function commandOf(config: Profile["config"]): string | null {
   const services = Array.isArray(config.trainingService) ? config.trainingService : [config.trainingService];
