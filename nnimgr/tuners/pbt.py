@@ -176,7 +176,8 @@ class PBTTuner(LearningTuner):
             parameters = plan
         else:
             self._base = plan
-            parameters = self._allowed(rng, parameter_id) or self._given.next_of_grid()
+            allowed = self._allowed(rng, parameter_id)
+            parameters = self._given.next_of_grid() if allowed is None else allowed
         self._run(parameter_id, member, parameters)
         given = {**parameters, _LOAD: load, _SAVE: member.save}
         self._opened(parameter_id, given)
