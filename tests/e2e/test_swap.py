@@ -64,7 +64,9 @@ def test_a_swap_outlives_every_process(tmp_path: Path) -> None:
         with serving(tmp_path) as server:
             found = Scene(server, tmp_path)
             minimised = {"name": "Random", "classArgs": {"optimize_mode": "minimize"}}
-            found.create(found.script(TRIAL), tuner=minimised, trialConcurrency=2, maxTrialNumber=24)
+            found.create(  # one set at a time, so that each was asked for when all before were recorded
+                found.script(TRIAL), tuner=minimised, maxTrialNumber=24, suggestionsAhead=0
+            )
             eventually(lambda: ended(found) == 12, "12 trials by Random")
             said = found.nnictl("update", "tuner", "exp", "--filename", str(tmp_path / "tuner.yml"))
             assert (
