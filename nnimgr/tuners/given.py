@@ -82,9 +82,8 @@ class Given:
 
     def _enter_level(self) -> None:
         """Go on with the next level when one is through, if that has more points."""
-        size = grid.size(self._space, self._level)
-        if self._index < size:
+        if self._index < grid.size(self._space, self._level):
             return
-        if grid.size(self._space, self._level + 1) == size:
+        if not grid.refines(self._space, self._level):
             raise NoMoreTrialError("every parameter set of the search space was suggested")
         self._level, self._index = self._level + 1, 0

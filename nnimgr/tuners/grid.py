@@ -12,7 +12,7 @@ from typing import Any
 
 from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, Spec
 
-__all__ = ["item", "size"]
+__all__ = ["item", "refines", "size"]
 
 _TAIL = 6.0  # a quantised normal counts as finite: what lies within so many sigma
 
@@ -30,6 +30,21 @@ def item(space: Space, level: int, index: int) -> dict[str, Any]:
         digits.append(digit)
     pairs = zip(space.parameters, reversed(digits), strict=True)
     return {name: _value(spec, level, digit) for (name, spec), digit in pairs}
+
+
+def refines(space: Space, level: int) -> bool:
+    """Whether the next level has a value that this one has not. Bounds may be so close that it does not."""
+    return any(_refines(spec, level) for _, spec in space.parameters)
+
+
+def _refines(spec: Spec, level: int) -> bool:
+    match spec:
+        case Nested(options):
+            return any(refines(inner, level) for _, inner in options)
+        case Numeric(q=None) if spec.type is not ParameterType.RANDINT:
+            known = {_value(spec, level, index) for index in range(_count(spec, level))}
+            return any(_value(spec, level + 1, index) not in known for index in range(_quantiles(level + 1)))
+    return _count(spec, level + 1) > _count(spec, level)
 
 
 def _count(spec: Spec, level: int) -> int:

@@ -207,7 +207,8 @@ async def test_a_built_in_assessor_judges_the_main_objective(host: Host, make_pa
         assessor.send(ended(trial))
     assessor.send(metrics(("c", 0, {"loss": 0.5}), ("c", 1, {"loss": 5, "default": 0})))
     assessor.send(metrics(("d", 0, {"loss": 2.0, "default": 0})))
-    assert await assessor.expect(m.Judged) == m.Judged(trial_id="d", attempt=1, position=0)
+    judged = await assessor.expect(m.Judged)
+    assert (judged.trial_id, judged.attempt, judged.position) == ("d", 1, 0)
     assert len(assessor.of_kind(m.Judged)) == 1
 
 

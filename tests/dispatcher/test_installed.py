@@ -63,7 +63,7 @@ def test_entry_points_are_read_without_an_import(package: Path, tmp_path: Path) 
     assert entry == found["Bayesian"]
     registry.check("tuner", "Bayesian", {"depth": 2}, interpreter=there)
     assert isinstance(registry.resolve("tuner", "Random", interpreter=there), registry.Builtin)
-    with pytest.raises(registry.AlgorithmError, match=r"Batch, Bayesian; did you mean Bayesian\?"):
+    with pytest.raises(registry.AlgorithmError, match=r"ASHA, Bayesian; did you mean Bayesian\?"):
         registry.check("tuner", "Bayesan", {}, interpreter=there)
     with pytest.raises(registry.AlgorithmError, match="there is no built-in tuner 'Bayesian'"):
         registry.check("tuner", "Bayesian", {})  # this Python does not have it

@@ -34,8 +34,16 @@ FINITE = {
     "c": {"_type": "choice", "_value": ["a", "b", "c", None]},
 }
 BATCH = {"combine_params": {"_type": "choice", "_value": [{"n": n // 2} for n in range(40)]}}
-OFTEN, RARELY = (1, 5, 8, 9, 12, 13, 17), (9, 12, 17)
-HEAVY = ("GP", "Metis", "SMAC")  # whose libraries take seconds to be imported
+OFTEN, RARELY = (1, 5, 8, 9, 12, 13, 17), (9, 17)
+HEAVY = (
+    "GP",
+    "Metis",
+    "SMAC",
+    "CMAES",
+    "QMC",
+    "Optuna",
+    "NSGA2",
+)  # whose libraries take seconds to be imported
 LEARNING = {"tpe_args": {"n_startup_jobs": 3}}
 QUICK = {"selection_num_warm_up": 200, "selection_num_starting_points": 5}
 SCENES = [

@@ -101,3 +101,13 @@ def test_points_lie_in_the_space_and_a_rebuilt_tuner_goes_on(
         again.recall(parameter_id, json.loads(json.dumps(point)))
     rest = again.generate_multiple_parameters(list(range(21))[interrupted_at:])
     assert json.dumps(rest) == json.dumps(points[interrupted_at:])
+
+
+@pytest.mark.parametrize("bounds", [[1.0, 1.0 + 2**-51], [0.0, 5e-324 * 3]])
+def test_a_range_of_few_numbers_has_an_end(bounds: list[float]) -> None:
+    tuner = grid_search({"x": {"_type": "uniform", "_value": bounds}})
+    found = []
+    with pytest.raises(NoMoreTrialError):
+        while len(found) < 100:
+            found.append(tuner.generate_parameters(len(found))["x"])
+    assert 1 <= len(found) <= 9 and len(set(found)) == len(found)
