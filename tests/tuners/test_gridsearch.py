@@ -106,7 +106,7 @@ def test_points_lie_in_the_space_and_a_rebuilt_tuner_goes_on(
 @pytest.mark.parametrize("bounds", [[1.0, 1.0 + 2**-51], [0.0, 5e-324 * 3]])
 def test_a_range_of_few_numbers_has_an_end(bounds: list[float]) -> None:
     tuner = grid_search({"x": {"_type": "uniform", "_value": bounds}})
-    found = []
+    found: list[float] = []
     with pytest.raises(NoMoreTrialError):
         while len(found) < 100:
             found.append(tuner.generate_parameters(len(found))["x"])
