@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from nnimgr.algorithm import NoMoreTrialError, Past, Tuner
 from nnimgr.dispatcher.calls import Calls, Doomed
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.enforcement import Enforcement
+from nnimgr.dispatcher.further import FurtherSets
 from nnimgr.dispatcher.history import Event, History, PastSuggestion, Told
 from nnimgr.dispatcher.messages import (
     Answered,
@@ -31,19 +32,11 @@ from nnimgr.dispatcher.messages import (
     ToChild,
     TrialFinished,
 )
-from nnimgr.dispatcher.plain import fault_of_result, is_deep, json_text
+from nnimgr.dispatcher.plain import is_deep, json_text
 from nnimgr.dispatcher.rebuilding import Way, Years, last_state, recalls_state, way_of
-from nnimgr.objectives import fault_of, with_default
+from nnimgr.dispatcher.results import Results
 
 __all__ = ["TunerHost"]
-
-
-@dataclass(slots=True)
-class _Phases:
-    """What a multi-phase trial has beyond its first parameter set, until it ends."""
-
-    sets: dict[int, str] = field(default_factory=dict)  # the further ones by id, as JSON text
-    told: set[int | None] = field(default_factory=set)  # ids of the sets whose results the tuner has heard
 
 
 class TunerHost:
@@ -57,13 +50,14 @@ class TunerHost:
         self._calls = Calls(channel, "tuner") if calls is None else calls
         self._tuner: Any = None
         self._builtin = False
+        self._results = Results(start.objectives, builtin=False)
         self._way = Way.IMPORT
         self._dumps_state = False  # with every set; it comes back with the set, or the last one alone
         self._asked_at_once = False  # whether the class answers for many ids in one call
         self._own: dict[int, Any] = {}  # what this object generated, until the trial's end
         self._first_own = 0  # parameter ids below are of a tuner whose place this one has taken
         self._open: dict[int, str | None] = {}  # asked for and not suggested; the trial of a further set
-        self._phases: dict[str, _Phases] = {}
+        self._phases = FurtherSets()
         self._refused: dict[int, Ask] = {}  # ids whose sets, brought by st_callback, would not do
         self._owing: Answered | None = None  # the last answer
         self._fed_to = 0  # the highest fact number it was told
@@ -72,6 +66,7 @@ class TunerHost:
     def build(self) -> None:
         """Construct and rebuild the tuner, then say Ready. Raises Doomed."""
         self._tuner, self._builtin = self._calls.build(self._start)
+        self._results = Results(self._start.objectives, builtin=self._builtin)
         self._way = way_of(self._tuner)
         set_objectives = getattr(self._tuner, "set_objectives", None)
         if self._start.objectives and callable(set_objectives):
@@ -180,7 +175,7 @@ class TunerHost:
             space = space if changed is None else dict(changed.search_space)
         for event in years.own[:first]:
             self._enforcement.hear(event)
-            self._keep_phases(event)
+            self._phases.hear(event)
         if state is not None:  # it knows of them
             records = []
         note = self._go_through(years.own[first:], space, state=state, records=records)
@@ -217,7 +212,7 @@ class TunerHost:
 
     def _pass_again(self, past: PastSuggestion) -> None:
         """A suggestion of an earlier process, in its place among the results."""
-        self._keep_phases(past)
+        self._phases.hear(past)
         if self._way is not Way.REPLAY:  # there it is generated, and noted, again
             self._enforcement.hear(past)
         if self._way is Way.RECALL:
@@ -269,75 +264,12 @@ class TunerHost:
         for event in events:
             self._enforcement.hear(event)
             if isinstance(event, Imported):
-                records += self._usable(json.loads(event.records))[0]
+                records += self._results.usable(json.loads(event.records))[0]
             elif isinstance(event, TrialFinished | ResultReported):
-                if isinstance(event, ResultReported) or not self._phases_of(event.trial_id).told:
-                    records += self._as_record(event)
-            self._keep_phases(event)
+                if isinstance(event, ResultReported) or not self._phases.of(event.trial_id).told:
+                    records += self._results.records_of(event)
+            self._phases.hear(event)
         return records
-
-    def _phases_of(self, trial_id: str) -> _Phases:
-        return self._phases.get(trial_id) or _Phases()
-
-    def _keep_phases(self, event: Event) -> None:
-        """What an event of the past means for the multi-phase trials that run."""
-        match event:
-            case PastSuggestion(further=True):
-                self._phases.setdefault(event.trial_id, _Phases()).sets[event.parameter_id] = event.parameters
-            case ResultReported():
-                self._phases.setdefault(event.trial_id, _Phases()).told.add(event.parameter_id)
-            case TrialFinished():
-                self._phases.pop(event.trial_id, None)
-            case SetDiscarded():
-                self._phases_of(event.trial_id).sets.pop(event.parameter_id, None)
-
-    def _as_record(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
-        """A trial as NNI's import_data takes it; empty if it has no usable result."""
-        text, _ = self._result_of(trial)
-        if text is None:
-            return []
-        return [{"parameter": json.loads(trial.parameters), "value": self._value_of(text)}]
-
-    def _result_of(self, trial: TrialFinished | ResultReported) -> tuple[str | None, str | None]:
-        """JSON text of what counts as its result, if anything does, and what is wrong with its own."""
-        stand_in = trial.stand_in if isinstance(trial, TrialFinished) else None
-        if isinstance(trial, TrialFinished) and not trial.success:
-            return stand_in, None
-        if trial.text is None:
-            return None, None
-        fault = self._fault_of(json.loads(trial.text))
-        return (trial.text if fault is None else stand_in), fault
-
-    def _fault_of(self, value: Any) -> str | None:
-        if self._start.objectives:
-            return fault_of(value, self._start.objectives)
-        return fault_of_result(value, numeric=self._builtin)
-
-    def _value_of(self, text: str) -> Any:
-        """A result without fault as the tuner is given it: built-in ones know of one objective by no name."""
-        value = json.loads(text)
-        return with_default(value, self._start.objectives) if self._builtin else value
-
-    def _usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
-        """Imported records with their values decoded, and what is wrong with those left out."""
-        good, faults = [], []
-        for record in records:
-            if not isinstance(record, dict) or not {"parameter", "value"} <= record.keys():
-                faults.append('has no "parameter" or no "value"')
-                continue
-            value = record["value"]
-            if isinstance(value, str):
-                try:
-                    value = json.loads(value)
-                except ValueError:
-                    pass  # a plain word: whether it means anything is the tuner's business
-            fault = self._fault_of(value)
-            if fault is None:
-                value = with_default(value, self._start.objectives) if self._builtin else value
-                good.append({"parameter": record["parameter"], "value": value})
-            else:
-                faults.append(fault)
-        return good, faults
 
     # ---- what it is told ----------------------------------------------------------------------------------
 
@@ -352,12 +284,12 @@ class TunerHost:
                 self._finished(event)
             case ResultReported():
                 self._receive(event)
-                self._keep_phases(event)
+                self._phases.hear(event)
             case SetDiscarded():
-                if event.parameter_id in self._phases_of(event.trial_id).sets:
+                if event.parameter_id in self._phases.of(event.trial_id).sets:
                     self._end(event.parameter_id, event.trial_id, success=False)
                 self._take_back(event.parameter_id, event.parameters, trial_id=event.trial_id)
-                self._keep_phases(event)
+                self._phases.hear(event)
             case Imported(records=records):
                 self._imported(json.loads(records))
             case SpaceChanged(search_space=space):
@@ -365,7 +297,7 @@ class TunerHost:
 
     def _finished(self, trial: TrialFinished) -> None:
         """The result, if there is one, then the end: of each parameter set of a multi-phase trial."""
-        phases = self._phases_of(trial.trial_id)
+        phases = self._phases.of(trial.trial_id)
         if phases.told:  # they have got their results; what stands in for one is for those without
             trial = replace(trial, text=None)
         usable = trial.parameter_id in phases.told or self._receive(trial)
@@ -381,7 +313,7 @@ class TunerHost:
             for untried, parameters in [(trial.parameter_id, trial.parameters), *phases.sets.items()]:
                 if untried is not None and untried not in phases.told:
                     self._take_back(untried, parameters, trial_id=trial.trial_id)
-        self._keep_phases(trial)
+        self._phases.hear(trial)
 
     def _hears_of(self, parameter_id: int | None) -> bool:
         """Whether this object takes calls about the parameter set: None is a customised trial's."""
@@ -411,13 +343,13 @@ class TunerHost:
         """Pass the result on, or what stands in for it; False: its own is none that a tuner can use."""
         parameter_id, trial_id = trial.parameter_id, trial.trial_id
         if not self._hears_of(parameter_id):
-            records = self._as_record(trial) if parameter_id is not None else []
+            records = self._results.records_of(trial) if parameter_id is not None else []
             if records:
                 self._try("import_data", lambda: self._tuner.import_data(records), trial_id=trial_id)
             return True
-        text, fault = self._result_of(trial)
+        text, fault = self._results.of(trial)
         if text is not None:
-            value = self._value_of(text)
+            value = self._results.value(text)
             own = self._own.get(-1 if parameter_id is None else parameter_id)
             parameters = json.loads(trial.parameters) if own is None else own
             self._try(
@@ -434,7 +366,7 @@ class TunerHost:
         return fault is None
 
     def _imported(self, records: list[Any]) -> None:
-        good, faults = self._usable(records)
+        good, faults = self._results.usable(records)
         if faults and self._quiet is None:
             sentence = (
                 f"{len(faults)} of {len(records)} imported results were left out: the first {faults[0]}"
@@ -559,7 +491,7 @@ class TunerHost:
             self._own[parameter_id] = parameters
         trial_id = self._open.pop(parameter_id, None)
         if trial_id is not None:
-            self._phases.setdefault(trial_id, _Phases()).sets[parameter_id] = text
+            self._phases.add(trial_id, parameter_id, text)
         reuse = None if trial_id is not None else self._enforcement.result_of(text)
         self._channel.send(
             Suggestion(parameter_id=parameter_id, parameters=text, fed_to=fed_to, state=state, reuse=reuse)

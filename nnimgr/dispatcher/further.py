@@ -1,0 +1,45 @@
+"""What multi-phase trials have beyond their first parameter sets, until they end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nnimgr.dispatcher.history import Event, PastSuggestion
+from nnimgr.dispatcher.messages import ResultReported, SetDiscarded, TrialFinished
+
+__all__ = ["FurtherSets", "Phases"]
+
+
+@dataclass(slots=True)
+class Phases:
+    """Of one trial."""
+
+    sets: dict[int, str] = field(default_factory=dict)  # the further ones by id, as JSON text
+    told: set[int | None] = field(default_factory=set)  # ids of the sets whose results the tuner has heard
+
+
+class FurtherSets:
+    """Of all trials that run."""
+
+    def __init__(self) -> None:
+        self._trials: dict[str, Phases] = {}
+
+    def of(self, trial_id: str) -> Phases:
+        """To be read only."""
+        return self._trials.get(trial_id) or Phases()
+
+    def add(self, trial_id: str, parameter_id: int, parameters: str) -> None:
+        """The trial has a further set."""
+        self._trials.setdefault(trial_id, Phases()).sets[parameter_id] = parameters
+
+    def hear(self, event: Event) -> None:
+        """Something has happened, now or in the past."""
+        match event:
+            case PastSuggestion(further=True):
+                self.add(event.trial_id, event.parameter_id, event.parameters)
+            case ResultReported():
+                self._trials.setdefault(event.trial_id, Phases()).told.add(event.parameter_id)
+            case TrialFinished():
+                self._trials.pop(event.trial_id, None)
+            case SetDiscarded():
+                self.of(event.trial_id).sets.pop(event.parameter_id, None)

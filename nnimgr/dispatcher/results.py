@@ -1,0 +1,69 @@
+"""Trials' results as a tuner is given them, and what is wrong with those it is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from nnimgr.dispatcher.messages import ResultReported, TrialFinished
+from nnimgr.dispatcher.plain import fault_of_result
+from nnimgr.objectives import Objectives, fault_of, with_default
+
+__all__ = ["Results"]
+
+
+class Results:
+    """``builtin``: the tuner takes numbers only, and knows of one objective by no name."""
+
+    def __init__(self, objectives: Objectives, *, builtin: bool) -> None:
+        self._objectives, self._builtin = objectives, builtin
+
+    def of(self, trial: TrialFinished | ResultReported) -> tuple[str | None, str | None]:
+        """JSON text of what counts as its result, if anything does, and what is wrong with its own."""
+        stand_in = trial.stand_in if isinstance(trial, TrialFinished) else None
+        if isinstance(trial, TrialFinished) and not trial.success:
+            return stand_in, None
+        if trial.text is None:
+            return None, None
+        fault = self._fault_of(json.loads(trial.text))
+        return (trial.text if fault is None else stand_in), fault
+
+    def value(self, text: str) -> Any:
+        """A result without fault as the tuner is given it."""
+        return self._given(json.loads(text))
+
+    def records_of(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
+        """A trial as NNI's import_data takes it; empty if it has no usable result."""
+        text, _ = self.of(trial)
+        if text is None:
+            return []
+        return [{"parameter": json.loads(trial.parameters), "value": self.value(text)}]
+
+    def usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Imported records with their values decoded, and what is wrong with those left out."""
+        good, faults = [], []
+        for record in records:
+            if not isinstance(record, dict) or not {"parameter", "value"} <= record.keys():
+                faults.append('has no "parameter" or no "value"')
+                continue
+            value = record["value"]
+            if isinstance(value, str):
+                try:
+                    value = json.loads(value)
+                except ValueError:
+                    pass  # a plain word: whether it means anything is the tuner's business
+            fault = self._fault_of(value)
+            if fault is None:
+                good.append({"parameter": record["parameter"], "value": self._given(value)})
+            else:
+                faults.append(fault)
+        return good, faults
+
+    def _fault_of(self, value: Any) -> str | None:
+        if self._objectives:
+            return fault_of(value, self._objectives)
+        return fault_of_result(value, numeric=self._builtin)
+
+    def _given(self, value: Any) -> Any:
+        return with_default(value, self._objectives) if self._builtin else value
