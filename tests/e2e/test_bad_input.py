@@ -31,12 +31,12 @@ trainingService: {platform: local}
 """
 SPACE = "{_type: uniform, _value: [0, 1]}"
 FIELDS = (
-    "experimentName, experimentType, searchSpaceFile, searchSpace, trialCommand, trialCodeDirectory, "
-    "trialConcurrency, trialGpuNumber, trialCpuNumber, trialMemorySize, maxExperimentDuration, "
-    "maxTrialNumber, maxTrialDuration, nniManagerIp, useAnnotation, debug, logLevel, "
-    "experimentWorkingDirectory, tunerGpuIndices, tuner, "
+    "experimentName, experimentType, searchSpaceFile, searchSpace, searchSpaceConstraints, "
+    "initialParameters, duplicates, trialCommand, trialCodeDirectory, trialConcurrency, trialGpuNumber, "
+    "trialCpuNumber, trialMemorySize, maxExperimentDuration, maxTrialNumber, maxTrialDuration, "
+    "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, tuner, "
     "assessor, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, lease, "
-    "multiPhase, maxRetries, onFailure, failureValue, advisor"
+    "multiPhase, maxRetries, onFailure, failureValue, objectives, advisor"
 )
 
 FAULTS = {  # what is replaced, by what, and what is said
@@ -99,7 +99,8 @@ FAULTS = {  # what is replaced, by what, and what is said
         "{name: Random}",
         "{name: Randon}",
         "exp.yml:6:9: tuner.name: there is no built-in tuner 'Randon'; valid names are Random, TPE, "
-        "GridSearch, Batch; did you mean Random?",
+        "GridSearch, Batch, NSGA2, Optuna, PBT, TPE_legacy, Anneal, Evolution, GP, Metis, SMAC, CMAES, QMC, "
+        "Hyperband, BOHB, ASHA; did you mean Random?",
     ),
     "unknown argument": (
         "{name: Random}",

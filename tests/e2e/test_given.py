@@ -125,9 +125,9 @@ def test_each_point_is_tried_once_though_tuner_and_server_are_killed(
     with pytest.raises(NoMoreTrialError):
         rebuilt._tuner.generate_parameters(100)
     if tuner["name"] == "TPE":
-        results = {(each["n"], each["c"]): value for each, value in rebuilt._tuner._results}
+        results = {(each["n"], each["c"]): value for each, value in rebuilt._tuner.results}
         assert results == {(point["n"], point["c"]): point["n"] + ord(point["c"]) for point in points}
-        assert len(rebuilt._tuner._results) == 12 and not rebuilt._tuner._open
+        assert len(rebuilt._tuner.results) == 12 and not rebuilt._tuner.open
 
 
 @pytest.mark.parametrize(
