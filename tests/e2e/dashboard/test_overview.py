@@ -88,7 +88,7 @@ def test_it_is_stopped_resumed_archived_and_deleted(view: View, furnished: Stage
     expect(page.get_by_text("The experiment goes on.")).to_be_visible()
     page.get_by_role("button", name="Stop…").click()
     page.get_by_role("dialog").get_by_role("button", name="Stop the experiment").click()
-    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=30_000)
     page.get_by_role("button", name="More actions").click()
     page.get_by_role("menuitem", name="Archive").click()
     expect(page.get_by_text("It is in the archive.")).to_be_visible()
