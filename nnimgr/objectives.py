@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from nnimgr.dispatcher.builtins import built_in
+from nnimgr.dispatcher.builtins import meant
 
 __all__ = [
     "DEFAULT",
@@ -46,13 +45,8 @@ def optimize_mode(config: Mapping[str, Any]) -> str:
         return mode
     tuner = config.get("tuner") or {}
     told = (tuner.get("classArgs") or {}).get("optimize_mode")
-    return str(told or _default_mode(tuner.get("name"), tuner.get("className"), tuner.get("codeDirectory")))
-
-
-@lru_cache(maxsize=64)
-def _default_mode(name: str | None, class_name: str | None, code_directory: str | None) -> str:
-    tuner = built_in("tuner", name=name, class_name=class_name, code_directory=code_directory)
-    return "minimize" if tuner is not None and tuner.minimises else "maximize"
+    builtin = meant("tuner", tuner)
+    return str(told or ("minimize" if builtin is not None and builtin.minimises else "maximize"))
 
 
 def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:

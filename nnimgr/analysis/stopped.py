@@ -14,7 +14,7 @@ from nnimgr.analysis.filters import matching
 from nnimgr.analysis.kept import follow, once
 from nnimgr.analysis.verdicts import Verdicts
 from nnimgr.core.facts import TrialStatus
-from nnimgr.dispatcher import registry
+from nnimgr.dispatcher.builtins import meant
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["stopped"]
@@ -41,7 +41,9 @@ def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
     reasons = snapshot.reasons(columns.ids[row].decode() for row in page)
     config = snapshot.config()
     tuner = config.get("tuner") or {}
-    assessor = tuner if registry.advisor(tuner.get("name")) else config.get("assessor") or {}
+    builtin = meant("tuner", tuner)
+    judges = builtin is not None and builtin.advisor
+    assessor = tuner if judges else config.get("assessor") or {}
     answer = {
         "revision": columns.revision,
         "total": len(rows),

@@ -13,7 +13,7 @@ from typing import Any
 from nnimgr import search_space as spaces
 from nnimgr.constraints import Constraint, ConstraintError, Constraints, Names, names_of
 
-__all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility", "is_batch"]
+__all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility"]
 
 _DRAWS = 10_000
 _ENOUGH = 1_000  # draws, where nearly all or a clear part of them is feasible
@@ -53,14 +53,6 @@ class Feasibility:
         if self.listed:
             return f"{self.feasible:,} of the {self.sets:,} parameter sets meet the constraints"
         return f"about {_percent(self.share)} of the search space meets the constraints"
-
-
-def is_batch(tuner: str | None) -> bool:
-    """Whether this is the built-in tuner whose search space is a list of whole parameter sets."""
-    from nnimgr.dispatcher import registry
-
-    named = tuner is not None and registry.is_builtin("tuner", tuner)
-    return named and registry.find("tuner", str(tuner)).name == "Batch"
 
 
 def constraints_on(space: Mapping[str, Any], constraints: Sequence[str], *, batch: bool) -> Constraints:

@@ -28,6 +28,7 @@ from nnimgr.config.service import (
 )
 from nnimgr.config.sets import check_sets
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
+from nnimgr.dispatcher.builtins import meant
 from nnimgr.home import Home
 
 if TYPE_CHECKING:
@@ -229,25 +230,14 @@ def _check_directories(reading: Reading, fields: Mapping[str, Any], service: Ser
         reading.fault(("experimentWorkingDirectory",), f"the directory {working} {trouble}")
 
 
-def _builtin_of(role: str, algorithm: Mapping[str, Any]) -> str | None:
-    """The built-in algorithm that is meant."""
-    from nnimgr.dispatcher import registry
-
-    name, path = algorithm.get("name"), algorithm.get("className")
-    return registry.builtin_name(
-        role,
-        name=name if isinstance(name, str) else None,
-        class_name=path if isinstance(path, str) else None,
-        code_directory=algorithm.get("codeDirectory"),
-    )
-
-
 def _is_custom(tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None) -> bool:
     """Whether it is a class of the user's, which may read a search space in its own way."""
     from nnimgr.dispatcher import registry
 
-    if "className" in tuner or _builtin_of("tuner", tuner) is not None:
-        return _builtin_of("tuner", tuner) is None
+    if meant("tuner", tuner) is not None:
+        return False
+    if "className" in tuner:
+        return True
     try:
         registry.resolve("tuner", str(tuner.get("name")), interpreter=interpreter)
     except registry.AlgorithmError:
@@ -259,15 +249,13 @@ def _check_algorithms(
     reading: Reading, fields: Mapping[str, Any], *, interpreter: Interpreter | None = None
 ) -> None:
     """Names and arguments of the algorithms, as far as that is known without running user code."""
-    from nnimgr.dispatcher import registry
-
     several = len(fields.get("objectives") or ()) > 1
     for role in ("tuner", "assessor"):
         check_algorithm(reading, role, _algorithm(fields, role), interpreter=interpreter, several=several)
-    advisor = registry.advisor(_builtin_of("tuner", _algorithm(fields, "tuner")))
-    if advisor is not None and _algorithm(fields, "assessor"):
+    tuner = meant("tuner", _algorithm(fields, "tuner"))
+    if tuner is not None and tuner.advisor and _algorithm(fields, "assessor"):
         reading.warn(
-            ("assessor",), f"not used, since {advisor.name} is an advisor, which decides itself who goes on"
+            ("assessor",), f"not used, since {tuner.name} is an advisor, which decides itself who goes on"
         )
 
 
@@ -350,8 +338,8 @@ class _SearchSpace:
         path: KeyPath
         try:
             validate_space(self.value)
-            if (builtin := _builtin_of("tuner", tuner)) is not None:
-                registry.check_space("tuner", builtin, self.value)
+            if (builtin := meant("tuner", tuner)) is not None:
+                registry.check_space("tuner", builtin.name, self.value)
             return True
         except (SearchSpaceError, registry.AlgorithmError) as error:
             path, sentence = error.path, f"{error}{number_hint_at(self.value, error.path)}"

@@ -163,13 +163,8 @@ class AlgorithmConfig(_Model):
     def title(self) -> str:
         return self.name or self.class_name or ""
 
-    def builtin_name(self, role: str) -> str | None:
-        """The built-in algorithm that is meant, by its name or its import path; None: it is the user's."""
-        found = self.builtin(role)
-        return None if found is None else found.name
-
     def builtin(self, role: str) -> Builtin | None:
-        """What is known of that algorithm."""
+        """The built-in algorithm that is meant, by its name or its import path; None: it is the user's."""
         return built_in(role, name=self.name, class_name=self.class_name, code_directory=self.code_directory)
 
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from nnimgr import search_space as spaces
-from nnimgr.config.feasibility import BadConstraint, Feasibility, constraints_on, feasibility, is_batch
+from nnimgr.config.feasibility import BadConstraint, Feasibility, constraints_on, feasibility
 from nnimgr.config.model import ExperimentConfig
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.shape import Reading
@@ -54,7 +54,7 @@ def check_constraints(config: ExperimentConfig) -> None:
     try:
         try:
             texts = config.search_space_constraints or ()
-            constraints_on(config.search_space, texts, batch=is_batch(config.tuner.name))
+            constraints_on(config.search_space, texts, batch=_is_batch(config))
         except spaces.SearchSpaceError:
             _check_apart(config)
     except BadConstraint as error:
@@ -77,9 +77,7 @@ def feasibility_of(config: ExperimentConfig) -> Feasibility | None:
     if not config.search_space_constraints:
         return None
     try:
-        return feasibility(
-            config.search_space, config.search_space_constraints, batch=is_batch(config.tuner.name)
-        )
+        return feasibility(config.search_space, config.search_space_constraints, batch=_is_batch(config))
     except spaces.SearchSpaceError:
         return None
 
@@ -140,6 +138,12 @@ def _of_the_space(config: ExperimentConfig, parameters: Mapping[str, Any]) -> di
     return {name: value for name, value in parameters.items() if name not in added}
 
 
+def _is_batch(config: ExperimentConfig) -> bool:
+    """Whether its search space is a list of whole parameter sets."""
+    tuner = config.tuner.builtin("tuner")
+    return tuner is not None and tuner.name == "Batch"
+
+
 def _fill(
     space: spaces.Space, parameters: Mapping[str, Any], constraints: Constraints, rng: Random
 ) -> dict[str, Any] | None:
@@ -152,7 +156,7 @@ def _fill(
 
 
 def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) -> None:
-    if is_batch(config.tuner.name):
+    if _is_batch(config):
         reading.fault((_INITIAL,), "Batch runs the parameter sets of its search space: put these there")
         return
     space = spaces.parse(config.search_space)

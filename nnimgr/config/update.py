@@ -86,7 +86,7 @@ def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
     if found is not None:
         if found.code_directory is not None and not found.code_directory.is_absolute():
             reading.fault(("tuner", "codeDirectory"), "must be an absolute path")
-        if found.builtin_name("tuner") is not None or found.class_name is not None:
+        if found.builtin("tuner") is not None or found.class_name is not None:
             check_algorithm(reading, "tuner", fields, several=len(objectives) > 1)
             check_objectives(reading, {"tuner": fields, "objectives": dict(objectives) or None})
     if found is None or reading.problems:
@@ -96,11 +96,9 @@ def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
 
 def _refuse_advisors(*tuners: AlgorithmConfig) -> None:
     """An advisor has a half that stops trials, which cannot be replaced while they run."""
-    from nnimgr.dispatcher import registry
-
     for tuner in tuners:
-        advisor = registry.advisor(tuner.builtin_name("tuner"))
-        if advisor is not None:
+        advisor = tuner.builtin("tuner")
+        if advisor is not None and advisor.advisor:
             sentence = (
                 f"{advisor.name} is an advisor, which decides itself who goes on: it takes no other tuner's "
                 "place while an experiment runs, and no other takes its own"
@@ -124,16 +122,16 @@ def _check_space(config: ExperimentConfig, *, replaced: bool) -> None:
     from nnimgr.search_space import SearchSpaceError
     from nnimgr.search_space import validate as validate_space
 
-    tuner = config.tuner.builtin_name("tuner")
+    tuner = config.tuner.builtin("tuner")
     if tuner is None:
         return
     try:
         validate_space(config.search_space)
-        registry.check_space("tuner", tuner, config.search_space)
+        registry.check_space("tuner", tuner.name, config.search_space)
     except (SearchSpaceError, registry.AlgorithmError) as error:
         if replaced:
             raise _refuse(dotted(("searchSpace", *error.path)), str(error)) from error
-        sentence = f"{tuner} cannot search the experiment's search space: {error}"
+        sentence = f"{tuner.name} cannot search the experiment's search space: {error}"
         raise _refuse("tuner", sentence) from error
 
 

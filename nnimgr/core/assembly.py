@@ -19,10 +19,9 @@ from nnimgr.core.runner import ExperimentRunner
 from nnimgr.core.search import Child, Search
 from nnimgr.core.state import ExperimentState
 from nnimgr.dispatcher import messages as m
-from nnimgr.dispatcher import registry as algorithms
 from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.store.writer import database_path
-from training_services import registry as platforms
+from training_services import registry
 from training_services.base import ExperimentContext, ServiceUnavailable, TrainingService
 from training_services.keeper_host import KeeperHost
 from training_services.keeper_service import ServiceTools
@@ -58,7 +57,7 @@ class Assembly:
         members = _config(state).members
         contexts = [_context(state, directory, member, around) for member in members]
         services = [_revealed(member.service, around) for member in members]
-        kinds = [platforms.create(member.platform) for member in members]
+        kinds = [registry.create(member.platform) for member in members]
         if kinds[0].hosts is None:  # then it is the only one
             return kinds[0].service(contexts[0], services[0], self._tools)
         groups = [
@@ -105,18 +104,18 @@ class Assembly:
                 on_exit=on_exit,
             )
 
-        def new_tuner(state: ExperimentState) -> m.Start:
+        def tuner(state: ExperimentState, config: ExperimentConfig) -> m.Start:
             since = state.tuner_number
             # What another tuner has kept is not for it.
             folder = f"checkpoint-{since}" if since else "checkpoint"
-            tuner = _start("tuner", _config(state).tuner, state, directory, around)
-            return replace(tuner, since=since, checkpoint_directory=str(directory / folder))
+            start = _start("tuner", config.tuner, config, state, directory, around)
+            return replace(start, since=since, checkpoint_directory=str(directory / folder))
 
         assessor = _assessor(config)
         return Search(
-            tuner=new_tuner(state),
-            new_tuner=new_tuner,
-            assessor=_start("assessor", assessor, state, directory, around) if assessor else None,
+            tuner=tuner(state, config),
+            new_tuner=lambda state: tuner(state, _config(state)),
+            assessor=_start("assessor", assessor, config, state, directory, around) if assessor else None,
             spawn=spawn,
             post=runner.post,
             pending_metrics=runner.pending_metrics,
@@ -129,14 +128,18 @@ def seed_of(experiment_id: str) -> int:
 
 
 def _start(
-    role: str, algorithm: AlgorithmConfig, state: ExperimentState, directory: Path, around: Surroundings
+    role: str,
+    algorithm: AlgorithmConfig,
+    config: ExperimentConfig,
+    state: ExperimentState,
+    directory: Path,
+    around: Surroundings,
 ) -> m.Start:
     """The first line of the algorithm's child. Raises ReferenceUnresolved."""
-    config = _config(state)
-    builtin = algorithm.builtin_name(role)
+    builtin = algorithm.builtin(role)
     return m.Start(
         role=role,
-        name=builtin or algorithm.name,
+        name=builtin.name if builtin else algorithm.name,
         class_name=None if builtin else algorithm.class_name,
         code_directory=str(algorithm.code_directory) if algorithm.code_directory else None,
         class_args=resolve_secrets(algorithm.class_args or {}, around.environ, around.cwd),
@@ -176,8 +179,8 @@ def _context(
 
 def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
     """The one that is configured; where the tuner is an advisor, the half of that which stops trials."""
-    advisor = algorithms.advisor(config.tuner.builtin_name("tuner"))
-    if advisor is None:
+    advisor = config.tuner.builtin("tuner")
+    if advisor is None or not advisor.advisor:
         return config.assessor
     arguments = None if advisor.judge is None else advisor.judge(config.tuner.class_args or {})
     return None if arguments is None else AlgorithmConfig(name=advisor.name, class_args=arguments)

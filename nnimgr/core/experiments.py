@@ -117,5 +117,5 @@ def summary_of(
         max_trial_number=state.limits.max_trial_number,
         trial_concurrency=state.limits.trial_concurrency,
         optimize_mode=optimize_mode(state.config),
-        objectives=state.config.get("objectives") or {},
+        objectives=state.objectives,
     )

@@ -22,8 +22,6 @@ __all__ = [
     "AlgorithmError",
     "Builtin",
     "Interpreter",
-    "advisor",
-    "builtin_name",
     "check",
     "check_class",
     "check_space",
@@ -79,20 +77,6 @@ def find(role: str, name: str) -> Builtin:
 
 def is_builtin(role: str, name: str) -> bool:
     return built_in(role, name=name) is not None
-
-
-def builtin_name(
-    role: str, *, name: str | None, class_name: str | None, code_directory: object = None
-) -> str | None:
-    """The name of what ``built_in`` finds."""
-    found = built_in(role, name=name, class_name=class_name, code_directory=code_directory)
-    return None if found is None else found.name
-
-
-def advisor(name: object) -> Builtin | None:
-    """The built-in tuner of this name, if it is an advisor."""
-    found = built_in("tuner", name=name) if isinstance(name, str) else None
-    return found if found is not None and found.advisor else None
 
 
 def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError:
@@ -153,9 +137,9 @@ def check_class(
 
     Whether a class of the user's is there shows when it is imported, in a process of its own.
     """
-    name = builtin_name(role, name=None, class_name=class_name, code_directory=code_directory)
-    if name is not None:
-        check(role, name, class_args, several=several)
+    builtin = built_in(role, name=None, class_name=class_name, code_directory=code_directory)
+    if builtin is not None:
+        check(role, builtin.name, class_args, several=several)
     elif code_directory is None and class_name.startswith(_NNI):
         missing = _left_out(role, class_name.rpartition(".")[2])
         if missing is not None:

@@ -189,17 +189,19 @@ def test_a_constraint_without_a_value_for_some_sets_is_a_warning(load: Load) -> 
     assert "which counts as not met: " in str(warning)
 
 
-def test_the_options_of_batch_are_looked_at_one_by_one(load: Load, faults: Faults) -> None:
-    found = load(BATCH + "searchSpaceConstraints: [a < b]\n")
+@pytest.mark.parametrize("tuner", ["name: Batch", "className: nni.algorithms.hpo.batch_tuner.BatchTuner"])
+def test_the_options_of_batch_are_looked_at_one_by_one(load: Load, faults: Faults, tuner: str) -> None:
+    batch = BATCH.replace("name: Batch", tuner)
+    found = load(batch + "searchSpaceConstraints: [a < b]\n")
     assert str(found.feasibility) == "2 of the 3 parameter sets meet the constraints"  # the last one has no b
-    (fault,) = faults(BATCH + "searchSpaceConstraints: [a > 7]\n")
+    (fault,) = faults(batch + "searchSpaceConstraints: [a > 7]\n")
     assert fault.startswith(
         "exp.yml:7:26: searchSpaceConstraints[0]: of the 3 parameter sets none meets all constraints (0 %, "
         'and at least 0.1 % must); {"a": 5}, for instance, does not'
     )
-    (fault,) = faults(BATCH + "searchSpaceConstraints: [c < b]\n")
+    (fault,) = faults(batch + "searchSpaceConstraints: [c < b]\n")
     assert "has no parameter c" in fault
-    (fault,) = faults(BATCH + "initialParameters: [{a: 1}]\n")
+    (fault,) = faults(batch + "initialParameters: [{a: 1}]\n")
     assert fault.startswith(
         "exp.yml:7:1: initialParameters: Batch runs the parameter sets of its search space"
     )

@@ -72,7 +72,7 @@ def test_the_tuner_changes(config: ExperimentConfig, tmp_path: Path) -> None:
     """By name, by import path or as a class of the user's; with the space that it needs."""
     tuner = {"Class_Name": "nni.algorithms.hpo.tpe_tuner.TpeTuner", "class_args": {"seed": 1}}
     changed = apply_update(config, "tuner", value=tuner)
-    assert changed.tuner.builtin_name("tuner") == "TPE"
+    assert (builtin := changed.tuner.builtin("tuner")) and builtin.name == "TPE"
     own = {"className": "mine.Mine", "codeDirectory": str(tmp_path), "classArgs": {"key": "${env:KEY}"}}
     assert apply_update(config, "tuner", value=own).tuner.class_args == {"key": "${env:KEY}"}
     space = {"sets": {"_type": "choice", "_value": [{"x": 1}]}}

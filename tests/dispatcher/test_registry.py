@@ -11,6 +11,7 @@ import pytest
 from nni.algorithms import hpo
 from nnimgr.algorithm import Assessor, Tuner
 from nnimgr.dispatcher import registry
+from nnimgr.dispatcher.builtins import built_in
 
 
 @pytest.mark.parametrize("builtin", registry.BUILTINS, ids=lambda builtin: str(builtin.name))
@@ -133,8 +134,8 @@ def test_a_built_in_may_be_named_by_its_class(builtin: registry.Builtin) -> None
     """By ours and by NNI's, which is the same class; beside code of the user's it is what lies there."""
     for path in builtin.class_paths:
         assert registry.load(path) is registry.load(builtin.target)
-        assert registry.builtin_name(builtin.role, name=None, class_name=path) == builtin.name
-        own = registry.builtin_name(builtin.role, name=None, class_name=path, code_directory="/mine")
+        assert built_in(builtin.role, name=None, class_name=path) is builtin
+        own = built_in(builtin.role, name=None, class_name=path, code_directory="/mine")
         assert own is None
     with pytest.raises(registry.AlgorithmError, match=f"{builtin.name} takes no argument 'nonsense'"):
         registry.check_class(builtin.role, builtin.class_paths[-1], {"nonsense": 1})

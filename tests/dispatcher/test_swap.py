@@ -37,7 +37,8 @@ async def another(host: Host, make_past: MakePast, space: dict[str, Any]) -> Exp
 
 
 @pytest.mark.parametrize(
-    ("name", "space", "arguments"), [scene for scene in SCENES if registry.advisor(scene[0]) is None]
+    ("name", "space", "arguments"),
+    [scene for scene in SCENES if not registry.find("tuner", scene[0]).advisor],
 )
 async def test_every_built_in_goes_on_after_a_swap(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]

@@ -3,12 +3,15 @@
 Nothing here imports an algorithm, so that a configuration is read fast.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from nnimgr.dispatcher.builtins.advisors import ADVISORS
 from nnimgr.dispatcher.builtins.assessors import ASSESSORS
 from nnimgr.dispatcher.builtins.builtin import Builtin
 from nnimgr.dispatcher.builtins.tuners import TUNERS
 
-__all__ = ["BUILTINS", "Builtin", "built_in"]
+__all__ = ["BUILTINS", "Builtin", "built_in", "meant"]
 
 BUILTINS = (*TUNERS, *ADVISORS, *ASSESSORS)
 
@@ -24,3 +27,14 @@ def built_in(
     if class_name is None or code_directory is not None:
         return None
     return next((each for each in known if class_name in each.class_paths), None)
+
+
+def meant(role: str, algorithm: Mapping[str, Any]) -> Builtin | None:
+    """The same of an algorithm as a configuration describes it, checked or not."""
+    name, path = algorithm.get("name"), algorithm.get("className")
+    return built_in(
+        role,
+        name=name if isinstance(name, str) else None,
+        class_name=path if isinstance(path, str) else None,
+        code_directory=algorithm.get("codeDirectory"),
+    )
