@@ -68,6 +68,7 @@ class Witness:
         self._epochs: dict[str, int] = {}  # instance -> the server obeyed last
         self.leased = False
         self._stopped = False  # the experiment, by a user
+        self._silent: set[str] = set()  # keepers
         self.phased: random.Random | None = None  # decides how many parameter sets trials ask for
         self.number = 0
         self._at: datetime | None = None  # of the last fact
@@ -197,6 +198,7 @@ class Witness:
         self.number, self._at = 0, None
         self.trials.clear()
         self.reported.clear()
+        self._silent.clear()
         for attempt in self.attempts.values():
             attempt.place = attempt.stop = attempt.over = None
             attempt.forsaken = False
@@ -240,6 +242,10 @@ class Witness:
             case f.JobStarted():
                 if self.attempts[fact.job_id].execs == 0:
                     fail(f"attempt {fact.job_id} is recorded as started and was not")
+            case f.KeeperSilent():
+                self._silent.add(fact.keeper_id)
+            case f.KeeperHeard():
+                self._silent.discard(fact.keeper_id)
             case f.JobEnded():
                 self._ended(fact)
             case f.JobLost():
@@ -342,7 +348,7 @@ class Witness:
             self._kernel.counts["given up by a user"] += 1
         elif self._fenced(attempt):
             return
-        elif attempt.place is not None and self.hosts[attempt.place.keeper_id].ending is not None:
+        elif self._ending(attempt):
             if self._runs(fact.job_id) or attempt.recorded != len(attempt.frames):
                 self._kernel.fail(
                     f"attempt {fact.job_id} was told to end with its host, too early: {attempt}"
@@ -354,6 +360,12 @@ class Witness:
             self._kernel.fail(f"attempt {fact.job_id} was given up and runs: {fact.reason}")
         else:
             self._kernel.counts["given up by its lease"] += 1
+
+    def _ending(self, attempt: _Attempt) -> bool:
+        """Its host has told that it ends; behind a cut a lease runs out first, whatever lies there."""
+        if attempt.place is None or (self.leased and attempt.place.keeper_id in self._silent):
+            return False
+        return self.hosts[attempt.place.keeper_id].ending is not None
 
     def _runs(self, job: str) -> bool:
         return any(shim.main and shim.job == job for host in self.hosts.values() for shim in host.shims)
