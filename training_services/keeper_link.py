@@ -141,6 +141,8 @@ class KeeperLink:
         self._seen_cmd = 0
         self._sent_cmd = 0
         self._k_epoch = -1
+        self._named = False  # everything that the keeper holds, to this link
+        self._asked = False  # for that
         self._reported = -1  # sync_no of the last request with news
         self._waited = -1  # sync_no of the last one without
         self._binding: Key | None = None  # KeeperBound is on its way
@@ -333,6 +335,7 @@ class KeeperLink:
                 if job is not None and job.end is _End.NONE:
                     self._report(job_id, job, attempt, events)
             if request.all:
+                self._named = True
                 self._take_inventory(request, events)
         self._await_commits(request, needs)
         return Received(events, needs, ended, gpus, host)
@@ -483,6 +486,7 @@ class KeeperLink:
             or self.untold >= MAX_UNTOLD
             or request.m_epoch_seen != self._m_epoch
             or request.db_id_seen is None
+            or not (self._named or self._asked)
         )
 
     def answer(self, request: Request) -> dict[str, Any]:
@@ -502,12 +506,14 @@ class KeeperLink:
         self._fresh.clear()
         self.untold = 0
         self._unsent.clear()
+        self._asked = not self._named
         if not request.news:
             self._leave_told = self.leaving
         return {
             "db_id": self._db_id,
             "m_epoch": self._m_epoch,
             "instance": self.instance,
+            "all": not self._named,
             "acks": acks,
             "rewind": rewind,
             "done": done,

@@ -402,9 +402,11 @@ class KeeperCore:
         self._heard_at = now
         self._line.answered()
         server = {"db_id": answer["db_id"], "m_epoch": answer["m_epoch"]}
-        if server != {"db_id": self._memory.db_id, "m_epoch": self._memory.m_epoch}:
+        another = server != {"db_id": self._memory.db_id, "m_epoch": self._memory.m_epoch}
+        if another:
             self._memory.db_id, self._memory.m_epoch = server["db_id"], server["m_epoch"]
             self._ledger.append({"k": "server", **server})
+        if another or answer["all"]:
             self._inventory = True
             self._reports.start_over()
         if flight.whole:

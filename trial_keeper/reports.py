@@ -185,7 +185,7 @@ class Reports:
             self._told[job] = None
 
     def start_over(self) -> None:
-        """Another server: it says anew what it has."""
+        """Nothing said before is known to the server: it says anew what it has."""
         self._tell_gpu()
         for job, attempt in self._attempts.items():
             attempt.seek(attempt.acked)

@@ -12,16 +12,17 @@ files, in the order of ``attempts`` and, within one, of its ``events``::
      "db_id_seen": str | null, "m_epoch_seen": int,   the last server the keeper has obeyed
      "acked_cmd": int,           all commands up to this one are applied and durable
      "seen_cmd": int,            all commands up to this one have arrived (in memory only, >= acked_cmd)
-     "all": bool,                attempts lists every attempt held (first call of a k_epoch, and first
-                                 after the server's m_epoch has changed); else only those with news
+     "all": bool,                attempts lists every attempt held (first call of a k_epoch, first after
+                                 the server's m_epoch has changed, and first after an answer with "all");
+                                 else only those with news
      "wait": bool,               nothing to report: the server may hold the answer for up to WAIT_S
      "status": str | null,       one sentence on the keeper itself (no inotify, disk full), null: all is well
      "gpu": {"trouble": str | null,      why the GPUs of the machine cannot be read, as one sentence
              "gpus": [{"index": int,     nvidia-smi's
                        "memory": int,    MiB in use that none of its processes accounts for
                        "processes": [[pid, job_id | null]]}]},   that compute on it; null: of no trial
-                                 left out: nothing new, or unknown (told in each first call of a k_epoch or
-                                 m_epoch if it is known, and after each change)
+                                 left out: nothing new, or unknown (told in each call with "all" if it is
+                                 known, and after each change)
      "host": {"cpus": float,      what processes may use of the machine
               "memory": int,      MiB, likewise
               "disk": int,        MiB that are free where the keeper works
@@ -41,6 +42,7 @@ together with, or after, the last frame. ``n`` is the number of frames in the se
 Answer (200, JSON)::
 
     {"db_id": str, "m_epoch": int, "instance": str,
+     "all": bool,                nothing is known here of what this keeper has said before: say all of it
      "acks": {job_id: int},      so many frames are committed (for each attempt mentioned, others at will)
      "rewind": {job_id: int},    the server misses frames from here on: send again from this position
      "done": [job_id],           the end is committed: forget the attempt (its files stay)
@@ -174,6 +176,7 @@ def read_end(*, error: Optional[str] = None, sentence: str = "", complete: bool 
 
 _EMPTY: Dict[str, Any] = {
     "instance": "",
+    "all": False,
     "acks": {},
     "rewind": {},
     "done": [],

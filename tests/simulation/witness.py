@@ -235,17 +235,12 @@ class Witness:
             case f.JobPlaced():
                 self._placed(fact)
             case f.StopOrdered():
-                attempt = self.attempts[fact.job_id]
-                attempt.stop = fact
-                if fact.cmd_seq is None:
-                    attempt.over = "it was never placed"
+                self._stop_ordered(fact)
             case f.JobStarted():
                 if self.attempts[fact.job_id].execs == 0:
                     fail(f"attempt {fact.job_id} is recorded as started and was not")
-            case f.KeeperSilent():
-                self._silent.add(fact.keeper_id)
-            case f.KeeperHeard():
-                self._silent.discard(fact.keeper_id)
+            case f.KeeperSilent() | f.KeeperHeard():
+                self._heard(fact)
             case f.JobEnded():
                 self._ended(fact)
             case f.JobLost():
@@ -261,6 +256,18 @@ class Witness:
                 trial.ended = fact.status
             case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):
                 fail(f"the experiment is ERROR: {fact.reason}")
+
+    def _stop_ordered(self, fact: f.StopOrdered) -> None:
+        attempt = self.attempts[fact.job_id]
+        attempt.stop = fact
+        if fact.cmd_seq is None:
+            attempt.over = "it was never placed"
+
+    def _heard(self, fact: f.KeeperSilent | f.KeeperHeard) -> None:
+        if isinstance(fact, f.KeeperSilent):
+            self._silent.add(fact.keeper_id)
+        else:
+            self._silent.discard(fact.keeper_id)
 
     def _wished(self, fact: f.LossDeclared | f.StopRequested | f.ExperimentStopRequested) -> None:
         """By a user, durably."""

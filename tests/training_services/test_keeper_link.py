@@ -468,6 +468,18 @@ def test_a_keeper_that_has_not_met_this_runner_is_answered_at_once(rig: Rig) -> 
     assert not rig.link.has_word(rig.request(wait=True), arrived=True)
 
 
+def test_a_link_asks_once_for_what_was_said_before_it_was_there() -> None:
+    """The keeper has obeyed this server, which closed the experiment's service and opened it again."""
+    rig = Rig()
+    assert rig.link.has_word(rig.request(wait=True), arrived=True)
+    _, answer = rig.sync(wait=True)
+    assert answer["all"]
+    assert not rig.link.has_word(rig.request(wait=True), arrived=True)  # one of before: no haste
+    assert rig.sync()[1]["all"]
+    assert not rig.sync(all=True)[1]["all"]
+    assert not rig.sync()[1]["all"]
+
+
 def test_the_backlog_counts_what_is_not_committed(rig: Rig) -> None:
     job = rig.start().job_id
     received = rig.link.receive(rig.request({job: attempt(frames=[payload(0), payload(1)])}))

@@ -132,8 +132,8 @@ class Rig:
     def answer(self, channel: Channel = Channel.REPORT, **fields: Any) -> None:
         del self.calls[channel]
         answer = {
-            "db_id": "db", "m_epoch": 1, "instance": "i", "acks": {}, "rewind": {}, "done": [], "kill": [],
-            "cmds": [], "leave": False, "gpu": False, "reads": [], "lease_s": None, **fields,
+            "db_id": "db", "m_epoch": 1, "instance": "i", "all": False, "acks": {}, "rewind": {}, "done": [],
+            "kill": [], "cmds": [], "leave": False, "gpu": False, "reads": [], "lease_s": None, **fields,
         }  # fmt: skip
         self.run(self.core.answered(self.now, channel, answer))
 

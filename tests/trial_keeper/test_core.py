@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.trial_keeper.rig import Rig, start, stop
@@ -655,12 +657,18 @@ def test_a_repeated_refusal_is_said_once(rig: Rig) -> None:
     assert rig.signalled == [] and rig.left is None
 
 
-def test_another_server_is_told_again_what_has_started(rig: Rig) -> None:
+@pytest.mark.parametrize("forgetful", [{"m_epoch": 2}, {"all": True}], ids=["another", "it asks"])
+def test_a_server_that_may_not_know_it_is_told_again_what_has_started(
+    rig: Rig, forgetful: dict[str, Any]
+) -> None:
     running(rig)
     rig.write(JOB, b"1")
     assert report(rig)[0]["started"] is None
-    rig.answer(m_epoch=2)  # it may not have what the one before was told
+    rig.answer(**forgetful)
     assert rig.call()["all"] and report(rig)[0]["started"] is not None
+    rig.answer(m_epoch=forgetful.get("m_epoch", 1))
+    rig.write(JOB, b"2")
+    assert not rig.call()["all"]
 
 
 def test_what_a_start_waits_for_is_said(rig: Rig) -> None:
@@ -697,11 +705,14 @@ def test_gpus_are_read_while_the_server_wants_them(rig: Rig) -> None:
     assert Channel.REPORT not in rig.calls
 
 
-def test_a_reading_that_is_lost_goes_again_and_another_server_gets_it(rig: Rig) -> None:
+@pytest.mark.parametrize("forgetful", [{"m_epoch": 2}, {"all": True}], ids=["another", "it asks"])
+def test_a_reading_that_is_lost_goes_again_and_a_server_that_may_not_know_it_gets_it(
+    rig: Rig, forgetful: dict[str, Any]
+) -> None:
     rig.answer(Channel.WAIT, gpu=True)
     rig.run(rig.core.gpus_read(rig.now, READING))
     rig.fail()
     rig.wait(5)
     assert rig.call()["gpu"] == READING
-    rig.answer(gpu=True, m_epoch=2)
+    rig.answer(gpu=True, **forgetful)
     assert rig.call()["all"] and rig.call()["gpu"] == READING
