@@ -29,6 +29,7 @@ RETRY_S = 1.0
 REMIND_S = 5.0
 KILL_GRACE_S = 10.0
 LAST_WORDS_S = 5.0  # on a host that is about to end: so long the server may take to hear of the ends
+_UNBEGUN = "the host was restarted before the command was started"
 REPLACED = "instance"  # why the server refuses a keeper in whose place it has another one
 
 
@@ -237,7 +238,7 @@ class KeeperCore:
         here = self._here(attempt)
         if claim is None:
             if not here:
-                self._seal(attempt, wire.HOST_LOST, "the host was restarted before the command was started")
+                self._seal(attempt, wire.HOST_LOST, _UNBEGUN)
             elif attempt.stop is not None:
                 self._later.append((now + RETRY_S, fx.Abort(attempt.job, attempt.directory)))
             elif now < attempt.respawn_at:
@@ -248,7 +249,9 @@ class KeeperCore:
         attempt.take(claim)
         if attempt.started is not None and not attempt.started_sent:
             self._reports.tell_soon(attempt, now + STARTED_WAIT_S)
-        if claim.pid is None:
+        if claim.pid is None and attempt.stop is None and not here:
+            self._seal(attempt, wire.HOST_LOST, _UNBEGUN)  # with its power it lost why this was stopped
+        elif claim.pid is None:
             self._seal(attempt, "never_started", "it was stopped before its command was started")
         elif claim.failed is not None:
             self._seal(attempt, "never_started", f"the command could not be started: {claim.failed[1]}")

@@ -309,6 +309,19 @@ def test_a_stop_before_the_claim_aborts_it(rig: Rig) -> None:
     assert final(rig)["reason"] == "never_started"
 
 
+@pytest.mark.parametrize(("kept", "reason"), [(1, wire.HOST_LOST), (2, "never_started")])
+def test_an_aborted_claim_of_another_boot_counts_only_with_the_stop(rig: Rig, kept: int, reason: str) -> None:
+    rig.order(start(1, JOB))
+    rig.flush()
+    records = [record["k"] for record in rig.journal]
+    rig.order(stop(2, JOB))
+    assert rig.claims[JOB].pid is None
+    rig.power_loss(kept=records.index("start") + kept)
+    rig.start()
+    rig.greet()
+    assert final(rig)["reason"] == reason
+
+
 def test_a_stop_signals_first_and_is_journaled(rig: Rig) -> None:
     running(rig)
     rig.order(stop(2, JOB, 7.0))
