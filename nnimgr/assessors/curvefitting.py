@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnimgr.assessors.judging import JudgingAssessor, Seen, Why, need
+from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
+from nnimgr.libraries import need
 
 __all__ = ["CurvefittingAssessor"]
 
@@ -26,7 +27,7 @@ class CurvefittingAssessor(JudgingAssessor):
         optimize_mode: str = "maximize",
     ) -> None:
         super().__init__(optimize_mode)
-        need("scipy", "Curvefitting")
+        need("the assessor Curvefitting", "scipy")
         self._target, self._start, self._threshold, self._gap = epoch_num, start_step, threshold, gap
         self._judged: dict[str, int] = {}  # of running trials: the step at which they were last
         self._best = math.inf

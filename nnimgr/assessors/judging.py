@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nnimgr.algorithm import Assessor, AssessResult, OptimizeMode, extract_scalar_reward
 
-__all__ = ["JudgingAssessor", "Seen", "Why", "finite", "need"]
+__all__ = ["JudgingAssessor", "Seen", "Why", "finite"]
 
 
 class Why(NamedTuple):
@@ -102,14 +102,3 @@ def finite(value: Any) -> float | None:
     except (RuntimeError, OverflowError):
         return None
     return number if math.isfinite(number) else None
-
-
-def need(module: str, assessor: str) -> None:
-    """Raise ModuleNotFoundError unless this library is there, without importing it."""
-    import importlib.util
-
-    if importlib.util.find_spec(module) is None:
-        raise ModuleNotFoundError(
-            f"the assessor {assessor} needs {module}, which this Python does not have: install it with "
-            f"`pip install {module}`"
-        )

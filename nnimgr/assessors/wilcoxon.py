@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnimgr.assessors.judging import JudgingAssessor, Seen, Why, need
+from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
+from nnimgr.libraries import need
 
 __all__ = ["WilcoxonAssessor"]
 
@@ -24,7 +25,7 @@ class WilcoxonAssessor(JudgingAssessor):
         self, optimize_mode: str = "maximize", p_threshold: float = 0.1, n_startup_steps: int = 2
     ) -> None:
         super().__init__(optimize_mode)
-        need("scipy", "Wilcoxon")
+        need("the assessor Wilcoxon", "scipy")
         self._threshold, self._startup = p_threshold, max(2, n_startup_steps)
         self._best: list[float | None] = []
         self._best_mean = math.inf

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nnimgr import search_space as spaces
+from nnimgr.libraries import need
 from nnimgr.tuners.bohb_arguments import ModelArguments
 from nnimgr.tuners.budgets import BudgetTuner, Schedule, split
 from nnimgr.tuners.hyperband import Brackets, most_halvings
@@ -89,11 +89,7 @@ class BOHB(ModelTuner):
         config_space: None = None,
         seed: int | None = None,
     ) -> None:
-        if importlib.util.find_spec("numpy") is None:
-            raise ModuleNotFoundError(
-                "the advisor BOHB needs numpy, which this Python does not have: install it with "
-                "`pip install numpy`"
-            )
+        need("the advisor BOHB", "numpy")
         arguments = ModelArguments(
             min_points_in_model=min_points_in_model,
             top_n_percent=top_n_percent,

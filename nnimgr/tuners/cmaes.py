@@ -6,7 +6,6 @@ time, whoever suggested them: a trial that is late or fails holds nobody up.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterator
 from random import Random
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnimgr.libraries import need
 from nnimgr.tuners.cube import Floats, reflected
 from nnimgr.tuners.points import PointTuner
 from nnimgr.tuners.threads import one_thread
@@ -46,11 +46,7 @@ class CmaesTuner(PointTuner):
         population_size: int | None = None,
         seed: int | None = None,
     ) -> None:
-        if importlib.util.find_spec("cmaes") is None:
-            raise ModuleNotFoundError(
-                "the tuner CMAES needs cmaes, which this Python does not have: install it with "
-                "`pip install cmaes`"
-            )
+        need("the tuner CMAES", "cmaes")
         super().__init__(optimize_mode, seed)
         self._sigma, self._size = sigma0, population_size
         self._distribution: Any = None  # a cmaes.CMA or cmaes.SepCMA

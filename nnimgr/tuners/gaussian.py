@@ -5,7 +5,6 @@ The mathematics is scikit-learn's, whose import takes a second: it comes with th
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,20 +15,10 @@ import numpy as np
 from nnimgr.tuners.cube import Floats
 from nnimgr.tuners.threads import one_thread
 
-__all__ = ["Posterior", "fitted_kernel", "need_libraries", "quick"]
+__all__ = ["Posterior", "fitted_kernel", "quick"]
 
 _WIDEST = 20  # beyond so many features they share one length, since each takes time and results to be learned
 _STEPS = 25  # of the search for a kernel
-
-
-def need_libraries(tuner: str) -> None:
-    """Raise ModuleNotFoundError, which says what to install, if a library is not there."""
-    for module, package in (("scipy", "scipy"), ("sklearn", "scikit-learn")):
-        if importlib.util.find_spec(module) is None:
-            raise ModuleNotFoundError(
-                f"the tuner {tuner} needs {package}, which this Python does not have: install it with "
-                f"`pip install {package}`"
-            )
 
 
 @contextmanager

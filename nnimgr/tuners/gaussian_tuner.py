@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnimgr.libraries import need
 from nnimgr.tuners.acquisition import Search
 from nnimgr.tuners.cube import Floats
-from nnimgr.tuners.gaussian import Posterior, fitted_kernel, need_libraries, quick
+from nnimgr.tuners.gaussian import Posterior, fitted_kernel, quick
 from nnimgr.tuners.points import PointTuner, calm
 
 __all__ = ["GaussianTuner"]
@@ -32,7 +33,8 @@ class GaussianTuner(PointTuner):
     def __init__(
         self, name: str, optimize_mode: str, seed: int | None, cold_start_num: int, nu: float, alpha: float
     ) -> None:
-        need_libraries(name)
+        for module, library in (("scipy", "scipy"), ("sklearn", "scikit-learn")):
+            need(f"the tuner {name}", module, library=library)
         super().__init__(optimize_mode, seed)
         self._cold, self._nu, self._alpha = cold_start_num, nu, alpha
         self._kernel: tuple[int, Any] = (0, None)  # and how many of the results it was fitted to

@@ -7,24 +7,22 @@ cannot be computed from it, and ``recall`` gets back.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from random import Random
 from typing import Any
 
 from nnimgr.algorithm import Past, extract_scalar_reward
+from nnimgr.libraries import missing, need
 from nnimgr.objectives import DEFAULT, Objectives
 from nnimgr.tuners.learning import LearningTuner
 from nnimgr.tuners.optuna_samplers import NEEDS, fault_of_arguments, fault_of_sampler, sampler_class
 
-if importlib.util.find_spec("optuna") is None:
-    raise ModuleNotFoundError(
-        "the tuners Optuna and NSGA2 need optuna, which this Python does not have: install it with "
-        "`pip install optuna`"
-    )
+if find_spec("optuna") is None:
+    raise missing("the tuners Optuna and NSGA2 need", "optuna")
 
 import numpy as np
 import optuna
@@ -290,11 +288,8 @@ def _sampler_named(name: str) -> type[BaseSampler]:
     if fault is not None or found is None:
         raise ValueError(f"the argument sampler of Optuna {fault}, not {name!r}")
     needed = NEEDS.get(found)
-    if needed is not None and importlib.util.find_spec(needed) is None:
-        raise ModuleNotFoundError(
-            f"Optuna's {found} needs {needed}, which this Python does not have: install it with "
-            f"`pip install {needed}`"
-        )
+    if needed is not None:
+        need(f"Optuna's {found}", needed)
     if found == CmaEsSampler.__name__:
         return CmaEsSampler
     sampler: type[BaseSampler] | None = getattr(optuna.samplers, found, None)

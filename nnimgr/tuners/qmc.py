@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nnimgr import search_space as spaces
+from nnimgr.libraries import need
 from nnimgr.tuners.encoding import Encoding
 from nnimgr.tuners.random import RandomTuner
 
@@ -28,11 +28,7 @@ class QmcTuner(RandomTuner):
     """
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
-        if importlib.util.find_spec("scipy") is None:
-            raise ModuleNotFoundError(
-                "the tuner QMC needs scipy, which this Python does not have: install it with "
-                "`pip install scipy`"
-            )
+        need("the tuner QMC", "scipy")
         super().__init__(optimize_mode, seed)
         self._encoding = Encoding(self.space)
         self._sequences: dict[int, Sobol] = {}

@@ -6,12 +6,12 @@ their own.
 
 from __future__ import annotations
 
-import importlib.util
 from random import Random
 from typing import Any
 
 import numpy as np
 
+from nnimgr.libraries import need
 from nnimgr.tuners.acquisition import Search, improvement
 from nnimgr.tuners.cube import Cube, Floats
 from nnimgr.tuners.points import PointTuner, calm
@@ -44,11 +44,7 @@ class SMACTuner(PointTuner):
     def __init__(
         self, optimize_mode: str = "maximize", config_dedup: bool = False, seed: int | None = None
     ) -> None:
-        if importlib.util.find_spec("smac") is None:
-            raise ModuleNotFoundError(
-                "the tuner SMAC needs smac, which this Python does not have: install it with "
-                "`pip install nnimgr[smac]`"
-            )
+        need("the tuner SMAC", "smac", package="nnimgr[smac]")
         super().__init__(optimize_mode, seed)
         self._table: _Table | None = None
 

@@ -6,12 +6,12 @@ the rest of a tuner's start, and so not before there is something to learn from.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nnimgr import search_space as spaces
+from nnimgr.libraries import need
 from nnimgr.tuners.learning import LearningTuner
 from nnimgr.tuners.tpe_arguments import TpeArguments
 
@@ -33,11 +33,7 @@ class TpeTuner(LearningTuner):
         seed: int | None = None,
         tpe_args: Mapping[str, Any] | None = None,
     ) -> None:
-        if importlib.util.find_spec("numpy") is None:
-            raise ModuleNotFoundError(
-                "the tuner TPE needs numpy, which this Python does not have: install it with "
-                "`pip install numpy`"
-            )
+        need("the tuner TPE", "numpy")
         super().__init__(optimize_mode, seed)
         self._arguments = TpeArguments(**(tpe_args or {}))
         self._model: Model | None = None  # knows all results, and the open sets
