@@ -44,6 +44,8 @@ def validate(state: ExperimentState) -> None:
     assert set(state.closing_jobs) == set(state.jobs) - open_jobs, "closing_jobs"
     for job_id in open_jobs:
         assert state.trials[state.jobs[job_id].trial_id].job_id == job_id, f"job {job_id} has no trial"
-    commands = [(j.placed.place.keeper_id, j.placed.cmd_seq) for j in state.jobs.values() if j.placed]
+    # A keeper's directory that is made anew counts from 1; its first job may be committed before its binding.
+    placed = [job.placed for job in state.jobs.values() if job.placed is not None]
+    commands = [(each.place.keeper_id, each.place.instance, each.cmd_seq) for each in placed]
     assert len(commands) == len(set(commands)), "a command number was given twice"
     assert state.number >= 0 and sum(state.counts.values()) == state.next_sequence, "sequence numbers"
