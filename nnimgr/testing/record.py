@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -24,16 +25,19 @@ _TRIAL = """
 INSERT INTO trials (experiment_id, trial_id, sequence, status, source, parameter_id, parameters, attempt,
 created_at, intermediates) VALUES (?, ?, ?, 'RUNNING', ?, ?, ?, 1, 0, 0)
 """
+_END = "UPDATE trials SET final_text = ?, final_value = ?, status = ? WHERE trial_id = ?"
 _METRIC = """
 INSERT INTO metrics (experiment_id, number, trial_id, attempt, position, type, sequence, at, value, text)
-VALUES (?, ?, ?, 1, ?, 'PERIODICAL', ?, 0, NULL, ?)
+VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?)
 """
 
 
 class Record:
     """Facts, as the store writes them. ``number`` is that of the last one."""
 
-    def __init__(self, path: Path, space: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: Path, space: Mapping[str, Any], *, config: Mapping[str, Any] | None = None
+    ) -> None:
         self.path = path
         self.number = 0
         engine = create_engine(f"sqlite:///{path}")
@@ -42,9 +46,10 @@ class Record:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.execute("PRAGMA synchronous = OFF")
         self._trials = 0
-        self._add(
-            f.ExperimentCreated(experiment_id=EXPERIMENT, config={}, search_space=space, limits=_LIMITS)
+        created = f.ExperimentCreated(
+            experiment_id=EXPERIMENT, config=config or {}, search_space=space, limits=_LIMITS
         )
+        self.add(created)
 
     def close(self) -> None:
         self._db.close()
@@ -53,9 +58,9 @@ class Record:
         self, parameter_id: int | None, parameters: str, *, fed_to: int = 0, state: str | None = None
     ) -> str:
         """The id of a new trial; ``parameter_id`` None: a user has submitted its set, JSON text, by hand."""
-        trial_id = f"trial{self._trials}"
+        trial_id = f"t{self._trials}"
         source = f.SuggestionSource.CUSTOMIZED if parameter_id is None else f.SuggestionSource.ALGORITHM
-        self._add(
+        self.add(
             f.Suggested(
                 trial_id=trial_id,
                 sequence=self._trials,
@@ -71,37 +76,50 @@ class Record:
         self._trials += 1
         return trial_id
 
-    def reported(self, trial_id: str, position: int, text: str) -> None:
+    def reported(self, trial_id: str, position: int, text: str, *, attempt: int = 1) -> None:
         """An intermediate result."""
         self.number += 1
-        self._db.execute(_METRIC, (EXPERIMENT, self.number, trial_id, position, position, text))
+        self._db.execute(_METRIC, (EXPERIMENT, self.number, trial_id, attempt, position, position, text))
 
-    def judged(self, trial_id: str, position: int) -> None:
-        self._add(f.Verdict(trial_id=trial_id, attempt=1, position=position))
+    def judged(self, trial_id: str, position: int = 0) -> None:
+        self.add(f.Verdict(trial_id=trial_id, attempt=1, position=position))
 
     def ended(self, trial_id: str, text: str | None, *, success: bool, untried: bool = False) -> int:
         """``text``: JSON text of the final result, if there is one. The number of the fact."""
         status = f.TrialStatus.SUCCEEDED if success else f.TrialStatus.FAILED
         status = f.TrialStatus.SYS_CANCELED if untried else status
+        return self.over(
+            f.TrialEnded(trial_id=trial_id, status=status, reason="it has ended", untried=untried), text
+        )
+
+    def over(self, end: f.TrialEnded, text: str | None) -> int:
+        """The same of an end in full."""
         self._db.execute(
-            "UPDATE trials SET final_text = ?, status = ? WHERE trial_id = ?", (text, status, trial_id)
+            _END, (text, None if text is None else _number(json.loads(text)), end.status, end.trial_id)
         )
-        return self._add(
-            f.TrialEnded(trial_id=trial_id, status=status, reason="it has ended", untried=untried)
-        )
+        return self.add(end)
 
     def imported(self, records: str) -> int:
-        return self._add(f.DataImported(records=records))
+        return self.add(f.DataImported(records=records))
 
-    def space_changed(self, space: Mapping[str, Any]) -> int:
-        return self._add(f.ConfigChanged(changes={}, limits=_LIMITS, search_space=space))
+    def space_changed(
+        self, space: Mapping[str, Any] | None, *, changes: Mapping[str, Any] | None = None
+    ) -> int:
+        """``changes``: of the configuration's further fields."""
+        return self.add(f.ConfigChanged(changes=changes or {}, limits=_LIMITS, search_space=space))
 
     def tuner_changed(self) -> int:
         """Another tuner takes the place of the one there was."""
-        return self._add(f.ConfigChanged(changes={"tuner": {"className": "next.Tuner"}}, limits=_LIMITS))
+        return self.space_changed(None, changes={"tuner": {"className": "next.Tuner"}})
 
-    def _add(self, fact: f.Fact) -> int:
+    def add(self, fact: f.Fact) -> int:
+        """Any fact; its number."""
         self.number += 1
         row = fact_row(EXPERIMENT, self.number, _NOW, fact)
         self._db.execute("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         return self.number
+
+
+def _number(value: Any) -> float | None:
+    number = value.get("default") if isinstance(value, dict) else value
+    return float(number) if isinstance(number, int | float) else None

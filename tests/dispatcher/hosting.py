@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.process import DispatcherChild
+from nnimgr.testing.record import EXPERIMENT
 
 DEADLINE_S = 30.0  # only a failing test takes as long
 
@@ -34,7 +35,7 @@ def start_line(role: str = "tuner", **fields: Any) -> m.Start:
         "code_directory": None,
         "class_args": {},
         "search_space": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "experiment_id": "exp",
+        "experiment_id": EXPERIMENT,
         "database": "",
         "rebuild_to": 0,
         "checkpoint_directory": "",

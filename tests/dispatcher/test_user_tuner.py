@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from nnimgr.dispatcher import messages as m
+from nnimgr.testing.record import EXPERIMENT
 from tests.dispatcher.conftest import Host
 from tests.dispatcher.test_tuner import finished
 
@@ -125,7 +126,7 @@ async def test_what_nni_promises_of_the_process(host: Host, tmp_path: Path) -> N
         "here": str(tmp_path),
         "NNI_LOG_DIRECTORY": str(tmp_path),
         "NNI_MODE": "start",
-        "NNI_EXP_ID": "exp",
+        "NNI_EXP_ID": EXPERIMENT,
         "SDK_PROCESS": "dispatcher",
     }
     tuner.send(finished(5, 0, '{"default": 0.5}'))
