@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from nnimgr.algorithm import NoMoreTrialError, Past, Rules, Tuner
+from nnimgr.identity import identity
 
 __all__ = ["BatchTuner", "fault_of_space"]
 
@@ -49,7 +49,7 @@ class BatchTuner(Tuner):
         if not self._left:
             raise NoMoreTrialError("every parameter set of the batch was suggested")
         option = self._left.pop()
-        self._spent[_key(option)] += 1
+        self._spent[identity(option)] += 1
         return option
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
@@ -68,13 +68,13 @@ class BatchTuner(Tuner):
             self._spend(record["parameter"])
 
     def _spend(self, parameters: Any, *, times: int = 1) -> None:
-        self._spent[_key(parameters)] += times
+        self._spent[identity(parameters)] += times
         self._left = None
 
     def _unspent(self) -> list[Any]:
         spent, left = self._spent.copy(), []
         for option in self._options:
-            key = _key(option)
+            key = identity(option)
             if spent[key] > 0:
                 spent[key] -= 0 if self._rules.never_repeat else 1
                 continue
@@ -95,7 +95,3 @@ def fault_of_space(search_space: Mapping[str, Any]) -> str | None:
         "Batch needs a search space of exactly one parameter, combine_params, of type choice, whose options "
         "are whole parameter sets"
     )
-
-
-def _key(parameters: Any) -> str:
-    return json.dumps(parameters, sort_keys=True)

@@ -8,7 +8,6 @@ the parameter cannot be.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Hashable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnimgr.identity import identity
 from nnimgr.search_space import Choice, Nested, Numeric, ParameterType
 
 __all__ = ["SPREAD", "Categories", "Number"]
@@ -149,6 +149,4 @@ def _key(option: Any) -> Hashable:
         return option
     if option is _NONE:
         return None
-    if isinstance(option, float) and option.is_integer():
-        option = int(option)  # as files of other tools may have it
-    return ("", json.dumps(option, sort_keys=True))
+    return ("", identity(option))

@@ -7,7 +7,6 @@ choice's options stand behind it; those of the options that were not chosen are 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnimgr.identity import identity
 from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space
 
-__all__ = ["Column", "Encoding", "from_unit", "option_key", "to_unit"]
+__all__ = ["Column", "Encoding", "from_unit", "to_unit"]
 
 Floats = NDArray[np.float64]
 
@@ -75,10 +75,10 @@ class Encoding:
             self.columns.append(Column(prefix + name, spec, options, parent))
             if isinstance(spec, Choice):
                 self._index[at] = {
-                    option_key(option): n for n, option in reversed(list(enumerate(spec.options)))
+                    identity(option): n for n, option in reversed(list(enumerate(spec.options)))
                 }
             elif isinstance(spec, Nested):
-                self._index[at] = {option_key(option): n for n, (option, _) in enumerate(spec.options)}
+                self._index[at] = {identity(option): n for n, (option, _) in enumerate(spec.options)}
                 for number, (_, inner) in enumerate(spec.options):
                     self._first[at, number] = len(self.columns)
                     self._lay_out(inner, f"{prefix}{name}.", (at, number))
@@ -106,7 +106,7 @@ class Encoding:
             nested = isinstance(spec, Nested)
             if nested and not (isinstance(value, Mapping) and "_name" in value):
                 return False
-            option = self._index[at].get(option_key(value["_name"] if nested else value))
+            option = self._index[at].get(identity(value["_name"] if nested else value))
             if option is None:
                 return False
             point[at] = (option + 0.5) / len(spec.options)
@@ -231,10 +231,3 @@ def from_unit(spec: Numeric, number: float) -> int | float:
 
 def _bounds(spec: Numeric) -> tuple[float, float]:
     return (math.log(spec.a), math.log(spec.b)) if spec.type.logarithmic else (spec.a, spec.b)
-
-
-def option_key(option: Any) -> str:
-    """What equal options have in common, as a file or a database may give them back."""
-    if isinstance(option, float) and option.is_integer():
-        option = int(option)  # as files of other tools may have it
-    return json.dumps(option, sort_keys=True)

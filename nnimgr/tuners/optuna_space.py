@@ -19,8 +19,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
+from nnimgr.identity import identity
 from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, Spec
-from nnimgr.tuners.encoding import from_unit, option_key, to_unit
+from nnimgr.tuners.encoding import from_unit, to_unit
 
 __all__ = ["Translation"]
 
@@ -75,7 +76,7 @@ class Translation:
             if not isinstance(spec, Numeric):
                 for number, option in enumerate(spec.options):
                     value = option[0] if isinstance(spec, Nested) else option
-                    options.setdefault(option_key(value), number)
+                    options.setdefault(identity(value), number)
             if isinstance(spec, Nested):
                 inner = [self._lay_out(within, f"{key}[{option}].") for option, within in spec.options]
             parts.append(_Part(name, key, spec, options, tuple(inner)))
@@ -132,7 +133,7 @@ def _encode(parts: tuple[_Part, ...], parameters: Mapping[str, Any], found: Para
         nested = isinstance(part.spec, Nested)
         if nested and not (isinstance(value, Mapping) and "_name" in value):
             return False
-        option = part.options.get(option_key(value["_name"] if nested else value))
+        option = part.options.get(identity(value["_name"] if nested else value))
         if option is None:
             return False
         found[part.key] = option
