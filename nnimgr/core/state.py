@@ -27,7 +27,7 @@ from nnimgr.core.facts import (
 )
 from nnimgr.objectives import objectives_of, optimize_mode
 
-SNAPSHOT_VERSION = 2
+SNAPSHOT_VERSION = 3  # of what is kept and of how it is made: another one is folded anew from the log
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
