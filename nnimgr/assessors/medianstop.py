@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import insort
 
 from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
+from nnimgr.assessors.order import Place
 
 __all__ = ["MedianstopAssessor"]
 
@@ -15,22 +15,22 @@ class MedianstopAssessor(JudgingAssessor):
     running averages that all succeeded trials had at the same step.
 
     Of an even number of averages the middle one is taken that is easier to reach. A result that is no finite
-    number is left out of best and average. The cost of a report does not grow with the number of reports or
-    trials.
+    number is left out of best and average. The cost of a report does not grow with the number of reports,
+    that of an end with the logarithm of the number of trials.
     """
 
     def __init__(self, optimize_mode: str = "maximize", start_step: int = 0) -> None:
         super().__init__(optimize_mode)
         self._start_step = start_step
-        self._averages: list[list[float]] = []  # by step: those of the succeeded trials, sorted
+        self._medians: list[Place] = []  # by step: of the averages that the succeeded trials had
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
-        if seen.step < self._start_step or seen.step > len(self._averages):
+        if seen.step < self._start_step or seen.step > len(self._medians):
             return None
-        averages = self._averages[seen.step - 1]
+        averages = self._medians[seen.step - 1]
         if not averages or seen.best == math.inf:
             return None
-        median = averages[len(averages) // 2]
+        median = averages.number
         if seen.best <= median:
             return None
         return Why(
@@ -41,11 +41,15 @@ class MedianstopAssessor(JudgingAssessor):
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
         if not success:
             return
-        while len(self._averages) < seen.step:
-            self._averages.append([])
+        while len(self._medians) < seen.step:
+            self._medians.append(Place(_middle))
         total, count = 0.0, 0
-        for averages, loss in zip(self._averages, seen.losses, strict=False):
+        for averages, loss in zip(self._medians, seen.losses, strict=False):
             if loss is not None:
                 total, count = total + loss, count + 1
             if count:
-                insort(averages, total / count)
+                averages.add(total / count)
+
+
+def _middle(number: int) -> int:
+    return number // 2 + 1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import insort
 
 from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
+from nnimgr.assessors.order import Place
 
 __all__ = ["PercentileAssessor"]
 
@@ -30,16 +30,16 @@ class PercentileAssessor(JudgingAssessor):
         self._share = percentile / 100
         self._startup, self._warmup, self._interval = n_startup_trials, n_warmup_steps, interval_steps
         self._succeeded = 0
-        self._losses: list[list[float]] = []  # by step: those of the succeeded trials, sorted
+        self._limits: list[Place] = []  # by step: of what the succeeded trials had reported
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
         step = seen.step
-        if self._succeeded < self._startup or step > len(self._losses) or not self._looks_at(step):
+        if self._succeeded < self._startup or step > len(self._limits) or not self._looks_at(step):
             return None
-        others = self._losses[step - 1]
+        others = self._limits[step - 1]
         if not others or seen.best == math.inf:
             return None
-        limit = _quantile(others, self._share)
+        limit = self._limit(others)
         if seen.best <= limit:
             return None
         return Why(
@@ -51,19 +51,16 @@ class PercentileAssessor(JudgingAssessor):
         if not success:
             return
         self._succeeded += 1
-        while len(self._losses) < seen.step:
-            self._losses.append([])
-        for others, loss in zip(self._losses, seen.losses, strict=False):
+        while len(self._limits) < seen.step:
+            self._limits.append(Place(lambda number: math.floor(self._share * (number - 1)) + 1))
+        for others, loss in zip(self._limits, seen.losses, strict=False):
             if loss is not None:
-                insort(others, loss)
+                others.add(loss)
 
     def _looks_at(self, step: int) -> bool:
         return step > self._warmup and (step - self._warmup - 1) % self._interval == 0
 
-
-def _quantile(ascending: list[float], share: float) -> float:
-    """Between two numbers: on the line between them."""
-    at = share * (len(ascending) - 1)
-    below = math.floor(at)
-    above = min(below + 1, len(ascending) - 1)
-    return ascending[below] + (at - below) * (ascending[above] - ascending[below])
+    def _limit(self, others: Place) -> float:
+        """Between two numbers: on the line between them."""
+        at = self._share * (len(others) - 1)
+        return others.number + (at - math.floor(at)) * (others.next - others.number)

@@ -1,0 +1,42 @@
+"""One place in the order of numbers that keep coming, in logarithmic time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+__all__ = ["Place"]
+
+
+class Place:
+    """The ``rank(n)``-th smallest of n numbers, counted from 1: a further number raises that by 0 or 1."""
+
+    def __init__(self, rank: Callable[[int], int]) -> None:
+        self._rank = rank
+        self._below: list[float] = []  # heap of the rank smallest, each negated
+        self._above: list[float] = []  # heap of the others
+
+    def __len__(self) -> int:
+        return len(self._below) + len(self._above)
+
+    def add(self, number: float) -> None:
+        below, above = self._below, self._above
+        if below and number < -below[0]:
+            heappush(below, -number)
+        else:
+            heappush(above, number)
+        rank = self._rank(len(self))
+        while len(below) < rank:
+            heappush(below, -heappop(above))
+        while len(below) > rank:
+            heappush(above, -heappop(below))
+
+    @property
+    def number(self) -> float:
+        """Raises IndexError before the first number."""
+        return -self._below[0]
+
+    @property
+    def next(self) -> float:
+        """The number behind it; itself if it is the last one."""
+        return self._above[0] if self._above else self.number
