@@ -253,7 +253,9 @@ class ClassArgsValidator(abc.ABC):
 
 def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float:
     """The number that a result stands for: itself, or its entry ``scalar_key``. Raises RuntimeError."""
-    reward = value.get(scalar_key) if isinstance(value, Mapping) else value
+    reward = value
+    if not isinstance(value, int | float) and isinstance(value, Mapping):
+        reward = value.get(scalar_key)
     if isinstance(reward, int | float):
         return reward
     raise RuntimeError(

@@ -92,8 +92,10 @@ def main_value(text: str, number: float | None, objectives: Objectives, *, final
 
 def with_default(value: Any, objectives: Objectives) -> Any:
     """A result or an intermediate one as whoever knows of one number only takes it: that of the main one."""
-    main = next(iter(objectives), None)
-    return {**value, DEFAULT: value[main]} if isinstance(value, Mapping) and main in value else value
+    if not objectives or not isinstance(value, Mapping):
+        return value
+    main = next(iter(objectives))
+    return {**value, DEFAULT: value[main]} if main in value else value
 
 
 def _named(result: Any, objectives: Objectives) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,18 +128,20 @@ class AssessorHost:
             if replayable:
                 self._replay(history)
             elif callable(recall):
-                for trial_id, success in ended:
-                    reports = self._reports_of(history.metrics_of(trial_id, up_to=up_to))
-                    if reports is not None:
-                        failures += self._recall(recall, trial_id, reports, success)
+                successes = dict(ended)
+                for trial_id, items in history.metrics_of(list(successes), up_to=up_to):
+                    if items:
+                        reports = self._reports_of(items)
+                        failures += self._recall(recall, trial_id, reports, successes[trial_id])
             elif ended:
                 self._tell(
                     self._calls.attempt(
                         "load_checkpoint", getattr(self._assessor, "load_checkpoint", _nothing)
                     )
                 )
-            for trial_id in [] if replayable else history.others(self._finished):
-                for item in history.metrics_of(trial_id, up_to=up_to):
+            others = [] if replayable else history.others(self._finished)
+            for _, items in history.metrics_of(others, up_to=up_to):
+                for item in items:
                     self._take(item)
         finally:
             history.close()
@@ -280,12 +282,12 @@ class AssessorHost:
                 )
             )
 
-    def _reports_of(self, items: Iterable[Metric]) -> _Reports | None:
-        reports: _Reports | None = None
+    def _reports_of(self, items: Sequence[Metric]) -> _Reports:
+        """Of the last attempt that has any."""
+        reports = _Reports(items[-1][1])
         for _, attempt, position, sequence, text in items:
-            if reports is None or reports.attempt < attempt:
-                reports = _Reports(attempt)
-            reports.add(position, sequence, self._read(text))
+            if attempt == reports.attempt:
+                reports.add(position, sequence, self._read(text))
         return reports
 
     def _read(self, text: str) -> Any:

@@ -44,6 +44,8 @@ class Calls:
         sys.exit is told as fatal and takes its course. ``meanwhile``: see ``Channel.calling``.
         """
         try:
+            if self.channel.in_call:
+                return run()
             with self.channel.calling(call, meanwhile=meanwhile):
                 return run()
         except Exception as error:

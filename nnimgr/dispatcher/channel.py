@@ -100,6 +100,11 @@ class Channel:
         with self._write_lock:
             self._write(line)
 
+    @property
+    def in_call(self) -> bool:
+        """Whether user code runs: inside of ``calling``."""
+        return self._call is not None
+
     @contextmanager
     def calling(self, name: str, *, meanwhile: Meanwhile | None = None) -> Iterator[None]:
         """User code runs inside: Busy is sent when it takes long, Idle when it has come back.
@@ -107,7 +112,7 @@ class Channel:
         When it seems to wait, ``meanwhile`` is called in another thread with each message that comes, in
         order; True: it has served it. Not so while user code computes, which may not expect it.
         """
-        if self._call is not None:  # user code has called back, or this is ``meanwhile``
+        if self.in_call:  # user code has called back, or this is ``meanwhile``
             yield
             return
         call = self._call = _Call(name, meanwhile)

@@ -78,9 +78,14 @@ class Enforcement:
 
     def hear(self, event: Event) -> None:
         """Something has happened, now or in the past."""
+        if isinstance(event, SpaceChanged):
+            if event.constraints is not None:
+                self.change(event.constraints)
+        elif self._duplicates in (SKIP, REUSE):
+            self._count(event)
+
+    def _count(self, event: Event) -> None:
         match event:
-            case SpaceChanged(constraints=tuple() as constraints):
-                self.change(constraints)
             case PastSuggestion() if self._duplicates == SKIP:
                 self._known[_key(event.parameters)] += 1
             case SetTried() if self._duplicates == SKIP:

@@ -18,6 +18,9 @@ class Phases:
     told: set[int | None] = field(default_factory=set)  # ids of the sets whose results the tuner has heard
 
 
+_NONE = Phases()
+
+
 class FurtherSets:
     """Of all trials that run."""
 
@@ -26,7 +29,7 @@ class FurtherSets:
 
     def of(self, trial_id: str) -> Phases:
         """To be read only."""
-        return self._trials.get(trial_id) or Phases()
+        return self._trials.get(trial_id, _NONE)
 
     def add(self, trial_id: str, parameter_id: int, parameters: str) -> None:
         """The trial has a further set."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -52,30 +52,31 @@ class PastSuggestion:
 Told = TrialFinished | ResultReported | SetDiscarded | SetTried | Imported | SpaceChanged
 Event = PastSuggestion | Told
 
-_EVENTS = """
-SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source,
-t.final_value
-FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
-WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ? AND f.kind IN (SELECT value FROM json_each(?))
-ORDER BY f.number
+_FACTS = """
+SELECT number, kind, trial_id, payload FROM facts
+WHERE experiment_id = ? AND number > ? AND number <= ? AND kind IN (%s)
+ORDER BY number
 """
 _OPEN = """
-SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source,
-t.final_value
-FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
-WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ?
-AND f.kind IN ('Suggested', 'FurtherSuggested')
-AND f.trial_id NOT IN
+SELECT number, kind, trial_id, payload FROM facts
+WHERE experiment_id = ? AND number > ? AND number <= ? AND kind IN ('Suggested', 'FurtherSuggested')
+AND trial_id NOT IN
 (SELECT trial_id FROM facts WHERE experiment_id = ? AND kind = 'TrialEnded' AND number <= ?)
-ORDER BY f.number
+ORDER BY number
 """
-_UNTRIED = """
-SELECT f.number, f.kind, f.trial_id, f.payload, t.parameter_id, t.parameters, t.final_text, t.source,
-t.final_value
-FROM facts f LEFT JOIN trials t ON t.experiment_id = f.experiment_id AND t.trial_id = f.trial_id
-WHERE f.experiment_id = ? AND f.number > ? AND f.number <= ?
-AND f.kind = 'TrialEnded' AND json_extract(f.payload, '$.untried')
-ORDER BY f.number
+_ENDS = """
+SELECT number, trial_id, json_extract(payload, '$.status'), json_extract(payload, '$.stand_in'),
+coalesce(json_extract(payload, '$.untried'), 0) AS untried FROM facts
+WHERE experiment_id = ? AND number > ? AND number <= ? AND kind = 'TrialEnded' %s
+ORDER BY number
+"""
+_TRIALS = """
+SELECT trial_id, parameter_id, parameters, final_text, source, final_value FROM trials
+WHERE experiment_id = ?
+"""
+_OF_ENDS = """
+AND trial_id IN (SELECT trial_id FROM facts
+WHERE experiment_id = ? AND number > ? AND number <= ? AND kind = 'TrialEnded')
 """
 _LAST = "SELECT coalesce(max(number), 0) FROM facts WHERE experiment_id = ? AND number <= ?"
 _SPACE = (
@@ -85,9 +86,12 @@ _METRICS = """
 SELECT trial_id, attempt, position, sequence, text FROM metrics
 WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' ORDER BY number
 """
+_TRIALS_AT_ONCE = 1_000
+# The sign keeps the index on trials in use: by numbers, each of them would be looked for in all metrics.
 _METRICS_OF = """
 SELECT trial_id, attempt, position, sequence, text FROM metrics
-WHERE experiment_id = ? AND trial_id = ? AND number <= ? AND type = 'PERIODICAL' ORDER BY attempt, position
+WHERE experiment_id = ? AND trial_id IN (SELECT value FROM json_each(?)) AND +number <= ?
+AND type = 'PERIODICAL' ORDER BY trial_id, attempt, position
 """
 _REPORTS_AND_ENDS = """
 SELECT number, trial_id, attempt, position, sequence, text FROM metrics
@@ -107,7 +111,7 @@ _LIVE = (
 
 _KINDS = {
     Past.SUGGESTIONS: ("Suggested", "FurtherSuggested"),
-    Past.RESULTS: ("TrialEnded", "ResultTaken"),
+    Past.RESULTS: ("ResultTaken",),
     Past.IMPORTS: ("DataImported",),
 }
 
@@ -150,20 +154,38 @@ class History:
         the suggestions come the ends of those trials that were never tried.
         """
         kinds = ["ConfigChanged", *(kind for part in _KINDS if part in past for kind in _KINDS[part])]
-        rows = self._connection.execute(_EVENTS, (self._id, after, up_to, json.dumps(kinds))).fetchall()
+        since = self._id, after, up_to
+        rows = self._connection.execute(_FACTS % ", ".join("?" * len(kinds)), (*since, *kinds)).fetchall()
         if Past.OPEN in past and Past.SUGGESTIONS not in past:
-            rows += self._connection.execute(_OPEN, (self._id, after, up_to, self._id, up_to))
-        if Past.SUGGESTIONS in past and Past.RESULTS not in past:
-            rows += self._connection.execute(_UNTRIED, (self._id, after, up_to))
-        keyed: list[tuple[tuple[int, int, int], Event]] = []
-        for row in rows:
-            for event in _events(*row):
-                if isinstance(event, PastSuggestion):
-                    keyed.append(((event.fed_to, 1, event.parameter_id), event))
-                else:
-                    keyed.append(((event.number, 0, 0), event))
-        keyed.sort(key=lambda pair: pair[0])
-        return [event for _, event in keyed]
+            rows += self._connection.execute(_OPEN, (*since, self._id, up_to))
+        events = [event for row in rows for event in _events(*row)]
+        if Past.RESULTS in past or Past.SUGGESTIONS in past:
+            events += self._ends(*since, untried=Past.RESULTS not in past)
+        events.sort(key=_place)
+        return events
+
+    def _ends(self, experiment_id: str, after: int, up_to: int, *, untried: bool) -> Iterator[TrialFinished]:
+        """Ends of trials. ``untried``: only of those that were never tried."""
+        run, since = self._connection.execute, (experiment_id, after, up_to)
+        # A part of the trials is looked up by the index; most of them are read faster as they lie.
+        rows = run(_TRIALS + _OF_ENDS, (experiment_id, *since)) if after else run(_TRIALS, since[:1])
+        trials = {row[0]: row[1:] for row in rows}
+        ends = run(_ENDS % ("AND untried" if untried else ""), since)
+        for number, trial_id, status, stand_in, called_off in ends:
+            parameter_id, parameters, text, source, value = trials[trial_id]
+            customised = source == CUSTOMIZED
+            yield TrialFinished(
+                number=number,
+                trial_id=trial_id,
+                parameter_id=None if customised else parameter_id,
+                parameters=parameters,
+                text=text,
+                value=value,
+                success=status == SUCCEEDED,
+                stand_in=stand_in,
+                untried=bool(called_off),
+                again=runs_again(status, untried=bool(called_off), customised=customised),
+            )
 
     def metrics(self, *, after: int, up_to: int) -> Iterator[Metric]:
         """Intermediate results of all trials, in the order of their arrival."""
@@ -178,9 +200,16 @@ class History:
             else:
                 yield trial_id, attempt, position, sequence, text
 
-    def metrics_of(self, trial_id: str, *, up_to: int) -> Iterator[Metric]:
-        """Intermediate results of one trial."""
-        yield from self._connection.execute(_METRICS_OF, (self._id, trial_id, up_to))
+    def metrics_of(self, trial_ids: Sequence[str], *, up_to: int) -> Iterator[tuple[str, list[Metric]]]:
+        """Each of these trials, in their order, with its intermediate results. Read in parts: there may be
+        very many.
+        """
+        for first in range(0, len(trial_ids), _TRIALS_AT_ONCE):
+            part = trial_ids[first : first + _TRIALS_AT_ONCE]
+            found: dict[str, list[Metric]] = {trial_id: [] for trial_id in part}
+            for row in self._connection.execute(_METRICS_OF, (self._id, json.dumps(part), up_to)):
+                found[row[0]].append(row)
+            yield from found.items()
 
     def ended(self, *, up_to: int) -> list[tuple[str, bool]]:
         """(trial_id, success) of the trials that have ended, in that order."""
@@ -196,17 +225,14 @@ class History:
         return [row[0] for row in self._connection.execute(_LIVE, (self._id, json.dumps(sorted(trial_ids))))]
 
 
-def _events(
-    number: int,
-    kind: str,
-    trial_id: str,
-    payload_text: str,
-    parameter_id: int | None,
-    parameters: str,
-    final_text: str | None,
-    source: str | None,
-    final_value: float | None,
-) -> Iterator[Event]:
+def _place(event: Event) -> tuple[int, int, int]:
+    """Where it stands among all of them."""
+    if isinstance(event, PastSuggestion):
+        return event.fed_to, 1, event.parameter_id
+    return event.number, 0, 0
+
+
+def _events(number: int, kind: str, trial_id: str, payload_text: str) -> Iterator[Event]:
     payload = json.loads(payload_text)
     match kind:
         case "Suggested" if payload["source"] == CUSTOMIZED:
@@ -237,20 +263,6 @@ def _events(
                 parameter_id=payload["parameter_id"],
                 parameters=payload["parameters"],
                 text=payload["text"],
-            )
-        case "TrialEnded":
-            customised, untried = source == "customized", payload.get("untried", False)
-            yield TrialFinished(
-                number=number,
-                trial_id=trial_id,
-                parameter_id=None if customised else parameter_id,
-                parameters=parameters,
-                text=final_text,
-                value=final_value,
-                success=payload["status"] == SUCCEEDED,
-                stand_in=payload.get("stand_in"),
-                untried=untried,
-                again=runs_again(payload["status"], untried=untried, customised=customised),
             )
         case "DataImported":
             yield Imported(number=number, records=payload["records"])

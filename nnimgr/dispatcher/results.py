@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnimgr.dispatcher.messages import ResultReported, TrialFinished
 from nnimgr.dispatcher.plain import fault_of_result
 from nnimgr.objectives import Objectives, fault_of, with_default
 
-__all__ = ["Results"]
+__all__ = ["Result", "Results"]
+
+
+class Result(NamedTuple):
+    """``text``: in JSON; None: there is none. ``value``: as a tuner is given it."""
+
+    text: str | None
+    value: Any
+    fault: str | None
 
 
 class Results:
@@ -19,26 +27,23 @@ class Results:
     def __init__(self, objectives: Objectives, *, builtin: bool) -> None:
         self._objectives, self._builtin = objectives, builtin
 
-    def of(self, trial: TrialFinished | ResultReported) -> tuple[str | None, str | None]:
-        """JSON text of what counts as its result, if anything does, and what is wrong with its own."""
-        stand_in = trial.stand_in if isinstance(trial, TrialFinished) else None
+    def of(self, trial: TrialFinished | ResultReported) -> Result:
+        """What counts as its result, if anything does, and what is wrong with its own."""
+        text, fault = trial.text, None
         if isinstance(trial, TrialFinished) and not trial.success:
-            return stand_in, None
-        if trial.text is None:
-            return None, None
-        fault = self._fault_of(json.loads(trial.text))
-        return (trial.text if fault is None else stand_in), fault
-
-    def value(self, text: str) -> Any:
-        """A result without fault as the tuner is given it."""
-        return self._given(json.loads(text))
+            text = trial.stand_in
+        elif text is not None:
+            value = json.loads(text)
+            fault = self._fault_of(value)
+            if fault is None:
+                return Result(text, self._given(value), None)
+            text = trial.stand_in if isinstance(trial, TrialFinished) else None
+        return Result(text, None if text is None else self._given(json.loads(text)), fault)
 
     def records_of(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
         """A trial as NNI's import_data takes it; empty if it has no usable result."""
-        text, _ = self.of(trial)
-        if text is None:
-            return []
-        return [{"parameter": json.loads(trial.parameters), "value": self.value(text)}]
+        text, value, _ = self.of(trial)
+        return [] if text is None else [{"parameter": json.loads(trial.parameters), "value": value}]
 
     def usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
         """Imported records with their values decoded, and what is wrong with those left out."""

@@ -200,11 +200,12 @@ class TunerHost:
         self._quiet = []
         if records:
             self._try("import_data", lambda: self._tuner.import_data(list(records)))
-        for event in events:
-            if isinstance(event, PastSuggestion):
-                self._pass_again(event)
-            else:
-                self._feed(event)
+        with self._channel.calling("rebuild"):  # as one call: there may be very many
+            for event in events:
+                if isinstance(event, PastSuggestion):
+                    self._pass_again(event)
+                else:
+                    self._feed(event)
         failures, self._quiet = self._quiet, None
         if not failures:
             return None
@@ -302,7 +303,7 @@ class TunerHost:
             trial = replace(trial, text=None)
         usable = trial.parameter_id in phases.told or self._receive(trial)
         success = trial.success and usable
-        more = {"untried": trial.untried, "again": trial.again} if self._way is Way.RECALL else {}
+        more = _more(trial) if self._way is Way.RECALL else {}
         self._end(trial.parameter_id, trial.trial_id, success=success, **more)
         for parameter_id, parameters in phases.sets.items():
             if parameter_id not in phases.told:
@@ -325,12 +326,11 @@ class TunerHost:
 
     def _end(self, parameter_id: int | None, trial_id: str, *, success: bool, **more: bool) -> None:
         """``more``: what only some tuners are told."""
-        told = {name: True for name, value in more.items() if value}
         if self._hears_of(parameter_id):
             self._own.pop(-1 if parameter_id is None else parameter_id, None)
             self._try(
                 "trial_end",
-                lambda: self._tuner.trial_end(parameter_id, success, trial_job_id=trial_id, **told),
+                lambda: self._tuner.trial_end(parameter_id, success, trial_job_id=trial_id, **more),
                 trial_id=trial_id,
             )
 
@@ -347,9 +347,8 @@ class TunerHost:
             if records:
                 self._try("import_data", lambda: self._tuner.import_data(records), trial_id=trial_id)
             return True
-        text, fault = self._results.of(trial)
+        text, value, fault = self._results.of(trial)
         if text is not None:
-            value = self._results.value(text)
             own = self._own.get(-1 if parameter_id is None else parameter_id)
             parameters = json.loads(trial.parameters) if own is None else own
             self._try(
@@ -511,6 +510,13 @@ class TunerHost:
     def _doom(self, sentence: str) -> None:
         self._channel.send(Failed(call="rebuild", sentence=sentence, traceback="", fatal=True, hopeless=True))
         raise Doomed
+
+
+def _more(trial: TrialFinished) -> dict[str, bool]:
+    """What only tuners that recall are told of an end, where it is so."""
+    if not (trial.untried or trial.again):
+        return {}
+    return {name: True for name in ("untried", "again") if getattr(trial, name)}
 
 
 def _nothing() -> None:

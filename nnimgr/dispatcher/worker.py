@@ -7,6 +7,7 @@ hold secrets: it comes over stdin and is neither logged nor put into the environ
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -31,7 +32,10 @@ def main() -> int:
     _prepare(start)
     host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
     try:
+        gc.disable()  # a past is very many objects that stay
         host.build()
+        gc.freeze()
+        gc.enable()
         while True:
             message = channel.take()
             if isinstance(message, Leave):

@@ -49,6 +49,10 @@ class _Heard(Channel):
     def send(self, message: FromChild) -> None:
         self.messages.append(message)
 
+    @property
+    def in_call(self) -> bool:
+        return False
+
     @contextmanager
     def calling(self, name: str, *, meanwhile: Meanwhile | None = None) -> Iterator[None]:
         yield
