@@ -29,16 +29,18 @@ class Results:
 
     def of(self, trial: TrialFinished | ResultReported) -> Result:
         """What counts as its result, if anything does, and what is wrong with its own."""
-        text, fault = trial.text, None
-        if isinstance(trial, TrialFinished) and not trial.success:
-            text = trial.stand_in
-        elif text is not None:
-            value = json.loads(text)
+        end = trial if isinstance(trial, TrialFinished) else None
+        stand_in, fault = None if end is None else end.stand_in, None
+        if end is None or end.success:
+            if trial.text is None:
+                return Result(None, None, None)
+            if end is not None and end.value is not None and self._builtin and not self._objectives:
+                return Result(trial.text, end.value, None)
+            value = json.loads(trial.text)
             fault = self._fault_of(value)
             if fault is None:
-                return Result(text, self._given(value), None)
-            text = trial.stand_in if isinstance(trial, TrialFinished) else None
-        return Result(text, None if text is None else self._given(json.loads(text)), fault)
+                return Result(trial.text, self._given(value), None)
+        return Result(stand_in, None if stand_in is None else self._given(json.loads(stand_in)), fault)
 
     def records_of(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
         """A trial as NNI's import_data takes it; empty if it has no usable result."""
