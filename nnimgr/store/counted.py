@@ -33,7 +33,7 @@ class Final(NamedTuple):
 
 BY_TRIAL = "sqlite_autoindex_metrics_2"  # of metric_recorded_once
 _FINALS = schema.metric_finals.name
-_FEW_TRIALS = 64  # up to so many, reading them one by one beats reading all metrics
+_FEW_TRIALS = 1_000  # up to so many, reading them one by one beats reading all metrics
 
 _LINE = tuple(schema.metrics.c[{"at_us": "at"}.get(name, name)] for name in MetricLine._fields)
 _IS_FINAL = schema.metrics.c.type == literal_column("'FINAL'")  # no parameter: partial indexes need it so
