@@ -1,9 +1,7 @@
-"""NNIManager: the experiments of one server. It creates, resumes, views, stops, deletes and lists; runners
-do the rest.
+"""NNIManager: the experiments of one server. It creates, resumes, views, stops, deletes and lists; runners,
+which ``nnimgr.core.supervision`` keeps running, do the rest.
 
-An experiment's folder is ``<experimentWorkingDirectory>/<id>``; the index leads to it. A runner that ends
-because its database cannot be written is started anew from it, with back-off; one that ends by a fault of
-ours shows ERROR.
+An experiment's folder is ``<experimentWorkingDirectory>/<id>``; the index leads to it.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ from nnimgr.core import facts as f
 from nnimgr.core.assembly import Assembly, seed_of
 from nnimgr.core.at_rest import AtRest
 from nnimgr.core.changes import Changes
-from nnimgr.core.clock import SteadyClock
 from nnimgr.core.experiments import (
     ExperimentConflict,
     ExperimentSummary,
@@ -36,45 +33,22 @@ from nnimgr.core.folder import Surroundings, make_folder, require_database
 from nnimgr.core.index_notes import IndexNotes, nni_status
 from nnimgr.core.remains import Remains
 from nnimgr.core.requests import RequestRefused, initial_trials
-from nnimgr.core.runner import LIVE, ExperimentRunner, first_error
+from nnimgr.core.runner import LIVE, ExperimentRunner
 from nnimgr.core.state import ExperimentState
 from nnimgr.core.stored import StoredSummaries
+from nnimgr.core.supervision import Held, Supervision
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id, nnis_own
-from nnimgr.store.errors import StoreError
 from nnimgr.store.reader import ExperimentReader, stored_status
-from nnimgr.store.writer import ExperimentWriter, database_path
+from nnimgr.store.writer import database_path
 from training_services.placement import HostLedger
 
 __all__ = ["ExperimentConflict", "ExperimentSummary", "NNIManager", "NewExperiment", "UnknownExperiment"]
 
 logger = logging.getLogger(__name__)
 
-RESTART_S = (1.0, 30.0)  # first and longest wait before a runner whose commit failed is started anew
 ENDED = frozenset({"STOPPED", "DONE"})
 E = f.ExperimentStatus
-
-
-@dataclass(slots=True)
-class _Open:
-    """An experiment that this server holds."""
-
-    directory: Path
-    runner: ExperimentRunner | None = None  # None while it is started anew
-    trouble: str | None = None  # why there is no runner
-    status: str = ""
-    number: int = 0  # of its last fact
-    awaits_silent: bool = False  # what may run yet on silent machines is to be stopped when they are heard
-    task: asyncio.Task[None] = field(init=False)
-
-    @property
-    def nni_status(self) -> str:
-        """The status under NNI's name, by which nothing of a STOPPED one runs any more; empty: not known."""
-        if self.runner is None:
-            return self.status
-        state = self.runner.state
-        stops = state.status is E.STOPPED and self.status != E.STOPPED
-        return "STOPPING" if stops else nni_status(state.status, state.drain)
 
 
 class NNIManager:
@@ -95,14 +69,15 @@ class NNIManager:
         self._at_rest = AtRest(home=home, index=self._index, port=port)
         self._assembly, self._clock = assembly, clock
         self.remains = Remains(assembly)
-        self._open: dict[str, _Open] = {}
+        self._supervision = Supervision(
+            assembly=assembly, clock=clock, free=self._free, on_turn=self._turned, on_end=self._over
+        )
         self._readers: dict[str, ExperimentReader] = {}
         self._entries: dict[str, IndexEntry] = {}
         self._index_stamp: tuple[int, int] | None = None  # of the index that the entries were read from
         self.stored = StoredSummaries()
         self._changed = asyncio.Event()
         self._latest: str | None = None
-        self._closing = False
         self._creating = asyncio.Lock()  # one experiment at a time begins, is viewed or goes
         self.used = False  # something was asked of it already, so that it may leave when it is idle
         self._notes = IndexNotes(self._index, on_change=self._noted)
@@ -125,15 +100,7 @@ class NNIManager:
 
     async def __aexit__(self, *_: object) -> None:
         """Let go of all experiments; their trials run on and are adopted by the next server."""
-        self._closing = True
-        tasks = []
-        for opened in self._open.values():
-            if opened.runner is not None:
-                opened.runner.close()
-            else:
-                opened.task.cancel()
-            tasks.append(opened.task)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._supervision.close()
         await self._notes.close()
         for reader in self._readers.values():
             reader.close()
@@ -154,8 +121,8 @@ class NNIManager:
 
     def get(self, experiment_id: str) -> ExperimentRunner:
         """The runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
-        opened = self._open.get(experiment_id)
-        if opened is None:
+        held = self._supervision.get(experiment_id)
+        if held is None:
             if self.viewed(experiment_id):
                 raise RequestRefused(f"experiment {experiment_id} is only viewed: it cannot be changed")
             if experiment_id in self._entries:
@@ -163,14 +130,14 @@ class NNIManager:
                     f"experiment {experiment_id} is not open on this server: resume it first"
                 )
             raise UnknownExperiment(experiment_id)
-        if opened.runner is None:
-            raise RequestRefused(f"experiment {experiment_id} is not running: {opened.trouble}")
-        return opened.runner
+        if held.runner is None:
+            raise RequestRefused(f"experiment {experiment_id} is not running: {held.trouble}")
+        return held.runner
 
     def find(self, experiment_id: str) -> ExperimentRunner | None:
         """The runner of an experiment if this server has one."""
-        opened = self._open.get(experiment_id)
-        return opened.runner if opened is not None else None
+        held = self._supervision.get(experiment_id)
+        return held.runner if held is not None else None
 
     def viewed(self, experiment_id: str) -> bool:
         """Whether an experiment is only shown here: nothing of it runs, and nothing may change it."""
@@ -178,8 +145,8 @@ class NNIManager:
 
     def trouble(self, experiment_id: str) -> str | None:
         """Why an experiment of this server has no runner at present."""
-        opened = self._open.get(experiment_id)
-        return opened.trouble if opened is not None else None
+        held = self._supervision.get(experiment_id)
+        return held.trouble if held is not None else None
 
     def reader(self, experiment_id: str) -> ExperimentReader:
         """Queries of an experiment of the index, running or not. Raises UnknownExperiment."""
@@ -209,7 +176,7 @@ class NNIManager:
             self._index_stamp = stamp  # said once
             return
         for experiment_id, entry in self._entries.items():
-            if experiment_id in self._open or self.viewed(experiment_id):
+            if experiment_id in self._supervision or self.viewed(experiment_id):
                 noted = found.get(experiment_id, entry)
                 found[experiment_id] = replace(entry, tag=noted.tag, archived=noted.archived)
             elif entry.port == self.port:  # it may have been created here after the file was read
@@ -230,7 +197,7 @@ class NNIManager:
             entry,
             runner.state if runner is not None else None,
             reason=self.trouble(experiment_id) or "",
-            served=experiment_id in self._open or self.viewed(experiment_id),
+            served=experiment_id in self._supervision or self.viewed(experiment_id),
             active_s=runner.active().total_seconds() if runner is not None else 0.0,
         )
 
@@ -250,16 +217,16 @@ class NNIManager:
     def served(self) -> dict[str, str]:
         """The experiments that this server has open or shows, with their status under NNI's name."""
         return dict.fromkeys(self._at_rest.viewed, str(E.VIEWED)) | {
-            experiment_id: opened.nni_status or self._entries[experiment_id].status
-            for experiment_id, opened in self._open.items()
-            if experiment_id in self._entries
+            held.id: held.nni_status or self._entries[held.id].status
+            for held in self._supervision
+            if held.id in self._entries
         }
 
     @property
     def idle(self) -> bool:
         """Whether no experiment but stopped ones is left, and none of their trials on silent machines."""
         return not self._at_rest.viewed and all(
-            opened.status == E.STOPPED and not opened.awaits_silent for opened in self._open.values()
+            held.status == E.STOPPED and not held.awaits_silent for held in self._supervision
         )
 
     async def wait_idle(self) -> None:
@@ -371,7 +338,7 @@ class NNIManager:
             await runner.request(lambda state: (f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True),))
             self._latest = experiment_id
             return
-        held = experiment_id in self._open
+        held = experiment_id in self._supervision
         try:
             if new is not None and new.environ is not None:
                 await asyncio.to_thread(_surround, directory, new.surroundings())
@@ -379,7 +346,7 @@ class NNIManager:
             self._latest = experiment_id
         except Exception:
             if not held:  # what was asked for in vain must not come about later
-                await self._forget(experiment_id)
+                await self._supervision.forget(experiment_id)
                 await self._take_back(lambda: self._index.put(before))
             raise
 
@@ -415,8 +382,8 @@ class NNIManager:
         except KeyError:
             raise UnknownExperiment(experiment_id) from None
         await self.look_again()
-        opened = self._open.get(experiment_id)
-        self.changes.tell(experiment_id, 0 if opened is None else opened.number)
+        held = self._supervision.get(experiment_id)
+        self.changes.tell(experiment_id, 0 if held is None else held.number)
 
     async def view(self, experiment_id: str) -> None:
         """Show a stopped experiment until ``stop``: it is read, never opened.
@@ -456,21 +423,10 @@ class NNIManager:
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
         """The entry of a stopped experiment, whose database is closed from here on."""
         await self._notes.settled()
-        opened = self._open.get(experiment_id)
-        held = opened.status if opened is not None else None
-        entry = await self._at_rest.take(experiment_id, held=held, wish=wish)
-        await self._release(experiment_id)
+        held = self._supervision.get(experiment_id)
+        entry = await self._at_rest.take(experiment_id, held=None if held is None else held.status, wish=wish)
+        await self._supervision.release(experiment_id)
         return entry
-
-    async def _release(self, experiment_id: str) -> None:
-        """Close the database of a stopped experiment."""
-        opened = self._open.pop(experiment_id, None)
-        if opened is not None:
-            if opened.runner is not None:
-                opened.runner.close()
-            else:
-                opened.task.cancel()
-            await asyncio.wait({opened.task})
 
     def _stirred(self, experiment_id: str) -> None:
         """Tell those who follow the experiments, and who waits for their end."""
@@ -503,121 +459,33 @@ class NNIManager:
         *,
         resumed: bool = False,
     ) -> None:
-        """Open the database, run a runner on it, and return once its first turn is over.
-
-        ``created``: the first facts of a new experiment, which are committed together.
-
-        Raises what ends the runner before; a new experiment is dropped then, another one tried again later.
-        """
-        await self._forget(experiment_id)
+        """As ``Supervision.start``. From then on the server may leave when it is idle."""
         try:
-            runner = await self._make_runner(directory, created, resumed=resumed)
-            self._supervise(experiment_id, directory, runner=runner)
-            await runner.opened()
-            self.used = True
-        except Exception as error:
-            await self._forget(experiment_id)
-            if not created:
-                self._supervise(experiment_id, directory, trouble=str(error))
-                self.used = True
-            raise
+            await self._supervision.start(experiment_id, directory, created, resumed=resumed)
+        finally:
+            self.used = self.used or experiment_id in self._supervision
 
-    async def _forget(self, experiment_id: str) -> None:
-        """End the supervision of an experiment that has no runner which works."""
-        opened = self._open.pop(experiment_id, None)
-        if opened is not None:
-            opened.task.cancel()
-            await asyncio.wait({opened.task})
-
-    async def _make_runner(
-        self, directory: Path, created: Sequence[f.Fact] = (), *, resumed: bool = False
-    ) -> ExperimentRunner:
-        reader = self._readers.get(directory.name)
+    async def _free(self, experiment_id: str) -> None:
+        reader = self._readers.get(experiment_id)
         if reader is not None:
             await asyncio.to_thread(reader.release)
-        writer = ExperimentWriter(directory)
-        try:
-            state = await writer.open()
-            if not created and not state.id:
-                raise StoreError(f"the experiment in {directory} was never created: its database is empty")
-            if created and state.id:
-                raise ExperimentConflict(f"there is another experiment {state.id} in {directory.parent}")
-            opening = [*created, f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=resumed)]
-            return ExperimentRunner(
-                state=state,
-                writer=writer,
-                make_service=lambda state: self._assembly.service(state, directory),
-                make_search=lambda state, runner: self._assembly.search(state, directory, runner),
-                clock=SteadyClock(self._clock(), after=state.last_at),
-                on_turn=self._turned,
-                opening=opening,
-            )
-        except BaseException:
-            await writer.close()
-            raise
 
-    def _supervise(
-        self,
-        experiment_id: str,
-        directory: Path,
-        *,
-        runner: ExperimentRunner | None = None,
-        trouble: str | None = None,
-    ) -> _Open:
-        """Keep an experiment running from now on; without a runner one is made after a while."""
-        opened = _Open(directory, runner=runner, trouble=trouble)
-        opened.task = asyncio.get_running_loop().create_task(
-            self._keep_running(experiment_id, opened), name=f"{experiment_id}:runner"
-        )
-        self._open[experiment_id] = opened
-        return opened
+    def _over(self, held: Held) -> None:
+        """A runner has ended."""
+        self.changes.tell(held.id, held.number)
+        self._changed.set()
 
-    async def _keep_running(self, experiment_id: str, opened: _Open) -> None:
-        """A failed commit is tried again from the database, with back-off; a fault of ours is an ERROR."""
-        loop = asyncio.get_running_loop()
-        first, longest = RESTART_S
-        delay = first
-        while not self._closing:
-            began_at = loop.time()
-            try:
-                if opened.runner is None:
-                    await asyncio.sleep(delay)  # back-off
-                    delay = min(2 * delay, longest)
-                    opened.runner = await self._make_runner(opened.directory)
-                    opened.trouble = None
-                await opened.runner.run()
-                return
-            except Exception as group:
-                error = first_error(group)
-                self.changes.tell(experiment_id, opened.number)
-                opened.runner = None
-                if loop.time() - began_at > longest:
-                    delay = first
-                if isinstance(error, StoreError):
-                    opened.trouble = str(error)
-                    logger.error("experiment %s: %s", experiment_id, error)
-                    continue
-                opened.trouble = f"a fault of nnimgr ended it: {type(error).__name__}: {error}"
-                opened.status = "ERROR"
-                logger.error("experiment %s: its runner has failed", experiment_id, exc_info=group)
-                return
-            finally:
-                self._changed.set()
-
-    def _turned(self, state: ExperimentState) -> None:
+    def _turned(self, held: Held, state: ExperimentState) -> None:
         """A turn is over. An end is noted only here, when its keepers are gone: a server that dies before
         leaves an entry that says otherwise, and the next one opens the experiment again.
         """
-        opened = self._open.get(state.id)
-        if opened is None:
-            return
-        if opened.number != state.number:
-            opened.number = state.number
+        if held.number != state.number:
+            held.number = state.number
             self.changes.tell(state.id, state.number)
-        awaits = opened.runner is not None and opened.runner.awaits_silent
-        if (opened.status, opened.awaits_silent) == (state.status, awaits):
+        awaits = held.runner is not None and held.runner.awaits_silent
+        if (held.status, held.awaits_silent) == (state.status, awaits):
             return
-        opened.status, opened.awaits_silent = str(state.status), awaits
+        held.status, held.awaits_silent = str(state.status), awaits
         self._changed.set()
         status = nni_status(state.status, state.drain)
         if awaits:  # not over for the next server, which has to stop what silent machines still run

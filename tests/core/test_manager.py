@@ -206,7 +206,7 @@ async def test_resume_brings_back_a_stopped_experiment(server: Server) -> None:
 async def test_a_runner_whose_commit_failed_is_started_anew(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.manager.RESTART_S", (0.01, 0.01))
+    monkeypatch.setattr("nnimgr.core.supervision.RESTART_S", (0.01, 0.01))
     lab = Lab(server.home.path / "mine")
     lab.service.default = [started(), hold()]
     server.assembly.labs["mine"] = lab
@@ -265,7 +265,7 @@ async def test_a_create_that_cannot_commit_leaves_nothing(
 async def test_one_broken_database_does_not_keep_the_others_from_being_served(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.manager.RESTART_S", (0.01, 0.01))
+    monkeypatch.setattr("nnimgr.core.supervision.RESTART_S", (0.01, 0.01))
     for name in ("empty", "good"):
         lab = Lab(server.home.path / name)
         lab.service.default = [started(), hold()]
