@@ -20,6 +20,7 @@ from nnimgr.dispatcher.tuner import TunerHost
 
 # NNI's names of levels, by the numbers that ``logging`` gives them; trace is below all of these.
 _LEVELS = {"fatal": 50, "error": 40, "warning": 30, "info": 20, "debug": 10, "trace": 1}
+_REBUILDING = 50_000  # new objects before garbage is looked for: of a past very many come and stay
 
 
 def main() -> int:
@@ -32,10 +33,10 @@ def main() -> int:
     _prepare(start)
     host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
     try:
-        gc.disable()  # a past is very many objects that stay
+        usual = gc.get_threshold()
+        gc.set_threshold(_REBUILDING)
         host.build()
-        gc.freeze()
-        gc.enable()
+        gc.set_threshold(*usual)
         while True:
             message = channel.take()
             if isinstance(message, Leave):
