@@ -25,7 +25,9 @@ _TRIAL = """
 INSERT INTO trials (experiment_id, trial_id, sequence, status, source, parameter_id, parameters, attempt,
 created_at, intermediates) VALUES (?, ?, ?, 'RUNNING', ?, ?, ?, 1, 0, 0)
 """
-_END = "UPDATE trials SET final_text = ?, final_value = ?, status = ? WHERE trial_id = ?"
+_END = """
+UPDATE trials SET final_text = ?, final_value = ?, status = ? WHERE experiment_id = ? AND trial_id = ?
+"""
 _METRIC = """
 INSERT INTO metrics (experiment_id, number, trial_id, attempt, position, type, sequence, at, value, text)
 VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?)
@@ -44,6 +46,7 @@ class Record:
         metadata.create_all(engine)
         engine.dispose()
         self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = OFF")
         self._trials = 0
         created = f.ExperimentCreated(
@@ -94,9 +97,8 @@ class Record:
 
     def over(self, end: f.TrialEnded, text: str | None) -> int:
         """The same of an end in full."""
-        self._db.execute(
-            _END, (text, None if text is None else _number(json.loads(text)), end.status, end.trial_id)
-        )
+        value = None if text is None else _number(json.loads(text))
+        self._db.execute(_END, (text, value, end.status, EXPERIMENT, end.trial_id))
         return self.add(end)
 
     def imported(self, records: str) -> int:
