@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -74,6 +75,7 @@ SCENES = [
     ("Optuna", MIXED, {"sampler_args": {"n_startup_trials": 3}}),
     ("Optuna", NUMBERS, {"sampler": "CmaEs", "sampler_args": {"popsize": 4}}),
     ("Optuna", MIXED, {"sampler": "NSGAIISampler", "sampler_args": {"population_size": 2}}),
+    ("Optuna", MIXED, {"sampler": "GP", "sampler_args": {"n_startup_trials": 3}}),
     ("Optuna", NUMBERS, {"sampler": "QMC", "sampler_args": {"scramble": True}}),
     ("Hyperband", MIXED, {"R": 9}),
     ("Hyperband", FINITE, {"R": 27, "optimize_mode": "minimize"}),
@@ -94,10 +96,12 @@ def changed(space: dict[str, Any]) -> dict[str, Any]:
     return {**space, "n": {"_type": "randint", "_value": [-1, 6]}}
 
 
-def need(name: str) -> None:
-    """Skip the test where the library of an extra is not there."""
+def need(name: str, arguments: Mapping[str, Any] | None = None) -> None:
+    """Skip the test where a library that is only installed on demand is not there."""
     if name == "SMAC":
         pytest.importorskip("smac")
+    if (arguments or {}).get("sampler") == "GP":
+        pytest.importorskip("torch")
 
 
 def sober(text: str) -> str:
@@ -163,7 +167,7 @@ async def test_it_goes_on(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     """Asked for again in a process of its own, every few sets, is what the first process gave."""
-    need(name)
+    need(name, arguments)
     fields = {"name": name, "class_args": arguments, "search_space": space}
     past = make_past(space)
     experiment = Experiment(await host(**fields), past)
@@ -201,7 +205,7 @@ async def test_what_was_never_tried_is_given_again(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     """All is given but the sets that users stopped or that ran; a process made anew knows as much."""
-    need(name)
+    need(name, arguments)
     past = make_past(space)
     fields = {"name": name, "class_args": arguments, "search_space": space}
     experiment = Experiment(await host(**fields), past)

@@ -44,7 +44,7 @@ async def test_every_built_in_goes_on_after_a_swap(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     """What it gives after its process has died, at any moment, is what the first process gave."""
-    need(name)
+    need(name, arguments)
     experiment = await another(host, make_past, OTHER if space is BATCH else space)
     past = experiment.past
     since = past.tuner_changed(space if space is BATCH else None)
