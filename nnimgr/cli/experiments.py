@@ -43,12 +43,16 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         )
         return 0
     terminal.say("\n".join([_RULE, "Experiment information", *map(experiment_line, shown), _RULE]))
+    dead: dict[int, list[str]] = {}
     for entry in shown:
         if entry.status != "STOPPED" and entry.port and home.server_running(entry.port) is None:
-            terminal.warn(
-                f"No server runs on port {entry.port}: the next command about {entry.id} starts one, "
-                "which takes up what was running."
-            )
+            dead.setdefault(entry.port, []).append(entry.id)
+    for port, (first, *others) in dead.items():
+        those = f"{first}, or about {len(others)} more that are its," if others else first
+        terminal.warn(
+            f"No server runs on port {port}: the next command about {those} starts one, "
+            "which takes up what was running."
+        )
     return 0
 
 

@@ -87,8 +87,11 @@ def test_a_list_says_whose_server_is_dead(home: Home, capsys: pytest.CaptureFixt
     fake = FakeServer(home)
     fake._http.server_close()
     fake.add("abc")
+    fake.add("def")
     assert main(["experiment", "list"]) == 0
-    assert f"No server runs on port {fake.port}" in capsys.readouterr().err
+    told = capsys.readouterr().err.splitlines()  # once, however many experiments it has
+    assert len(told) == 1
+    assert f"No server runs on port {fake.port}: the next command about abc" in told[0]
 
 
 def test_what_a_dead_manager_of_nni_left_is_stopped(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
