@@ -332,10 +332,10 @@ def _check_path(path: _Path, names: Names) -> None:
     for index, name in enumerate(path):
         if name not in known:
             above = path[:index]
-            near = _nearest(name, [*known, *(() if above else ("True", "False", "None"))])
-            nearest = None if near is None else _written((*above, near)) if above or near in known else near
             if not above:
-                raise ConstraintError(f"the search space has no parameter {name}", nearest=nearest)
+                raise _unknown(name, names)
+            near = _nearest(name, known)
+            nearest = None if near is None else _written((*above, near))
             raise ConstraintError(f"{_written(above)} has no parameter {name} in it", nearest=nearest)
         below = known[name]
         if below is None:
@@ -380,6 +380,20 @@ def _every(parts: tuple[_Value, ...]) -> _Value:
         return True
 
     return every
+
+
+def _unknown(name: str, names: Names) -> ConstraintError:
+    """For a name that is no parameter's: what was probably meant, or else how text is written."""
+    sentence = f"the search space has no parameter {name}"
+    nearest: str | None = {"true": "True", "false": "False", "none": "None"}.get(name.lower())
+    nearest = nearest or next(
+        (_written((top, name)) for top, below in names.items() if name in (below or ())), None
+    )
+    if nearest is None and (near := _nearest(name, names)) is not None:
+        nearest = _written((near,))
+    if nearest is None:
+        sentence += f" (text stands in quotes: {name!r})"
+    return ConstraintError(sentence, nearest=nearest)
 
 
 def _some(parts: tuple[_Value, ...]) -> _Value:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
 
 Path = tuple[str | int, ...]
 
+_LISTED = 10  # names or options in a sentence
 _LARGEST = sys.float_info.max
 
 
@@ -267,6 +269,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _listed(words: Iterable[str]) -> str:
+    """With commas between them; a long list's first ones."""
+    first = list(islice(words, _LISTED + 1))
+    return ", ".join([*first[:_LISTED], "..."] if len(first) > _LISTED else first)
+
+
 def _nearest(word: str, words: Sequence[str]) -> str | None:
     import difflib  # only for a message: it would slow the start of every tuner
 
@@ -349,7 +357,12 @@ def _outside(space: Space, parameters: Any, prefix: str, partial: bool) -> list[
         elif not partial:
             found.append(f"{prefix}{name} is missing")
     known = {name for name, _ in space.parameters} | ({"_name"} if prefix else set())
-    found += [f"{prefix}{name} is not in the search space" for name in parameters if name not in known]
+    there = _listed([name for name, _ in space.parameters]) or "no parameters"
+    found += [
+        f"{prefix}{name} is not in the search space, which has {there} there"
+        for name in parameters
+        if name not in known
+    ]
     return found
 
 
@@ -357,7 +370,9 @@ def _misfits(spec: Spec, value: Any, name: str, partial: bool) -> list[str]:
     match spec:
         case Choice(options):
             if not any(_same(value, option) for option in options):
-                return [f"{name} is {_shown(value)}, which is none of its options"]
+                return [
+                    f"{name} is {_shown(value)}, which is none of its options {_listed(map(_shown, options))}"
+                ]
             return []
         case Nested(options):
             chosen = value.get("_name") if isinstance(value, Mapping) else None

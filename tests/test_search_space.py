@@ -223,15 +223,21 @@ def test_what_nni_takes_is_taken(space: Any) -> None:
     [
         ({"c": 1, "n": 2, "u": 0.5, "m": {"_name": "a", "k": 1}}, []),
         ({"c": 1, "n": 2, "u": 1}, ["m is missing"]),
-        ({"c": True, "n": 2, "u": 1, "m": {"_name": "b"}}, ["c is True, which is none of its options"]),
+        ({"c": True, "n": 2, "u": 1, "m": {"_name": "b"}}, ["c is True, which is none of its options 1, 2"]),
         ({"c": 1, "n": 4, "u": 1, "m": {"_name": "b"}}, ["n is 4, outside randint [0, 4]"]),
         ({"c": 1, "n": 1.5, "u": 1, "m": {"_name": "b"}}, ["n must be an integer, not 1.5"]),
         ({"c": 1, "n": 1, "u": "1", "m": {"_name": "b"}}, ["u must be a finite number, not '1'"]),
         ({"c": 1, "n": 1, "u": 0.7, "m": {"_name": "b"}}, ["u is 0.7, which is not a multiple of 0.5"]),
         ({"c": 1, "n": 1, "u": 1, "m": {"_name": "a"}}, ["m.k is missing"]),
-        ({"c": 1, "n": 1, "u": 1, "m": {"_name": "b", "k": 1}}, ["m.k is not in the search space"]),
+        (
+            {"c": 1, "n": 1, "u": 1, "m": {"_name": "b", "k": 1}},
+            ["m.k is not in the search space, which has no parameters there"],
+        ),
         ({"c": 1, "n": 1, "u": 1, "m": "b"}, ["m must be a mapping with one of a, b as \"_name\", not 'b'"]),
-        ({"c": 1, "n": 1, "u": 1, "m": {"_name": "b"}, "z": 0}, ["z is not in the search space"]),
+        (
+            {"c": 1, "n": 1, "u": 1, "m": {"_name": "b"}, "z": 0},
+            ["z is not in the search space, which has c, n, u, m there"],
+        ),
         ([1], ["the parameter set must be a mapping of parameters, not [1]"]),
     ],
 )
@@ -248,3 +254,9 @@ def test_what_a_user_writes_is_compared_with_the_space(parameters: Any, told: li
         }
     )
     assert contains(space, parameters) == told
+
+
+def test_of_many_options_the_first_ones_are_told() -> None:
+    space = parse({"c": {"_type": "choice", "_value": list(range(100))}})
+    told = contains(space, {"c": 100})
+    assert told == ["c is 100, which is none of its options 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..."]
