@@ -187,6 +187,5 @@ def _outside(space: spaces.Space, parameters: Mapping[str, Any]) -> Sequence[tup
     """What lies outside of the space: the parameter that it stands under, and a sentence."""
     found = []
     for name, value in parameters.items():
-        own = spaces.Space(tuple(each for each in space.parameters if each[0] == name))
-        found += [(name, sentence) for sentence in spaces.contains(own, {name: value}, partial=True)]
+        found += [(name, sentence) for sentence in spaces.contains(space, {name: value}, partial=True)]
     return found

@@ -134,7 +134,7 @@ def test_all_of_it_is_read_and_kept(load: Load) -> None:
             "initialParameters:\n- lower: 0.5\n  uper: 1\n- lower: 2\n  optimizer: sgd\n"
             "- {optimizer: {_name: sgd, beta: 1}}\n",
             [
-                "exp.yml:17:3: initialParameters[0].uper: uper is not in the search space",
+                "exp.yml:17:3: initialParameters[0].uper: uper is not in the search space, which has ",
                 "exp.yml:18:3: initialParameters[1].lower: lower is 2, outside uniform [0, 1]",
                 "exp.yml:19:3: initialParameters[1].optimizer: optimizer must be a mapping with ",
                 "exp.yml:20:4: initialParameters[2].optimizer: optimizer.beta is not in the search space",
