@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from nnimgr.cli.terminal import CliError
 
-__all__ = ["ApiError", "Client", "Event", "ServerGone"]
+__all__ = ["ApiError", "Client", "Event", "ServerGone", "problem_line"]
 
 _CALL_TIMEOUT_S = 20.0
 _LEAVING = "The server is leaving."
@@ -26,7 +26,7 @@ class ApiError(CliError):
     """The server refuses; ``status`` is the HTTP code."""
 
     def __init__(self, status: int, message: str, problems: list[dict[str, Any]]) -> None:
-        lines = [_problem_line(problem) for problem in problems] or [message]
+        lines = [problem_line(problem) for problem in problems] or [message]
         super().__init__(*lines, problems=problems)
         self.status = status
 
@@ -194,7 +194,13 @@ def _refusal(status: int, text: bytes) -> ApiError | ServerGone:
         return ApiError(status, f"The server answered {status}: {shown or 'nothing more'}.", [])
 
 
-def _problem_line(problem: Mapping[str, Any]) -> str:
+def problem_line(problem: Mapping[str, Any]) -> str:
+    """A fault that a server told, with its place, what was probably meant, and the valid values."""
     places = [str(problem[key]) for key in ("file", "line", "column") if problem.get(key) is not None]
     parts = [":".join(places), str(problem.get("field") or ""), str(problem.get("message") or "")]
-    return ": ".join(part for part in parts if part)
+    text = ": ".join(part for part in parts if part)
+    if problem.get("nearest"):
+        text += f"; did you mean '{problem['nearest']}'?"
+    if problem.get("valid"):
+        text += f" (valid: {', '.join(problem['valid'])})"
+    return text

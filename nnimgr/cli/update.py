@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.cli.client import ApiError
+from nnimgr.cli.client import ApiError, problem_line
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home
@@ -24,16 +25,16 @@ _MOST_TRIALS = 999_999_999
 def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
     """A new search space; the trials that run go on."""
     document, space = read_file(Path(args.filename))
-    changes = {"searchSpace": space}
+    changes, rules = {"searchSpace": space}, None
     if args.constraints is not None:
-        changes["searchSpaceConstraints"] = read_plain(Path(args.constraints))
-    return _update(args, terminal, changes, title="search space", source=document)
+        rules, changes["searchSpaceConstraints"] = read_file(Path(args.constraints))
+    return _update(args, terminal, changes, title="search space", source=document, rules=rules)
 
 
 def constraints(args: argparse.Namespace, terminal: Terminal) -> int:
     """Other constraints on the search space; the trials that run go on."""
-    changes = {"searchSpaceConstraints": read_plain(Path(args.filename))}
-    return _update(args, terminal, changes, title="constraints")
+    rules, texts = read_file(Path(args.filename))
+    return _update(args, terminal, {"searchSpaceConstraints": texts}, title="constraints", rules=rules)
 
 
 def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -101,6 +102,18 @@ def _fault_of(space: Document) -> Problem | None:
     return None
 
 
+def _placed(told: dict[str, Any], rules: Document | None) -> dict[str, Any]:
+    """A problem that the server told. One of a constraint is given its place in the file that it is from."""
+    constraint = re.fullmatch(r"searchSpaceConstraints(?:\[(\d+)\])?", told.get("field") or "")
+    if constraint is None:
+        return told
+    if rules is None:
+        return {**told, "message": f"{told['message']}; --constraints FILE replaces the constraints, too"}
+    index = constraint[1]
+    place = rules.problem(() if index is None else (int(index),), told["message"], field=told["field"])
+    return told | place.plain()
+
+
 def _update(
     args: argparse.Namespace,
     terminal: Terminal,
@@ -108,7 +121,9 @@ def _update(
     *,
     title: str,
     source: Document | None = None,
+    rules: Document | None = None,
 ) -> int:
+    """``source``, ``rules``: the files of a search space and of its constraints, to say where in them."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -116,7 +131,8 @@ def _update(
         client.call("PATCH", "experiments", entry.id, body=changes)
     except ApiError as error:
         fault = _fault_of(source) if source is not None and error.problems else None
-        lines, problems = ([str(fault)], [fault.plain()]) if fault else (error.lines, error.problems)
+        problems = [fault.plain()] if fault else [_placed(told, rules) for told in error.problems]
+        lines = [problem_line(problem) for problem in problems] or error.lines
         raise CliError(*lines, f"Update {title} failed!", problems=problems) from error
     terminal.info(f"Update {title} success!")
     if terminal.as_json:

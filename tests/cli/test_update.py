@@ -94,6 +94,23 @@ def test_a_refused_search_space_is_shown_with_its_line(
     )
 
 
+def test_a_refused_constraint_is_shown_with_its_line(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    Path("space.json").write_text('{"y": {"_type": "choice", "_value": [1]}}')
+    Path("rules.yml").write_text("- y < 2\n- yy < 2\n")
+    field = "searchSpaceConstraints[1]"
+    fault = {"field": field, "message": "the search space has no parameter yy", "nearest": "y"}
+    server.refuse["experiments/abc"] = Refused(422, "The configuration is wrong.", problems=[fault])
+    told = f"ERROR: rules.yml:2:3: {field}: the search space has no parameter yy; did you mean 'y'?\n"
+    for command in (["constraints", "-f"], ["searchspace", "-f", "space.json", "--constraints"]):
+        assert main(["update", *command, "rules.yml"]) == 1
+        assert capsys.readouterr().err.startswith(told)
+    assert main(["update", "searchspace", "-f", "space.json"]) == 1
+    assert "parameter yy; --constraints FILE replaces the constraints, too" in capsys.readouterr().err
+
+
 def test_which_experiment_is_meant(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["update", "concurrency", "-v", "2"]) == 1
     assert "There is no experiment running." in capsys.readouterr().err
