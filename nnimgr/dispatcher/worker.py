@@ -16,11 +16,11 @@ from nnimgr.dispatcher.assessor import AssessorHost
 from nnimgr.dispatcher.calls import Doomed
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.messages import Failed, Leave, Start
+from nnimgr.dispatcher.registry import is_builtin
 from nnimgr.dispatcher.tuner import TunerHost
 
 # NNI's names of levels, by the numbers that ``logging`` gives them; trace is below all of these.
 _LEVELS = {"fatal": 50, "error": 40, "warning": 30, "info": 20, "debug": 10, "trace": 1}
-_REBUILDING = 50_000  # new objects before garbage is looked for: of a past very many come and stay
 
 
 def main() -> int:
@@ -33,10 +33,10 @@ def main() -> int:
     _prepare(start)
     host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
     try:
-        usual = gc.get_threshold()
-        gc.set_threshold(_REBUILDING)
+        if start.name is not None and is_builtin(start.role, start.name):
+            gc.disable()  # a past is very many objects that stay; what user code leaves in circles must go
         host.build()
-        gc.set_threshold(*usual)
+        gc.enable()
         while True:
             message = channel.take()
             if isinstance(message, Leave):

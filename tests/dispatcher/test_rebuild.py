@@ -183,6 +183,27 @@ async def test_a_replayable_tuner_gets_the_same_calls(host: Host, make_past: Mak
     assert await ask(again, 3) == [counted(14, [1], [[0, True], imported, [1, False]])]
 
 
+async def test_what_a_users_tuner_leaves_in_circles_is_collected_while_it_is_rebuilt(
+    host: Host, make_past: MakePast
+) -> None:
+    code = """
+        import gc
+        from nni.tuner import Tuner
+
+        class Mine(Tuner):
+            replayable = True
+            def update_search_space(self, search_space):
+                pass
+            def generate_parameters(self, parameter_id, **kwargs):
+                return {"collects": gc.isenabled(), "frozen": gc.get_freeze_count()}
+    """
+    past = make_past()
+    sets = {"collects": True, "frozen": 0}
+    past.suggested(0, sets)
+    again = await host(past=past, code=code)
+    assert await ask(again, 1) == [sets]
+
+
 async def test_a_replay_that_differs_is_hopeless_and_names_both(host: Host, make_past: MakePast) -> None:
     code = COUNTER.format(attributes="replayable = True")
     past = make_past({"n": 1})
