@@ -113,7 +113,7 @@ class Enforcement:
         """Whether a set will do; it counts as tried then. None: it will not, and to ask on makes no sense."""
         if self._obeyed or (self._constraints is None and self._duplicates != SKIP):
             return True
-        text = json_text(parameters)
+        text = json_text(parameters, f"parameter set {parameter_id}")
         why = self._fault_of(text)
         if why is None:
             self._refusals.pop(parameter_id, None)

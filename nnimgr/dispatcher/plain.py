@@ -12,19 +12,31 @@ __all__ = ["fault_of_result", "is_deep", "json_text"]
 MOST_DEPTH = 64
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any, name: str) -> str:
     """JSON text of what an algorithm gave: tuples as lists, numpy scalars and arrays as plain numbers.
 
-    Keys stay in the order given. Raises ValueError (not finite, no Unicode) and TypeError (no JSON form).
+    Keys stay in the order given. Raises ValueError (not finite, which says where in what is called ``name``;
+    no Unicode) and TypeError (no JSON form).
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
     except TypeError:
         # Keys of another type than json takes (numpy's numbers): only then is the value rebuilt.
-        text = json.dumps(_with_plain_keys(value), ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(_with_plain_keys(value), ensure_ascii=False, default=_plain)
+    if ("NaN" in text or "Infinity" in text) and (fault := _not_finite(json.loads(text), name)) is not None:
+        raise ValueError(fault)
     if not text.isascii():
         text.encode()  # half a surrogate pair could not be stored
     return text
+
+
+def _not_finite(value: Any, name: str) -> str | None:
+    """Which number in it is none that JSON has, such as 'lr in parameter set 3 is nan'."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{name} is {value}, which is not finite"
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    faults = (_not_finite(inner, f"{key} in {name}") for key, inner in items)
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def is_deep(value: Any) -> bool:

@@ -226,7 +226,7 @@ class TunerHost:
                 "generate_parameters", lambda: self._generate([past.parameter_id], trial_id)
             )
             found = given.get(past.parameter_id)
-            text = "none" if found is None else json_text(found)
+            text = "none" if found is None else json_text(found, f"parameter set {past.parameter_id}")
             if found is None or json.loads(text) != json.loads(past.parameters):
                 self._doom(
                     f"the tuner is called replayable, but for parameter set {past.parameter_id} it now gives "
@@ -482,10 +482,10 @@ class TunerHost:
     def _suggest(self, parameter_id: int, parameters: Any, fed_to: int) -> None:
         if parameters is None:
             raise TypeError(f"parameter set {parameter_id} is None")
-        text = json_text(parameters)
+        text = json_text(parameters, f"parameter set {parameter_id}")
         if is_deep(parameters):
             raise ValueError(f"parameter set {parameter_id} is nested too deeply")
-        state = json_text(self._tuner.dump_state()) if self._dumps_state else None
+        state = json_text(self._tuner.dump_state(), "what dump_state gave") if self._dumps_state else None
         if self._way is Way.IMPORT:
             self._own[parameter_id] = parameters
         trial_id = self._open.pop(parameter_id, None)

@@ -58,6 +58,11 @@ _FINITE: Space = {
     "c": {"_type": "choice", "_value": ["a", "b"]},
 }
 _RESULTS = (0.5, {"default": 1.5, "time": 3, "note": "x"}, 3, -2.5e6, {"default": 0}, 0.25)
+_BY = {
+    Way.RECALL: "by recall",
+    Way.STATE: "by load_state",
+    Way.REPLAY: "by the same calls, as it is called replayable",
+}
 _MOST = 60  # sets asked for before a finite space counts as one without an end
 
 
@@ -223,7 +228,8 @@ class TunerConformance:
 
     def test_built_anew_it_gives_the_same_sets(self, lab: Lab) -> None:
         tuner = lab.tuner(self.search_space)
-        if way_of(self.make()) is Way.IMPORT:
+        way = way_of(self.make())
+        if way is Way.IMPORT:
             pytest.skip("it has no recall, no dump_state with load_state and is not replayable")
         for number in range(self.trials):
             match number:
@@ -239,8 +245,10 @@ class TunerConformance:
             given = [trial.text for trial in tuner.ask() if trial.parameter_id == parameter_id]
             if not owes and number not in (1, 2):
                 again = tuner.anew(up_to=up_to).answer(parameter_id)
-                assert again == (given[0] if given else None), (
-                    f"set {parameter_id} is another one when it is built anew"
+                before = given[0] if given else None
+                assert again == before, (
+                    f"set {parameter_id} is another one when it is built anew {_BY[way]}: it was {before}, "
+                    f"and is {again}"
                 )
             if len(tuner.trials) > 2:
                 value = [0.5, {"default": 1.5}, NO_RESULT][number % 3]
