@@ -34,6 +34,19 @@ def test_every_chart_is_drawn_and_accessible(view: View) -> None:
         expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
 
 
+def test_the_chosen_tab_is_in_sight_on_a_narrow_page(view: View) -> None:
+    view.page.set_viewport_size({"width": 600, "height": 800})
+    page = view.open("/experiments/curves/analysis")
+    *_, last = tabs(page)
+    chosen = page.get_by_role("tab", name=last, exact=True)
+    expect(chosen).not_to_be_in_viewport(ratio=0.9)
+    chosen.click()
+    expect(chosen).to_be_in_viewport(ratio=0.9)
+    page.reload()
+    expect(chosen).to_have_attribute("aria-selected", "true")
+    expect(chosen).to_be_in_viewport(ratio=0.9)
+
+
 def test_a_selection_is_shared_by_the_charts_and_leads_to_the_table(view: View, furnished: Stage) -> None:
     page = view.open("/experiments/curves/analysis?tab=slices")
     page.get_by_role("button", name="Select by…").click()

@@ -1,4 +1,4 @@
-import type { KeyboardEvent } from "react";
+import { useEffect, useRef, type KeyboardEvent } from "react";
 
 interface TabsProps<T extends string> {
   label: string;
@@ -11,6 +11,15 @@ interface TabsProps<T extends string> {
 
 /** A list of tabs; arrow keys move. What they show is the caller's, in an element with role "tabpanel". */
 export function Tabs<T extends string>({ label, tabs, value, onChange, panel }: TabsProps<T>) {
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // An address may name a tab that lies beyond the edge of a narrow page; the page itself stays where it is.
+    const tab = list.current?.querySelector<HTMLElement>('[aria-selected="true"]');
+    if (!tab || !list.current) return;
+    const [strip, chosen] = [list.current.getBoundingClientRect(), tab.getBoundingClientRect()];
+    list.current.scrollLeft +=
+      Math.max(0, chosen.right - strip.right) + Math.min(0, chosen.left - strip.left);
+  }, [value]);
   const move = (event: KeyboardEvent<HTMLDivElement>) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step === undefined) return;
@@ -22,7 +31,7 @@ export function Tabs<T extends string>({ label, tabs, value, onChange, panel }: 
     event.currentTarget.querySelector<HTMLElement>(`[data-tab="${next.id}"]`)?.focus();
   };
   return (
-    <div className="tabs" role="tablist" aria-label={label} tabIndex={-1} onKeyDown={move}>
+    <div ref={list} className="tabs" role="tablist" aria-label={label} tabIndex={-1} onKeyDown={move}>
       {tabs.map((tab) => (
         <button
           key={tab.id}
