@@ -98,7 +98,8 @@ class JudgingAssessor(Assessor):
 def finite(value: Any) -> float | None:
     """The number in a report, if there is one and it is finite."""
     try:
-        number = float(extract_scalar_reward(value))
+        found = extract_scalar_reward(value)
+        number = math.nan if isinstance(found, bool) else float(found)
     except (RuntimeError, OverflowError):
         return None
     return number if math.isfinite(number) else None

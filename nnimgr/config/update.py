@@ -57,8 +57,9 @@ def apply_updates(
     if "searchSpace" in values:
         values["searchSpace"] = _plain_space(values["searchSpace"])
     if "tuner" in values:
-        values["tuner"] = read_tuner(values["tuner"], objectives=config.objectives or {})
-        _refuse_advisors(config.tuner, values["tuner"])
+        tuner = read_tuner(values["tuner"], objectives=config.objectives or {})
+        _refuse_advisors(config.tuner, tuner)
+        values["tuner"] = _with_direction(tuner, config)
     reading = Reading()
     changed: ExperimentConfig = validate(reading, ExperimentConfig, {**config.field_values(), **values})
     if reading.problems:
@@ -92,6 +93,14 @@ def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
     if found is None or reading.problems:
         raise ConfigError(reading.problems)
     return found
+
+
+def _with_direction(tuner: AlgorithmConfig, config: ExperimentConfig) -> AlgorithmConfig:
+    """A built-in tuner that is not told what is best takes that over from the one before."""
+    builtin, arguments = tuner.builtin("tuner"), tuner.class_args or {}
+    if builtin is None or "optimize_mode" not in builtin.arguments or config.objectives:
+        return tuner
+    return tuner.model_copy(update={"class_args": {"optimize_mode": config.optimize_mode, **arguments}})
 
 
 def _refuse_advisors(*tuners: AlgorithmConfig) -> None:

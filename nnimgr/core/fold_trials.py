@@ -9,6 +9,7 @@ from typing import Any
 from nnimgr.core import facts as f
 from nnimgr.core.moves import Step, move, note, reindex, trial_touched
 from nnimgr.core.state import Best, ExperimentState, Interrupted, ParameterSet, TrialState, is_queued
+from nnimgr.dispatcher.builtins import meant
 from nnimgr.objectives import numbers_of
 
 MAX_CRASHES = 3
@@ -212,6 +213,7 @@ def _ended(state: ExperimentState, r: f.Recorded) -> None:
             )
         )
     value = trial.final_value
+    _count_fruitless(state, trial)
     if fact.status is f.TrialStatus.SUCCEEDED and value is not None:
         better = state.best is None or (
             value < state.best.value if state.minimises else value > state.best.value
@@ -222,6 +224,19 @@ def _ended(state: ExperimentState, r: f.Recorded) -> None:
         state.worst = value if state.worst is None else worse(state.worst, value)
         if state.objectives:
             _note_worst(state, trial)
+
+
+def _count_fruitless(state: ExperimentState, trial: TrialState) -> None:
+    if trial.status is f.TrialStatus.SUCCEEDED and trial.final_text is not None:
+        own = meant("tuner", state.config.get("tuner") or {}) is None  # it may take what is no number
+        if own or trial.final_value is not None:
+            state.fruitless, state.fruitless_since = 0, ""
+            return
+    elif trial.status not in (f.TrialStatus.SUCCEEDED, f.TrialStatus.FAILED):
+        return  # somebody has stopped it
+    if not state.fruitless:
+        state.fruitless_since = f"trial {trial.id} {trial.reason}"
+    state.fruitless += 1
 
 
 def _note_worst(state: ExperimentState, trial: TrialState) -> None:

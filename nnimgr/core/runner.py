@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 SERVICE_RETRY_S = (1.0, 30.0)  # first and longest wait before a service is opened again
 LAST_EVENTS_S = 1.0
 TURNS_WITHOUT_END = 10_000
+FRUITLESS = 5  # so many trials in a row without a result are told
 
 LIVE = frozenset({f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING})
 
@@ -232,6 +233,12 @@ class ExperimentRunner:
             found |= {about: Notice(sentence=told) for about, told in self.service.notices().items()}
         if self.service_notice is not None:
             found["service"] = Notice(sentence=self.service_notice)
+        if self.state.fruitless >= FRUITLESS:
+            sentence = (
+                f"{FRUITLESS} or more trials in a row have ended without a result that the tuner can use: "
+                f"the first of them, {self.state.fruitless_since}"
+            )
+            found["results"] = Notice(sentence=sentence)
         return found
 
     @property

@@ -204,6 +204,8 @@ class ExperimentState:
     best: Best | None = None
     worst: float | None = None  # result of a trial that succeeded
     worst_of: dict[str, float] = field(default_factory=dict)  # the same by objective, where there are any
+    fruitless: int = 0  # trials in a row that have ended without a result that counts
+    fruitless_since: str = ""  # the first of them, and its reason
     reruns: int = 0  # trials that have taken the place of failed ones
     counts: dict[str, int] = field(default_factory=dict)  # TrialStatus -> all trials ever
     trials: dict[str, TrialState] = field(default_factory=dict)

@@ -90,11 +90,11 @@ def fault_of_result(value: Any, *, numeric: bool) -> str | None:
         if "default" not in value:
             return 'is a mapping without "default"' if numeric else None
         number, subject = value["default"], 'has as "default"'
-    if not isinstance(number, int | float):
-        text = repr(number)
+    text = repr(number)
+    if not isinstance(number, int | float) or (numeric and isinstance(number, bool)):
         return f"{subject} {text:.60}, which is no number" if numeric else None
     try:
         finite = math.isfinite(number)
     except OverflowError:
         finite = False
-    return None if finite else f"{subject} {number}, which is not finite"
+    return None if finite else f"{subject} {text:.60}, which is not finite"

@@ -73,6 +73,7 @@ def test_the_tuner_changes(config: ExperimentConfig, tmp_path: Path) -> None:
     tuner = {"Class_Name": "nni.algorithms.hpo.tpe_tuner.TpeTuner", "class_args": {"seed": 1}}
     changed = apply_update(config, "tuner", value=tuner)
     assert (builtin := changed.tuner.builtin("tuner")) and builtin.name == "TPE"
+    assert changed.tuner.class_args == {"seed": 1, "optimize_mode": config.optimize_mode}
     own = {"className": "mine.Mine", "codeDirectory": str(tmp_path), "classArgs": {"key": "${env:KEY}"}}
     assert apply_update(config, "tuner", value=own).tuner.class_args == {"key": "${env:KEY}"}
     space = {"sets": {"_type": "choice", "_value": [{"x": 1}]}}

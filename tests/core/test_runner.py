@@ -167,6 +167,23 @@ async def test_an_exhausted_tuner_ends_the_experiment(lab: Lab) -> None:
     assert lab.reader().trials()[0] == 3
 
 
+async def test_trial_after_trial_without_a_result_is_told(lab: Lab) -> None:
+    """Until one has a result."""
+    lab.service.default = [started(), metric("nothing", final=True), ended(0)]
+    lab.service.script(trial_id_of("exp", 8), [started(), metric(0.5, final=True), ended(0)])
+    async with lab.runner(trial_concurrency=1, max_trial_number=8) as runner:
+        await until_status(runner, E.DONE)
+        sentence = runner.notices["results"].sentence
+        await runner.change_config({"maxTrialNumber": 9})
+        await until(runner, lambda: runner.state.best is not None)
+        assert "results" not in runner.notices
+    assert sentence == (
+        "5 or more trials in a row have ended without a result that the tuner can use: the first of them, "
+        f"trial {trial_id_of('exp', 0)} exited with code 0, but its final result holds no finite number: "
+        '"nothing"'
+    )
+
+
 async def test_a_tuner_that_does_not_learn_is_asked_ahead(lab: Lab) -> None:
     lab.learns = False
     lab.service.default = [started(), hold()]

@@ -49,7 +49,8 @@ async def test_the_new_tuner_is_built_from_all_there_is_and_asked(lab: Lab) -> N
         old, new = tuners(lab)
         lab.service.resume(f"exp-{trial_id_of('exp', 0)}-1")
         await until_status(runner, E.DONE)
-        assert runner.state.config["tuner"] == TPE["tuner"]
+        told = {"name": "TPE", "classArgs": {"seed": 3, "optimize_mode": "maximize"}}
+        assert runner.state.config["tuner"] == told
     since = swap_number(lab)
     assert (new.start_message.since, new.start_message.rebuild_to >= since) == (since, True)
     first = next(message for message in new.sent if isinstance(message, m.TrialFinished))

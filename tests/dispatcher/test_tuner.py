@@ -94,6 +94,7 @@ async def test_customised_trials_reach_a_tuner_that_accepts_them(host: Host) -> 
     [
         ("NaN", "is nan, which is not finite"),
         ("-Infinity", "is -inf, which is not finite"),
+        ("1" + 400 * "0", "is 1" + 59 * "0" + ", which is not finite"),
         ('{"default": NaN}', 'has as "default" nan, which is not finite'),
     ],
 )
@@ -108,7 +109,7 @@ async def test_a_result_that_is_not_finite_is_a_failed_observation(host: Host, t
     assert json.loads((await tuner.suggestions(1))[0])["calls"][1:] == [["end", 0, False, "t5"]]
 
 
-@pytest.mark.parametrize("text", ['"oops"', "null", "[1]", '{"accuracy": 1}'])
+@pytest.mark.parametrize("text", ['"oops"', "null", "true", "[1]", '{"accuracy": 1}'])
 async def test_a_built_in_tuner_takes_no_result_but_numbers(host: Host, text: str) -> None:
     tuner = await host()
     tuner.ask(0)
