@@ -202,7 +202,7 @@ def _choice(options: Sequence[Any], path: Path, types: frozenset[ParameterType])
     return Nested(tuple(found))
 
 
-def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric:
+def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric | Choice:
     wanted = ["mu", "sigma"] if kind.gaussian else ["lower bound", "upper bound"]
     wanted += ["q"] if kind.quantised else []
     if len(value) != len(wanted):
@@ -214,7 +214,8 @@ def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric:
     a, b = value[0], value[1]
     if kind.gaussian and b <= 0:
         raise SearchSpaceError((*path, 1), f"sigma must be greater than 0, not {b!r}")
-    if not kind.gaussian and a >= b:
+    pinned = a == b and not kind.gaussian and kind is not ParameterType.RANDINT
+    if not (kind.gaussian or pinned) and a >= b:
         raise SearchSpaceError(path, f"the lower bound {a!r} must be less than the upper bound {b!r}")
     if kind.logarithmic and not kind.gaussian and a <= 0:
         raise SearchSpaceError((*path, 0), f"the lower bound of {kind} must be greater than 0, not {a!r}")
@@ -225,7 +226,7 @@ def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric:
         a, b = int(a), int(b)
     elif (far := _farthest(kind, float(a), float(b)) / (q or 1)) > _LARGEST:
         raise SearchSpaceError(path, f"its values lie too far apart to compute with: up to {far:g}")
-    return Numeric(kind, a, b, q)
+    return Choice((float(a),)) if pinned else Numeric(kind, a, b, q)
 
 
 def _farthest(kind: ParameterType, a: float, b: float) -> float:

@@ -156,7 +156,9 @@ def test_the_formulas_of_the_distributions() -> None:
         ({"x": {"_type": "uniform", "_value": [False, 1]}}, "x._value[0]", "must be a number, not False"),
         ({"x": {"_type": "uniform", "_value": [0, float("inf")]}}, "x._value[1]", "finite number, not inf"),
         ({"x": {"_type": "uniform", "_value": [0, 10**400]}}, "x._value[1]", "finite number"),
-        ({"x": {"_type": "uniform", "_value": [1, 1]}}, "x._value", "1 must be less than the upper bound 1"),
+        ({"x": {"_type": "randint", "_value": [1, 1]}}, "x._value", "1 must be less than the upper bound 1"),
+        ({"x": {"_type": "loguniform", "_value": [0, 0]}}, "x._value[0]", "must be greater than 0"),
+        ({"x": {"_type": "quniform", "_value": [1, 1, 0]}}, "x._value[2]", "q must be greater than 0"),
         ({"x": {"_type": "randint", "_value": [3, 1]}}, "x._value", "must be less than"),
         ({"x": {"_type": "uniform", "_value": [-1e308, 1e308]}}, "x._value", "too far apart"),
         ({"x": {"_type": "quniform", "_value": [0, 1e300, 1e-300]}}, "x._value", "too far apart"),
@@ -203,6 +205,15 @@ def test_what_is_wrong_is_said_with_its_place(space: Any, field: str, told: str)
 def test_a_tuner_may_support_fewer_types() -> None:
     with pytest.raises(SearchSpaceError, match="the tuner supports only choice, not uniform"):
         validate({"x": {"_type": "uniform", "_value": [0, 1]}}, types=frozenset({ParameterType.CHOICE}))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "loguniform", "quniform", "qloguniform"])
+def test_bounds_that_are_one_pin_a_number(kind: str) -> None:
+    """As with NNI: that is how users hold a parameter of a space fast."""
+    value = [3, 3, 2] if kind.startswith("q") else [3, 3]
+    space = parse({"x": {"_type": kind, "_value": value}})
+    found = sample(space, random.Random(1))["x"]
+    assert (found, type(found)) == (3.0, float)
 
 
 @pytest.mark.parametrize(
