@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,9 @@ from nnimgr.config.problems import Problem, dotted, nearest
 from nnimgr.config.references import ReferenceUnresolved, anchor, has_reference, resolve_secrets
 
 __all__ = ["Reading", "check_references", "match_key", "plain", "shape", "validate"]
+
+_QUOTED = re.compile(r"'(\w+)")  # fields, and their values behind a colon, in sentences of our models
+_NAMES_OF_NNI_1 = ("builtintunername", "builtinassessorname", "builtinadvisorname")
 
 
 @dataclass(slots=True)
@@ -82,7 +86,8 @@ def shape(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()
         alias, kind = fields.get(match_key(str(key)), (None, None))
         if alias is None:
             known = [known_alias for known_alias, _ in fields.values()]
-            likely = nearest(str(key), known)
+            likely = "name" if match_key(str(key)) in _NAMES_OF_NNI_1 and "name" in known else None
+            likely = likely or nearest(str(key), known)
             reading.fault((*path, str(key)), "unknown field", nearest=likely, valid=() if likely else known)
             continue
         if alias in spelled:
@@ -110,6 +115,9 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
             if fault["type"] == "missing" and any(known.nearest == where[-1] for known in reading.problems):
                 continue  # its misspelling is at fault already
             message, details = _sentence(fault)
+            if not fault["loc"]:  # of several fields: the first of them that is there
+                named = next((name for name in _QUOTED.findall(message) if name in values), None)
+                where = path if named is None else (*path, named)
             reading.fault(where, message, **details)
         return None
 

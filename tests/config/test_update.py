@@ -84,7 +84,8 @@ def test_the_tuner_changes(config: ExperimentConfig, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tuner", "fault"),
     [
-        ({"name": "TPE", "className": "a.B"}, "tuner: give either 'name'"),
+        ({"name": "TPE", "className": "a.B"}, "tuner.name: give either 'name'"),
+        ({"builtinTunerName": "TPE"}, "tuner.builtinTunerName: unknown field; did you mean 'name'?"),
         ({"name": "TPE", "clasArgs": {}}, "tuner.clasArgs: unknown field; did you mean 'classArgs'?"),
         ({"name": "TPE", "classArgs": {"seed": "x"}}, "tuner.classArgs.seed: the argument seed of TPE"),
         ({"name": "Batch"}, "tuner: Batch cannot search the experiment's search space: Batch needs"),
