@@ -30,8 +30,11 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     """Tell the tuner of results that were found elsewhere, in the form that ``export`` writes."""
     file = Path(args.filename)
     records = read_plain(file)
-    if not isinstance(records, list) or not all(map(_is_record, records)):
+    if not isinstance(records, list):
         raise CliError(f"{file} must hold a list of objects with 'parameter' and 'value'.")
+    for number, record in enumerate(records, 1):
+        if (fault := _fault_of_record(record)) is not None:
+            raise CliError(f"{file}: the result number {number} of {len(records)} {fault}.")
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -40,7 +43,8 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     tuner = str(client.get("experiments", entry.id)["config"]["tuner"].get("name") or "")
     if tuner.lower() in _DEAF:
         terminal.warn(f"The tuner {tuner} learns nothing from results: they are kept, but change nothing.")
-    terminal.info(f"Import data success! {len(kept)} results were given to the tuner.")
+    given = "1 result was" if len(kept) == 1 else f"{len(kept)} results were"
+    terminal.info(f"Import data success! {given} given to the tuner.")
     if terminal.as_json:
         terminal.json({"id": entry.id, "records": len(kept)})
     return 0
@@ -66,8 +70,13 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _is_record(record: Any) -> bool:
-    return isinstance(record, dict) and "parameter" in record and "value" in record
+def _fault_of_record(record: Any) -> str | None:
+    if not isinstance(record, dict):
+        return "is no object with 'parameter' and 'value'"
+    missing = next((key for key in ("parameter", "value") if key not in record), None)
+    if missing is not None:
+        return f"has no '{missing}'"
+    return None if isinstance(record["parameter"], dict) else "has a 'parameter' that is no object"
 
 
 def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, Any]]]:

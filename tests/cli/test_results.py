@@ -37,16 +37,25 @@ def test_a_tuner_that_learns_nothing_is_named(server: FakeServer, capsys: pytest
     assert "WARNING: The tuner Random learns nothing from results" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["{}", "[1]", '[{"parameter": {}}]'])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{}", " must hold a list of objects with 'parameter' and 'value'."),
+        ("[1]", ": the result number 1 of 1 is no object with 'parameter' and 'value'."),
+        (f'[{json.dumps(RECORDS[0])}, {{"parameter": {{}}}}]', ": the result number 2 of 2 has no 'value'."),
+        (
+            '[{"parameter": "x=1", "value": 1}]',
+            ": the result number 1 of 1 has a 'parameter' that is no object.",
+        ),
+    ],
+)
 def test_what_is_no_list_of_records(
-    server: FakeServer, capsys: pytest.CaptureFixture[str], text: str
+    server: FakeServer, capsys: pytest.CaptureFixture[str], text: str, told: str
 ) -> None:
     tuned_by(server, "TPE")
     Path("data.json").write_text(text)
     assert main(["experiment", "import", "-f", "data.json"]) == 1
-    assert capsys.readouterr().err == (
-        "ERROR: data.json must hold a list of objects with 'parameter' and 'value'.\n"
-    )
+    assert capsys.readouterr().err == f"ERROR: data.json{told}\n"
     assert server.requests == []
 
 
