@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from nnimgr.algorithm import Rules
+from nnimgr.algorithm import NoMoreTrialError, Rules
+from nnimgr.dispatcher.plain import json_text
 from nnimgr.dispatcher.rebuilding import Way, way_of
+from nnimgr.identity import identity
 from nnimgr.search_space import contains, parse
 from nnimgr.testing.hosting import NO_RESULT, HostedTuner
 from nnimgr.testing.record import Record
@@ -300,6 +302,27 @@ class TunerConformance:
             if parameters is None:  # it waits for results
                 break
             assert feasible(json.loads(json.dumps(parameters))), f"{parameters} is not feasible"
+            tuner.receive_trial_result(parameter_id, parameters, 0.5 * parameter_id, trial_job_id="x")
+            tuner.trial_end(parameter_id, True, trial_job_id="x")
+
+    def test_it_gives_no_set_twice_where_none_may_repeat(self) -> None:
+        """`duplicates: skip` is left to it if it obeys."""
+        tuner = self.make()
+        if self.finite_space is None or not callable(getattr(tuner, "obey", None)):
+            pytest.skip("it has no space with an end, or no obey: then what repeats is not taken from it")
+        tuner.obey(Rules(never_repeat=True))
+        tuner.update_search_space(dict(self.finite_space))
+        given: set[str] = set()
+        for parameter_id in range(_MOST):
+            try:
+                (parameters,) = tuner.generate_multiple_parameters([parameter_id]) or [None]
+            except NoMoreTrialError:
+                break
+            if parameters is None:  # it has no more, or waits for results
+                break
+            text = identity(json.loads(json_text(parameters, f"parameter set {parameter_id}")))
+            assert text not in given, f"{parameters} was given before"
+            given.add(text)
             tuner.receive_trial_result(parameter_id, parameters, 0.5 * parameter_id, trial_job_id="x")
             tuner.trial_end(parameter_id, True, trial_job_id="x")
 
