@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
+
+from examples.tuner import hill
 from examples.tuner.hill import HillTuner
 from nnimgr.dispatcher.installed import GROUPS
 from nnimgr.testing import TunerConformance
@@ -31,8 +36,10 @@ def test_it_climbs() -> None:
     assert sum(found[-20:]) < sum(found[:20]) and min(found) < 1.001
 
 
-def test_the_guide_shows_what_there_is() -> None:
+def test_the_guide_shows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its programs run, and the tests that it names are those of the suite."""
+    monkeypatch.setitem(sys.modules, "my_package", ModuleType("my_package"))
+    monkeypatch.setitem(sys.modules, "my_package.hill", hill)
     text = GUIDE.read_text()
     for program in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         names: dict[str, Any] = {"__name__": "guide"}

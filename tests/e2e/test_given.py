@@ -119,6 +119,7 @@ def test_each_point_is_tried_once_though_tuner_and_server_are_killed(
         name=tuner["name"],
         class_args=tuner.get("classArgs", {}),
         search_space=SPACE,
+        experiment_id="exp",
         database=str(here.folder / "db" / "nnimgr.sqlite"),
         rebuild_to=1_000_000,
     )
