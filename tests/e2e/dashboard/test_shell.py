@@ -114,6 +114,7 @@ def test_a_lost_server_is_told_and_comes_back(browser: Browser, tmp_path: Path) 
         made.create("told", TOLD, trialConcurrency=1)
         made.tell("told", 0, "report 0.25")
         view.page.goto(made.sign_in())
+        expect(view.heading("Experiments")).to_be_visible()  # before that it is not signed in
         page = view.open("/experiments/told")
         banner = page.get_by_text("The server has not answered since")
         expect(page.get_by_role("banner").get_by_text(re.compile("Live$"))).to_be_visible()

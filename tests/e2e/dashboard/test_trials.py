@@ -199,6 +199,7 @@ def test_rows_come_into_view_by_themselves(browser: Browser, tmp_path: Path) -> 
         aside.submit(asyncio.run, wanted).result()
     with stage(tmp_path) as made, opened(browser, made.url) as view:
         view.page.goto(made.sign_in())
+        expect(view.heading("Experiments")).to_be_visible()  # before that it is not signed in
         page = view.open("/experiments/past/trials?sort=sequence")
         expect(row(page, 0)).to_be_visible()
         held: list[Route] = []
