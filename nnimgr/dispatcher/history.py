@@ -74,10 +74,7 @@ _TRIALS = """
 SELECT trial_id, parameter_id, parameters, final_text, source, final_value FROM trials
 WHERE experiment_id = ?
 """
-_OF_ENDS = """
-AND trial_id IN (SELECT trial_id FROM facts
-WHERE experiment_id = ? AND number > ? AND number <= ? AND kind = 'TrialEnded')
-"""
+_OF_THESE = "AND trial_id IN (SELECT value FROM json_each(?))"
 _LAST = "SELECT coalesce(max(number), 0) FROM facts WHERE experiment_id = ? AND number <= ?"
 _SPACE = (
     "SELECT payload FROM facts WHERE experiment_id = ? AND kind = 'ExperimentCreated' ORDER BY number LIMIT 1"
@@ -166,11 +163,13 @@ class History:
 
     def _ends(self, experiment_id: str, after: int, up_to: int, *, untried: bool) -> Iterator[TrialFinished]:
         """Ends of trials. ``untried``: only of those that were never tried."""
-        run, since = self._connection.execute, (experiment_id, after, up_to)
-        # A part of the trials is looked up by the index; most of them are read faster as they lie.
-        rows = run(_TRIALS + _OF_ENDS, (experiment_id, *since)) if after else run(_TRIALS, since[:1])
+        run = self._connection.execute
+        ends = run(_ENDS % ("AND untried" if untried else ""), (experiment_id, after, up_to)).fetchall()
+        if len(ends) <= _TRIALS_AT_ONCE:
+            rows = run(_TRIALS + _OF_THESE, (experiment_id, json.dumps([row[1] for row in ends])))
+        else:  # so many are read faster as they lie than one by one
+            rows = run(_TRIALS, (experiment_id,))
         trials = {row[0]: row[1:] for row in rows}
-        ends = run(_ENDS % ("AND untried" if untried else ""), since)
         for number, trial_id, status, stand_in, called_off in ends:
             parameter_id, parameters, text, source, value = trials[trial_id]
             customised = source == CUSTOMIZED

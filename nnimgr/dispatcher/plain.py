@@ -19,15 +19,22 @@ def json_text(value: Any, name: str) -> str:
     no Unicode) and TypeError (no JSON form).
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, default=_plain)
-    except TypeError:
-        # Keys of another type than json takes (numpy's numbers): only then is the value rebuilt.
-        text = json.dumps(_with_plain_keys(value), ensure_ascii=False, default=_plain)
-    if ("NaN" in text or "Infinity" in text) and (fault := _not_finite(json.loads(text), name)) is not None:
-        raise ValueError(fault)
+        text = _dumps(value)
+    except ValueError as error:
+        fault = _not_finite(json.loads(_dumps(value, allow_nan=True)), name)
+        raise ValueError(fault or str(error)) from None
     if not text.isascii():
         text.encode()  # half a surrogate pair could not be stored
     return text
+
+
+def _dumps(value: Any, *, allow_nan: bool = False) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, default=_plain)
+    except TypeError:
+        # Keys of another type than json takes (numpy's numbers): only then is the value rebuilt.
+        plain = _with_plain_keys(value)
+        return json.dumps(plain, ensure_ascii=False, allow_nan=allow_nan, default=_plain)
 
 
 def _not_finite(value: Any, name: str) -> str | None:
@@ -90,11 +97,10 @@ def fault_of_result(value: Any, *, numeric: bool) -> str | None:
         if "default" not in value:
             return 'is a mapping without "default"' if numeric else None
         number, subject = value["default"], 'has as "default"'
-    text = repr(number)
     if not isinstance(number, int | float) or (numeric and isinstance(number, bool)):
-        return f"{subject} {text:.60}, which is no number" if numeric else None
+        return f"{subject} {number!r:.60}, which is no number" if numeric else None
     try:
         finite = math.isfinite(number)
     except OverflowError:
         finite = False
-    return None if finite else f"{subject} {text:.60}, which is not finite"
+    return None if finite else f"{subject} {number!r:.60}, which is not finite"
