@@ -196,11 +196,6 @@ def _refusal(status: int, text: bytes) -> ApiError | ServerGone:
 
 def problem_line(problem: Mapping[str, Any]) -> str:
     """A fault that a server told, with its place, what was probably meant, and the valid values."""
-    places = [str(problem[key]) for key in ("file", "line", "column") if problem.get(key) is not None]
-    parts = [":".join(places), str(problem.get("field") or ""), str(problem.get("message") or "")]
-    text = ": ".join(part for part in parts if part)
-    if problem.get("nearest"):
-        text += f"; did you mean '{problem['nearest']}'?"
-    if problem.get("valid"):
-        text += f" (valid: {', '.join(problem['valid'])})"
-    return text
+    from nnimgr.config.problems import Problem  # all that reads configurations comes with it
+
+    return str(Problem.of_plain(problem))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,19 @@ class Problem:
             "nearest": self.nearest,
         }
         return {key: value for key, value in found.items() if value is not None}
+
+    @classmethod
+    def of_plain(cls, told: Mapping[str, Any]) -> Problem:
+        """The problem that ``plain`` has described, perhaps for another process."""
+        return cls(
+            message=str(told.get("message") or ""),
+            field=str(told.get("field") or ""),
+            file=None if told.get("file") is None else Path(told["file"]),
+            line=told.get("line"),
+            column=told.get("column"),
+            valid=tuple(told.get("valid") or ()),
+            nearest=told.get("nearest") or None,
+        )
 
 
 class ConfigError(Exception):
