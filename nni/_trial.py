@@ -220,8 +220,7 @@ class _Trial:
                 f"Metric too long: {len(payload)} bytes, and at most {_LIMIT - 1} can be reported"
             )
         if self._metrics is None:
-            path = os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics")
-            self._metrics = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._metrics = _open_metrics(os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics"))
         frame = b"ME%06d" % len(payload) + payload
         count = os.write(self._metrics, frame)
         if count != len(frame):
@@ -241,6 +240,11 @@ class _Trial:
         text = _text(path)
         if text is None:
             self._request()
+            if not self._index:
+                sys.stderr.write(
+                    f"nni: waiting for {path}, which is not there. Did the trial clear its folder before it "
+                    "called nni.get_next_parameter()?\n"
+                )
         pause = _FIRST_LOOK_S
         while not text:  # the protocol has nothing to wait for but the file
             time.sleep(pause)
@@ -283,6 +287,16 @@ class _Trial:
 
 def _standalone() -> bool:
     return os.environ.get("NNI_PLATFORM") in (None, "unittest")
+
+
+def _open_metrics(path: str) -> int:
+    """Open the metrics file to append to it, also if the trial has cleared its folder before."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o644)
 
 
 def _text(path: str) -> str | None:

@@ -45,13 +45,16 @@ def main() -> NoReturn:
 
 def keep(directory: str, *, foreground: bool) -> NoReturn:
     """Be the keeper of this directory, or exit at once if it has one."""
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(directory, 0o700)  # not its parents: a user may have moved them away, and move them back
+    except FileExistsError:
+        pass
     lock = os.open(f"{directory}/lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.exit(0)
-    _detach(lock, None if foreground else f"{directory}/keeper.log")
+    _detach(directory, lock, None if foreground else f"{directory}/keeper.log")
     wake = _wake(f"{directory}/wake")
     requests, ask = os.pipe2(os.O_CLOEXEC)
     failures, report = os.pipe2(os.O_CLOEXEC)
@@ -72,13 +75,16 @@ def keep(directory: str, *, foreground: bool) -> NoReturn:
     keeper.run(directory, keeper.Pipes(ask, failures, wake, child))
 
 
-def _detach(lock: int, log: str | None) -> None:
-    """A session of its own, nothing inherited, its log (None: standard output) for what it says."""
+def _detach(directory: str, lock: int, log: str | None) -> None:
+    """Begin a session of its own, with nothing inherited, and its log (None: standard output).
+
+    It works in its own folder: relative paths lead there even after the folder was moved.
+    """
     try:
         os.setsid()
     except PermissionError:
         pass  # it leads its group already
-    os.chdir("/")
+    os.chdir(directory)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
     if log is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trial_keeper import wire
 from trial_keeper.claim import Claim, Exit
 from trial_keeper.effects import Shim
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _ORPHANED = "its keeper had not heard from the server for too long"
 _EVICTED = "its pod was told to end"
+_RAN = "its claim file was removed, and its metrics show that the command had been started"
 
 
 class Attempt:
@@ -22,6 +25,7 @@ class Attempt:
 
     __slots__ = (
         "acked",
+        "apart",
         "boot_id",
         "cause",
         "claimed",
@@ -33,6 +37,7 @@ class Attempt:
         "final",
         "final_sent",
         "job",
+        "kills",
         "marks",
         "note",
         "offset",
@@ -47,6 +52,7 @@ class Attempt:
         "start",
         "started",
         "started_sent",
+        "started_up",
         "stop",
         "sweeps",
         "tally_offset",
@@ -57,8 +63,9 @@ class Attempt:
         "watched",
     )
 
-    def __init__(self, job: str, seq: int, start: dict[str, Any]) -> None:
+    def __init__(self, job: str, seq: int, start: dict[str, Any], *, apart: bool = True) -> None:
         self.job = job
+        self.apart = apart  # its claim is in the keeper's folder, not in the trial's as in earlier versions
         self.seq = seq  # of its last command
         self.start: dict[str, Any] | None = start  # None once claimed: never needed again
         self.directory: str = start["directory"]
@@ -71,9 +78,11 @@ class Attempt:
         self.evicted = False  # stopped because its host is about to end
         self.claimed = False
         self.shim: Shim | None = None
+        self.kills = 0  # tries to kill a shim that does not obey
         self.respawns = 0
         self.respawn_at = 0.0
         self.started: dict[str, Any] | None = None
+        self.started_up: float | None = None  # on the clock that counts from the boot
         self.started_sent = False
         self.note: str | None = None
         self.exit: Exit | None = None
@@ -152,7 +161,10 @@ class Attempt:
             "message": self.cause,
         }
         stopped, why = self._stopping()
-        if why is not None and self.verdict == "never_started":
+        if self.verdict == "never_started" and self.tally_position:
+            ran = "exited" if self.stop is None else stopped
+            final.update(reason=ran if here else wire.HOST_LOST, message=_RAN)
+        elif why is not None and self.verdict == "never_started":
             final.update(reason=stopped, message=why)
         if self.verdict is not None:
             return final
@@ -183,6 +195,16 @@ class Attempt:
         )
         return final
 
+    def instant(self, up: float, at: float, *, here: bool) -> float:
+        """Return this moment on the clock of the attempt's start.
+
+        ``up``: seconds since the boot; ``at``: the host's clock, which may have been set since the start.
+        """
+        if self.started is None:
+            return at
+        began: float = self.started["at"]
+        return began + up - self.started_up if here and self.started_up is not None else max(at, began)
+
     def _stopping(self) -> tuple[str, str | None]:
         """The reason of its end if a stop brings that about, and why it was stopped unless that is known."""
         if self.evicted:
@@ -191,13 +213,26 @@ class Attempt:
             return wire.LEASE, _ORPHANED
         return "stopped", None
 
-    def take(self, claim: Claim) -> None:
-        """The claim is known: from now on its process is the attempt's, and the command is not needed."""
+    def agrees(self, claim: Claim | None) -> bool:
+        """Whether this is what the claim file can say, by all that was known of the attempt before."""
+        if claim is None or claim.damaged or claim.boot_id != self.boot_id:
+            return False
+        return self.shim is None or (claim.pid, claim.start_time) == self.shim
+
+    def take(self, claim: Claim) -> bool:
+        """The claim is known: from now on its process is the attempt's, and the command is not needed.
+
+        True: that, or when the command was started, is news.
+        """
+        news = self.shim is None and claim.pid is not None
         self.claimed = True
         self.start = None
         if claim.pid is not None:
             self.shim = (claim.pid, claim.start_time)
         if claim.started is not None and self.started is None:
             self.started = {"at": claim.started[1], "pid": claim.started[0]}
+            self.started_up = claim.started_up
             self.note = None  # what was in the way of its start
+            news = True
         self.exit = claim.exit
+        return news

@@ -47,7 +47,7 @@ from trial_keeper.facts import facts
 from trial_keeper.programs import tidy
 from trial_keeper.watch import open_process
 
-LEAVE_S = 5.0  # for a keeper that was told to leave, and again after SIGTERM
+LEAVE_S = 5.0  # for a keeper that was told to leave, and again after SIGKILL
 LOOK_S = 0.5  # at a process, where the kernel does not tell its end
 SILENCE_S = 60.0
 LAST_WORDS = 2048
@@ -227,7 +227,7 @@ class Attendant:
 
     def _end(self, request: Request) -> Any:
         directory = os.path.join(self._path(request), "keeper")
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
+        for number in (None, signal.SIGKILL):
             process = self._found(directory)
             if process is None:
                 return {}

@@ -1,23 +1,35 @@
-"""The file ``.nnimgr/claim`` of an attempt: who may start it, what came of it. Lean: the shim imports it.
+"""The claim file of an attempt: who may start it, what came of it. Lean: the shim imports it.
 
 It is created once, by ``link``, so exactly one process decides about the attempt; afterwards only that one
-appends to it. A line without its end does not count::
+appends to it. It is in the keeper's own folder, where no trial is invited to write; a trial may remove or
+overwrite it all the same, so its content is never trusted blindly. A line without its end does not count::
 
     shim <pid> <start time> <boot id>          or: aborted <boot id>
-    started <pid of the command> <unix seconds>
+    started <pid of the command> <unix seconds> <seconds since the boot>
     exit <code or -> <signal or -> <bytes in .nni/metrics> <1: a stop has ended it, 2: its lease, or 0> \
 <unix seconds> <pids that could not be killed, with commas, or -> <one sentence, or nothing>
 or  failed <unix seconds> <why the command could not be started>
+
+The instants of one attempt are those of a steady clock that was set by the host's when the shim began.
+Setting the host's clock later does not change how long the attempt took.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
-DIRECTORY = ".nnimgr"
+# Every file that the keeper keeps of an attempt has the same prefix: ``<keeper's folder>/attempts/<job>.``
+FOLDER = "attempts"
 NAME = "claim"
-STOP = "stop"  # beside it: the grace in seconds, written before the shim is signalled
-METRICS = ".nni/metrics"
+STOP = "stop"  # the grace in seconds, written before the shim is signalled
+STREAM = "metrics"  # a hard link to the metrics file, which outlives the trial's own name for it
+METRICS = ".nni/metrics"  # in the trial's folder, where the trial's SDK writes
+OLD_FOLDER = ".nnimgr"  # in the trial's folder: keepers before version 0.2 kept claim and stop there
+
+
+SEPARATOR = "\0"  # between the lines of a claim when they are sent through the wake-up pipe
 
 
 class Exit:
@@ -40,6 +52,7 @@ class Exit:
 
     def line(self) -> bytes:
         """The line of the claim file that says so."""
+        message = self.message.replace("\n", " ").replace(SEPARATOR, " ")
         words = (
             "-" if self.code is None else str(self.code),
             "-" if self.signal is None else str(self.signal),
@@ -47,37 +60,53 @@ class Exit:
             "2" if self.lapsed else "1" if self.signalled else "0",
             f"{self.at:.6f}",
             ",".join(map(str, self.survivors)) or "-",
-            self.message.replace("\n", " "),
+            message,
         )
         return f"exit {' '.join(words)}\n".encode(errors="replace")
 
 
 class Claim:
-    """What the claim file says. ``pid`` is None when a stop came first."""
+    """What the claim file says. ``pid`` is None when a stop came first, 0 when the file is damaged."""
 
-    __slots__ = ("boot_id", "exit", "failed", "pid", "start_time", "started")
+    __slots__ = ("boot_id", "exit", "failed", "pid", "start_time", "started", "started_up")
 
     def __init__(self, pid: int | None, start_time: str, boot_id: str) -> None:
         self.pid = pid
         self.start_time = start_time
         self.boot_id = boot_id
         self.started: tuple[int, float] | None = None
+        self.started_up: float | None = None  # on the clock that counts from the boot
         self.exit: Exit | None = None
         self.failed: tuple[float, str] | None = None
 
+    @property
+    def damaged(self) -> bool:
+        """The file does not begin as a claim does: power loss, or a trial, has spoiled it."""
+        return self.pid == 0
 
-def path(directory: str) -> str:
-    """The claim file of the attempt in ``directory``."""
-    return f"{directory}/{DIRECTORY}/{NAME}"
+
+def prefix(keeper: str, job: str) -> str:
+    """Return the prefix of an attempt's files in the keeper's folder."""
+    return f"{keeper}/{FOLDER}/{job}."
 
 
-def take(directory: str, first_line: bytes) -> int | None:
+def old_prefix(directory: str) -> str:
+    """Return the prefix that keepers before version 0.2 used, in the trial's own folder."""
+    return f"{directory}/{OLD_FOLDER}/"
+
+
+def path(prefix: str) -> str:
+    """Return the path of the claim file of the attempt whose files have this prefix."""
+    return f"{prefix}{NAME}"
+
+
+def take(prefix: str, first_line: bytes) -> int | None:
     """Claim the attempt. Returns a descriptor to append to, or None: somebody else has. Raises OSError."""
-    own = f"{path(directory)}.{os.getpid()}"
+    own = f"{path(prefix)}.{os.getpid()}"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         if os.write(fd, first_line) == len(first_line):
-            os.link(own, path(directory))
+            os.link(own, path(prefix))
             return fd
         raise OSError(28, "the claim was cut short")
     except FileExistsError:
@@ -90,38 +119,50 @@ def take(directory: str, first_line: bytes) -> int | None:
         os.unlink(own)
 
 
-def read(directory: str) -> Claim | None:
-    """The claim of the attempt in ``directory``; None: not claimed."""
+def read(prefix: str) -> Claim | None:
+    """Read the claim of an attempt; None if there is none. Never blocks, whatever is in the file's place."""
     try:
-        fd = os.open(path(directory), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path(prefix), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # this says nothing about the claim
+        return damaged()
     try:
-        return parse(os.read(fd, 65536))
+        return parse(os.read(fd, 65536)) if stat.S_ISREG(os.fstat(fd).st_mode) else damaged()
     finally:
         os.close(fd)
 
 
+def damaged() -> Claim:
+    """Stand for a claim file that cannot be read as one."""
+    return Claim(0, "", "")
+
+
 def parse(text: bytes) -> Claim:
-    """Read the lines of a claim file. What power loss has made of one belongs to no boot that is known."""
+    """Read the lines of a claim file; a damaged one belongs to no boot that is known."""
     lines = text.decode(errors="replace").split("\n")[:-1]
     try:
         kind, *words = lines[0].split()
         if kind == "aborted":
             return Claim(None, "", words[0])
+        if kind != "shim":
+            return damaged()
         claim = Claim(int(words[0]), words[1], words[2])
         for line in lines[1:]:
             _add(claim, line)
     except (IndexError, ValueError):
-        return Claim(0, "", "")
+        return damaged()
     return claim
 
 
 def _add(claim: Claim, line: str) -> None:
     kind, _, rest = line.partition(" ")
     if kind == "started":
-        pid, at = rest.split()
+        pid, at, *up = rest.split()
         claim.started = (int(pid), float(at))
+        claim.started_up = float(up[0]) if up else None
     elif kind == "exit":
         words = rest.split(" ", 6)
         claim.exit = Exit(

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import time
-from typing import Callable, Iterator, NamedTuple
 
 from trial_keeper import connection as connections
 from trial_keeper import unpacked
 from trial_keeper.connection import CallFailed
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 from trial_keeper.unpacked import Entry
+
+if TYPE_CHECKING:
+    from typing import Callable, Iterator
 
 LIMIT = 10 << 30  # bytes of all contents together; the least recently used go first
 STALE_S = 86_400.0  # so old, what was begun and left is not gone on with
@@ -151,15 +153,14 @@ class CodeStore:
                 raise
             with contextlib.closing(server.connection):
                 headers = {**server.headers, "Range": f"bytes={have}-"}
-                server.connection.request("GET", server.beside(f"code/{sha256}"), headers=headers)
-                response = server.connection.getresponse()
-                if response.status not in (200, 206):
-                    raise connections.refusal(response)
-                if response.status == 200:
+                answer = server.connection.request("GET", server.beside(f"code/{sha256}"), headers)
+                if answer.status not in (200, 206):
+                    raise connections.refusal(answer)
+                if answer.status == 200:
                     file.truncate(0)
                     have = 0
                 while have < size:
-                    piece = response.read(min(_PIECE, size - have))
+                    piece = answer.read(min(_PIECE, size - have))
                     if not piece:
                         raise CallFailed("the connection ended in the middle of the trial code")
                     unpacked.write_all(file.fileno(), piece)
@@ -207,6 +208,8 @@ def _touch(path: str) -> None:
 
 
 def _sha256(path: str) -> str:
+    import hashlib  # keepers that fetch no code do without it and its library
+
     found = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while True:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Callable, Tuple
 
 from trial_keeper.attempt import Attempt
 from trial_keeper.effects import Record
 from trial_keeper.ledger import Act, Ledger
 from trial_keeper.memory import Memory
 
-Decision = Tuple[Record, Act]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Tuple
+
+    Decision = Tuple[Record, Act]
+else:
+    Decision = tuple
 
 
 class Commands:
-    """``decide`` (number, kind, job, body) says what to record, and what follows once that is written."""
+    """``decide`` (time, number, kind, job, body) says what to record, and what follows once it is written."""
 
     def __init__(
-        self, ledger: Ledger, memory: Memory, decide: Callable[[int, str, str, Any], Decision]
+        self, ledger: Ledger, memory: Memory, decide: Callable[[float, int, str, str, Any], Decision]
     ) -> None:
         self._ledger = ledger
         self._memory = memory
@@ -49,7 +54,7 @@ class Commands:
                 self._waiting.clear()
                 return
             attempt = self._memory.attempts.get(job)
-            record, act = self._decide(seq, kind, job, body)
+            record, act = self._decide(now, seq, kind, job, body)
             self.writing = True
             self._ledger.append(
                 record, written=self._applier(seq, attempt, act), failed=self._deferrer(command)

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import socket
-from typing import TYPE_CHECKING, Iterable, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+
+from trial_keeper import local_http
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import ssl
+    import _socket
+    from typing import Any, Iterable, Mapping, Protocol
+
+    class Answer(Protocol):
+        """Answer to a call (``LocalAnswer``, ``RemoteAnswer``)."""
+
+        status: int
+        reason: str
+
+        def read(self, amount: int | None = None) -> bytes: ...
+
+    class Connection(Protocol):
+        """Open connection to the server (``LocalConnection``, ``RemoteConnection``)."""
+
+        @property
+        def sock(self) -> _socket.socket: ...
+
+        def request(
+            self,
+            method: str,
+            path: str,
+            headers: Mapping[str, str],
+            body: Iterable[bytes] = (),
+            *,
+            chunked: bool = False,
+        ) -> Answer: ...
+
+        def has_spoken(self) -> bool: ...
+
+        def close(self) -> None: ...
+
 
 CONNECT_S = 5.0
 REFUSED = 409
@@ -25,13 +54,13 @@ class CallFailed(Exception):
         self.reason = reason
 
 
-FAILURES = (OSError, ValueError, KeyError, http.client.HTTPException, CallFailed)
+FAILURES = (OSError, ValueError, KeyError, CallFailed)
 
 
 class Server(NamedTuple):
     """A connection. ``path``: of the sync call; ``headers`` are those of every call."""
 
-    connection: http.client.HTTPConnection
+    connection: Connection
     path: str
     headers: dict[str, str]
 
@@ -50,98 +79,46 @@ def connect(manager: str, *, turn: int, timeout_s: float) -> Server:
     urls = said["urls"]
     if not urls:
         raise CallFailed(f"{manager} names no server")
-    url = urlsplit(urls[turn % len(urls)])
-    if url.scheme not in ("http", "https") or url.hostname is None:
-        raise CallFailed(f"{manager} names an address that is neither http:// nor https://host:port/...")
-    if url.scheme == "http":
-        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=CONNECT_S)
-        connection.connect()
+    url = urls[turn % len(urls)]
+    scheme, _, rest = url.partition("://")
+    netloc, slash, path = rest.partition("/")
+    if scheme == local_http.SCHEME:
+        connection: Connection = local_http.LocalConnection(
+            local_http.path_of(netloc), connect_s=CONNECT_S, timeout_s=timeout_s
+        )
+    elif scheme == "https" and netloc:
+        connection = _connect_remote(url, said, timeout_s)
     else:
-        connection = _connect_known(url, said.get("fingerprint"), said.get("authorities"))
-    connection.sock.settimeout(timeout_s)
-    return Server(connection, url.path, {"Authorization": f"Bearer {said['token']}"})
+        raise CallFailed(
+            f"{manager} names an address at which a server cannot be known: it has to begin with "
+            f"{local_http.SCHEME}:// or https://host"
+        )
+    return Server(connection, slash + path, {"Authorization": f"Bearer {said['token']}"})
 
 
-def _connect_known(
-    url: SplitResult, fingerprint: str | None, authorities: str | None
-) -> http.client.HTTPConnection:
-    """Connect to the server whose certificate has this fingerprint, or one that the authorities vouch for.
+def _connect_remote(url: str, said: dict[str, Any], timeout_s: float) -> Connection:
+    from trial_keeper import remote_http  # large, and a keeper on the server's machine never needs it
 
-    For the fingerprint no authority and no clock is asked. The token is sent only over what this returns.
-    """
-    import hashlib  # neither is needed where the server is on this machine
-    import ssl
-
-    if not fingerprint:
-        raise CallFailed("the server's address is https, but there is no fingerprint to know it by")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    connection = _connect_tls(url, context)
-    certificate = connection.sock.getpeercert(binary_form=True) or b""
-    shown = hashlib.sha256(certificate).hexdigest()
-    if shown == fingerprint.lower():
-        return connection
-    connection.close()
-    other = (
-        f"{url.netloc} is not the server that this keeper belongs to: its certificate's fingerprint is "
-        f"{shown[:16]}..., not {fingerprint[:16].lower()}..."
-    )
-    if authorities is None:
-        raise CallFailed(other)
+    fingerprint, authorities = said.get("fingerprint"), said.get("authorities")
     try:
-        return _connect_tls(url, ssl.create_default_context(cadata=authorities or None))
-    except ssl.SSLError as error:
-        why = getattr(error, "verify_message", "") or error.reason or str(error)
-        raise CallFailed(f"{other}, and no authority known here vouches for it: {why}") from error
+        return remote_http.RemoteConnection(
+            url, fingerprint, authorities, connect_s=CONNECT_S, timeout_s=timeout_s
+        )
+    except remote_http.UnknownServer as error:
+        raise CallFailed(str(error)) from error
 
 
-def _connect_tls(url: SplitResult, context: ssl.SSLContext) -> http.client.HTTPSConnection:
-    import ssl
-
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    connection = http.client.HTTPSConnection(str(url.hostname), url.port, timeout=CONNECT_S, context=context)
-    try:
-        connection.connect()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def has_spoken(sock: socket.socket) -> bool:
-    """Whether the other end of a readable socket has said something or closed it, which is then taken.
-
-    What TLS says for itself, such as a session ticket, is nothing.
-    """
-    import ssl
-
-    patience = sock.gettimeout()
-    sock.settimeout(0)
-    try:
-        sock.recv(1)
-    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        return False
-    except OSError:
-        return True
-    finally:
-        sock.settimeout(patience)
-    return True
-
-
-def pieces(body: bytes) -> bytes | Iterable[bytes]:
+def pieces(body: bytes) -> Iterable[bytes]:
     """A body for ``request`` whose Content-Length is given: each piece of it has a timeout of its own."""
-    if len(body) <= _PIECE:
-        return body
     return (body[at : at + _PIECE] for at in range(0, len(body), _PIECE))
 
 
-def refusal(response: http.client.HTTPResponse) -> CallFailed:
+def refusal(answer: Answer) -> CallFailed:
     """What an answer that is not 200 means."""
-    content = response.read()
+    content = answer.read()
     text = content[:_ERROR_TEXT].decode(errors="replace")
-    sentence = f"the server answers {response.status} {response.reason}: {text}"
-    return CallFailed(sentence, _reason(content) if response.status == REFUSED else None)
+    sentence = f"the server answers {answer.status} {answer.reason}: {text}"
+    return CallFailed(sentence, _reason(content) if answer.status == REFUSED else None)
 
 
 def _reason(content: bytes) -> str | None:

@@ -11,11 +11,14 @@ import contextlib
 import os
 import threading
 import time
-from typing import Any, Callable, Iterable, NamedTuple
 
 from trial_keeper import connection as connections
 from trial_keeper import unpacked
 from trial_keeper.code import CodeStore, Tree
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable
 
 FOLDER = "code"  # in the attempt's directory
 SPARES = 16  # copies at most that attempts have left as they were are kept for others,

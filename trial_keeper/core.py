@@ -7,18 +7,22 @@ attempts, ``begin`` has every unfinished one looked at, and the looks decide as 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, NamedTuple
-
 from trial_keeper import effects as fx
 from trial_keeper import wire
 from trial_keeper.attempt import Attempt
+from trial_keeper.claim import Claim
 from trial_keeper.commands import Commands, Decision
 from trial_keeper.effects import Channel, Effect
+from trial_keeper.identity import Identity
+from trial_keeper.lean import TYPE_CHECKING
 from trial_keeper.lease import Lease
 from trial_keeper.ledger import Act, Ledger, nothing
 from trial_keeper.line import Line
-from trial_keeper.memory import Memory, final_record, stop_record
+from trial_keeper.memory import Memory, claimed_record, final_record, start_record, stop_record
 from trial_keeper.reports import Flight, Reports
+
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Iterator
 
 STARTED_WAIT_S = 0.02  # "started" alone waits for company
 RESPAWN_PAUSE_S = 0.5
@@ -28,31 +32,13 @@ SWEEPS = 200
 RETRY_S = 1.0
 REMIND_S = 5.0
 KILL_GRACE_S = 10.0
+OBEY_S = 12.0  # after the grace: what SIGKILL ends has ended, and the shim has given up on the rest
+KILLS = 5  # of a shim, one a second
 LAST_WORDS_S = 5.0  # on a host that is about to end: so long the server may take to hear of the ends
+_CUT_OFF = "the host was restarted while the command ran"
+_UNKNOWN = "it had been started before, and its claim is gone"
 _UNBEGUN = "the host was restarted before the command was started"
 REPLACED = "instance"  # why the server refuses a keeper in whose place it has another one
-
-
-class Identity(NamedTuple):
-    """What the keeper knows of itself.
-
-    ``idle_s``: so long without server or live attempt, and it leaves; ``unreported_s``: the same while there
-    are ended ones that the server has not heard of, and that would go with it; None: they stay on its disk.
-    ``orphan_s``: so long without the server, and its attempts are stopped; None: they run on. ``host``: the
-    ``host`` of ``trial_keeper.wire``, asked for when it is to be told; None: not known. ``ending``: the host
-    was told to end and gives what runs this grace in seconds; None: it was not told.
-    """
-
-    instance: str
-    boot_id: str
-    idle_s: float = 600.0
-    unreported_s: float | None = None
-    orphan_s: float | None = None
-    status: str | None = None
-    jitter: Callable[[], float] = lambda: 0.5
-    lease: tuple[int, float] = (0, 0.0)  # its number and its end, as found
-    host: Callable[[], dict[str, Any] | None] = lambda: None
-    ending: float | None = None
 
 
 class KeeperCore:
@@ -69,6 +55,7 @@ class KeeperCore:
         self._line = Line(identity.jitter)
         self._lease = Lease(*identity.lease)
         self._later: list[tuple[float, Effect]] = []
+        self._kills: dict[str, tuple[float, fx.Kill]] = {}  # when a shim must have obeyed its stop
         self._reports = Reports(self.attempts)
         self._flights: dict[Channel, Flight] = {}
         self._sync_no = 0
@@ -77,6 +64,7 @@ class KeeperCore:
         self._breather = False  # nothing came of a whole round of reading: the next one waits for a tick
         self._wait_at = 0.0
         self._replaced = False
+        self._unprepared: str | None = None  # why the latest attempt could not be prepared
         self._heard_at: float | None = None
         self._remind_at: float | None = None
         self._leaving = False
@@ -97,7 +85,7 @@ class KeeperCore:
         """The first input: everything unfinished is looked at."""
         self._heard_at = now
         if self._ending is not None:
-            self._evict()
+            self._evict(now)
         for attempt in self.attempts.values():
             if attempt.live:
                 if self._here(attempt):
@@ -108,13 +96,14 @@ class KeeperCore:
 
     # -- commands
 
-    def _decide(self, seq: int, kind: str, job: str, body: Any) -> Decision:
+    def _decide(self, now: float, seq: int, kind: str, job: str, body: Any) -> Decision:
         """What a command is to the journal, and what it does once it is written."""
         attempt = self.attempts.get(job)
         if kind == "start" and attempt is None:
-            return {"k": "start", "seq": seq, "job": job, "start": body}, self._starter(job, seq, body)
+            return start_record(job, seq, body, apart=True), self._starter(job, seq, body)
         if attempt is not None and attempt.live and kind == "stop":
-            self._stop(attempt, float(body["grace"]))  # signal first, then journal, then acknowledge
+            if attempt.stop is None:  # signal first, then journal, then acknowledge
+                self._stop(now, attempt, float(body["grace"]))
             return {**stop_record(attempt), "seq": seq}, nothing
         if attempt is not None and attempt.live and kind == "update":
             act = self._updater(attempt, body["index"], body["parameter"])
@@ -125,10 +114,10 @@ class KeeperCore:
         def begin(now: float) -> None:
             attempt = self.attempts[job] = Attempt(job, seq, start)
             if self._ending is not None:
-                self._evict()
-            elif self._here(attempt):
+                self._evict(now)
+            elif self._here(attempt) and not self.is_sought(job):
                 self._out.append(self._spawning(job, start))
-            else:  # it was meant for a boot that is over
+            else:  # it was meant for a boot that is over, or has had its only start
                 self._look(attempt)
 
         return begin
@@ -143,17 +132,36 @@ class KeeperCore:
 
         return write
 
-    def _stop(self, attempt: Attempt, grace: float) -> None:
+    def _stop(self, now: float, attempt: Attempt, grace: float) -> None:
         if attempt.stop is None:
             attempt.stop = grace
         if attempt.sealing or not self._here(attempt):
             return
         if attempt.shim is not None:
-            self._out.append(fx.Signal(attempt.job, attempt.directory, attempt.shim, attempt.stop))
+            self._signal(now, attempt, attempt.shim, attempt.stop)
         else:
             self._out.append(fx.Abort(attempt.job, attempt.directory))
 
-    def _kill(self, job: str) -> None:
+    def _signal(self, now: float, attempt: Attempt, shim: fx.Shim, grace: float) -> None:
+        """Have the shim stop the command; kill the shim if it has not done so long after the grace."""
+        self._out.append(fx.Signal(attempt.job, attempt.directory, shim, grace))
+        self._kills[attempt.job] = now + grace + OBEY_S, fx.Kill(attempt.job, attempt.directory, shim)
+
+    def killed(self, now: float, order: fx.Kill) -> list[Effect]:
+        """The shim was sent SIGKILL; that it has ended is seen as always, or it hangs in the kernel."""
+        attempt = self.attempts.get(order.job)
+        if attempt is not None and attempt.live and not attempt.sealing:
+            attempt.kills += 1
+            if attempt.kills > KILLS:
+                attempt.sealing = True
+                attempt.cause = f"its shim (pid {order.shim[0]}) did not end although it was killed"
+                self._out.append(fx.Sweep(attempt.job, attempt.directory))
+            else:
+                self._kills[order.job] = now + RETRY_S, order
+                self._look(attempt)
+        return self._pump(now)
+
+    def _kill(self, now: float, job: str) -> None:
         """The server does not know the attempt."""
         attempt = self.attempts.get(job)
         if attempt is None:
@@ -162,7 +170,7 @@ class KeeperCore:
             self._forget(attempt)
         elif not attempt.doomed:
             attempt.doomed = True
-            self._stop(attempt, KILL_GRACE_S)
+            self._stop(now, attempt, KILL_GRACE_S)
             self._ledger.append(stop_record(attempt))
 
     # -- journal
@@ -198,11 +206,17 @@ class KeeperCore:
 
     # -- attempts
 
-    def notified(self, now: float, job: str) -> list[Effect]:
-        """Something happened to the attempt's claim or to its shim."""
+    def notified(self, now: float, job: str, told: Claim | None = None) -> list[Effect]:
+        """Something happened to the attempt's claim or to its shim.
+
+        ``told``: the claim as the shim itself has sent it; what became of its file does not matter.
+        """
         attempt = self.attempts.get(job)
         if attempt is not None and attempt.live and not attempt.sealing:
-            self._look(attempt)
+            if told is not None and self._here(attempt) and attempt.agrees(told):
+                self._judge(now, attempt, fx.Seen(told, told.exit is None, now))
+            else:
+                self._look(attempt)
         return self._pump(now)
 
     def shim_failed(self, now: float, job: str, sentence: str) -> list[Effect]:
@@ -215,8 +229,15 @@ class KeeperCore:
                 attempt.respawn_at = now + pause
                 attempt.note = f"the attempt could not be prepared on its host and is tried again: {sentence}"
                 self._reports.tell(attempt)
+                self._prepared(f"no trial can be prepared here at present: {sentence}")
             self._look(attempt)
         return self._pump(now)
+
+    def _prepared(self, trouble: str | None) -> None:
+        """The latest attempt could be prepared, or why not; the server is told when that changes."""
+        if trouble != self._unprepared:
+            self._unprepared = trouble
+            self._reports.urgent = True
 
     def delayed(self, now: float, job: str, sentence: str) -> list[Effect]:
         """The shim of the attempt is not forked yet; ``sentence`` says what that waits for."""
@@ -236,17 +257,18 @@ class KeeperCore:
     def _judge(self, now: float, attempt: Attempt, seen: fx.Seen) -> None:
         claim = seen.claim
         here = self._here(attempt)
-        if claim is None:
-            if not here:
-                self._seal(attempt, wire.HOST_LOST, _UNBEGUN)
-            elif attempt.stop is not None:
-                self._later.append((now + RETRY_S, fx.Abort(attempt.job, attempt.directory)))
-            elif now < attempt.respawn_at:
-                self._later.append((attempt.respawn_at, fx.Look(attempt.job, attempt.directory)))
-            elif attempt.start is not None:
-                self._out.append(self._spawning(attempt.job, attempt.start))
+        if not attempt.agrees(claim) and (attempt.claimed or claim is not None):
+            if here:
+                self._judge_unread(now, attempt, alive=seen.alive)
+            else:
+                self._seal(attempt, wire.HOST_LOST, _CUT_OFF)
             return
-        attempt.take(claim)
+        if claim is None:
+            self._judge_unclaimed(now, attempt)
+            return
+        if attempt.take(claim) and claim.exit is None and here:
+            self._ledger.append(claimed_record(attempt), flush=False)
+            self._prepared(None)
         if attempt.started is not None and not attempt.started_sent:
             self._reports.tell_soon(attempt, now + STARTED_WAIT_S)
         if claim.pid is None and attempt.stop is None and not here:
@@ -258,18 +280,50 @@ class KeeperCore:
         elif claim.exit is not None:
             self._seal(attempt)
         elif claim.boot_id != self._identity.boot_id or not here:
-            self._seal(attempt, wire.HOST_LOST, "the host was restarted while the command ran")
+            self._seal(attempt, wire.HOST_LOST, _CUT_OFF)
         elif not seen.alive:
             attempt.sealing = True
             attempt.cause = f"its shim (pid {claim.pid}) was killed, so its exit code is not known"
             self._out.append(fx.Sweep(attempt.job, attempt.directory))
         elif not attempt.watched:
-            attempt.watched = True
-            shim = (claim.pid, claim.start_time)
-            self._out.append(fx.Watch(attempt.job, attempt.directory, shim))
-            self._reports.grown(attempt.job)
-            if attempt.stop is not None:
-                self._out.append(fx.Signal(attempt.job, attempt.directory, shim, attempt.stop))
+            self._watch(now, attempt, (claim.pid, claim.start_time))
+
+    def is_sought(self, job: str) -> bool:
+        """Return whether the server asks what became of an attempt that it had started before."""
+        attempt = self.attempts.get(job)
+        return attempt is not None and attempt.start is not None and bool(attempt.start.get("sought"))
+
+    def _judge_unclaimed(self, now: float, attempt: Attempt) -> None:
+        """No shim has claimed the attempt yet: start one, wait for it, or have none start any more."""
+        if not self._here(attempt):
+            self._seal(attempt, wire.HOST_LOST, _UNBEGUN)
+        elif self.is_sought(attempt.job):
+            self._seal(attempt, wire.HOST_LOST, _UNKNOWN)
+        elif attempt.stop is not None:
+            self._later.append((now + RETRY_S, fx.Abort(attempt.job, attempt.directory)))
+        elif now < attempt.respawn_at:
+            self._later.append((attempt.respawn_at, fx.Look(attempt.job, attempt.directory)))
+        elif attempt.start is not None:
+            self._out.append(self._spawning(attempt.job, attempt.start))
+
+    def _judge_unread(self, now: float, attempt: Attempt, *, alive: bool) -> None:
+        """The claim file was removed or spoiled. What was known of the attempt decides, and its processes."""
+        if alive and attempt.shim is not None:
+            if not attempt.watched:
+                self._watch(now, attempt, attempt.shim)
+            return
+        shim = "its shim" if attempt.shim is None else f"its shim (pid {attempt.shim[0]})"
+        attempt.sealing = True
+        attempt.cause = f"its claim file was removed or overwritten, and {shim} has left no other word of it"
+        self._out.append(fx.Fence(attempt.job, attempt.directory))
+        self._out.append(fx.Sweep(attempt.job, attempt.directory))
+
+    def _watch(self, now: float, attempt: Attempt, shim: fx.Shim) -> None:
+        attempt.watched = True
+        self._out.append(fx.Watch(attempt.job, attempt.directory, shim))
+        self._reports.grown(attempt.job)
+        if attempt.stop is not None:
+            self._signal(now, attempt, shim, attempt.stop)
 
     def _seal(self, attempt: Attempt, verdict: str | None = None, cause: str | None = None) -> None:
         attempt.sealing = True
@@ -302,13 +356,16 @@ class KeeperCore:
             if tally.more:
                 self._out.append(fx.Count(job, attempt.directory, tally.end))
             else:
-                self._sealed(attempt, tally)
+                self._sealed(now, attempt, tally)
         return self._pump(now)
 
-    def _sealed(self, attempt: Attempt, tally: fx.Tally) -> None:
-        attempt.final = attempt.seal(size=tally.size, at=tally.at, here=self._here(attempt))
+    def _sealed(self, now: float, attempt: Attempt, tally: fx.Tally) -> None:
+        here = self._here(attempt)
+        at = attempt.instant(now, tally.at, here=here)
+        attempt.final = attempt.seal(size=tally.size, at=at, here=here)
         attempt.start = None
         attempt.updates.clear()
+        self._kills.pop(attempt.job, None)
         if tally.bad:
             attempt.note = _bad_header(tally.end)
         elif tally.end < tally.size:
@@ -385,7 +442,7 @@ class KeeperCore:
         return attempt.boot_id == self._identity.boot_id
 
     def _look(self, attempt: Attempt) -> None:
-        self._out.append(fx.Look(attempt.job, attempt.directory))
+        self._out.append(fx.Look(attempt.job, attempt.directory, attempt.shim))
 
     # -- the calls
 
@@ -424,13 +481,13 @@ class KeeperCore:
             if attempt is not None and not attempt.live:
                 self._forget(attempt)
         for job in answer["kill"]:
-            self._kill(job)
+            self._kill(now, job)
         self._commands.take(now, answer["cmds"])
         self._out += [fx.Serve(*read) for read in answer["reads"]]
         if lease_s is not None:  # after what is to be killed
             self._extend_lease(now, sent_at=flight.sent_at, seconds=lease_s)
         if answer["leave"] and not self.attempts:
-            self._leave("no job is left and none will come")
+            self._leave("no job is left and none will come", clear=True)
         return self._pump(now)
 
     def _extend_lease(self, now: float, *, sent_at: float, seconds: float) -> None:
@@ -460,10 +517,10 @@ class KeeperCore:
         if self._line.is_news(sentence):
             self._out.append(fx.Say(f"sync failed: {sentence}"))
         if reason == REPLACED and not self._replaced:
-            self._end_all()
+            self._end_all(now)
         return self._pump(now)
 
-    def _end_all(self) -> None:
+    def _end_all(self, now: float) -> None:
         """Another keeper has this one's place, and its attempts count as lost: none of them may go on."""
         self._replaced = True
         self._out.append(
@@ -472,7 +529,7 @@ class KeeperCore:
         self._commands.drop()
         self._remind_at = None
         for job in list(self.attempts):
-            self._kill(job)
+            self._kill(now, job)
 
     def _survey(self, *, on: bool) -> None:
         if on != self._surveys:
@@ -561,10 +618,8 @@ class KeeperCore:
     @property
     def status(self) -> str | None:
         """What is wrong with the keeper itself."""
-        return (
-            "; ".join(filter(None, (self._identity.status, self._ledger.trouble, self._lease.trouble)))
-            or None
-        )
+        troubles = self._identity.status, self._ledger.trouble, self._lease.trouble, self._unprepared
+        return "; ".join(filter(None, troubles)) or None
 
     # -- time
 
@@ -574,13 +629,17 @@ class KeeperCore:
         self._later = [(at, effect) for at, effect in self._later if at > now]
         self._breather = False
         self._out += [effect for effect in due if self._wanted(effect)]
+        for job, (at, kill) in list(self._kills.items()):
+            if at <= now:
+                del self._kills[job]
+                self._out.append(kill)
         if self._remind_at is not None and now >= self._remind_at:
             self._remind_at = None
             self._reports.remind()
         self._commands.go_on(now)
         orphaned_at = self._orphaned_at()
         if orphaned_at is not None and now >= orphaned_at:
-            self._stop_orphans()
+            self._stop_orphans(now)
         idle_at = self._idle_at()
         if idle_at is not None and now >= idle_at:
             self._leave("no attempt is live and no server could be reached")
@@ -595,7 +654,7 @@ class KeeperCore:
         """When ``tick`` is due, perhaps in the past; None: nothing waits for time."""
         if self._leaving:
             return None
-        times = [at for at, _ in self._later]
+        times = [at for at, _ in (*self._later, *self._kills.values())]
         if Channel.REPORT not in self._flights and not self._replaced:
             soon = now if self._inventory else self._reports.due_at(now)
             if soon is not None:
@@ -627,26 +686,26 @@ class KeeperCore:
     def _orphans(self) -> Iterator[Attempt]:
         return (attempt for attempt in self.attempts.values() if attempt.live and attempt.stop is None)
 
-    def _stop_orphans(self) -> None:
+    def _stop_orphans(self, now: float) -> None:
         self._out.append(fx.Say(f"no word from the server for {self._identity.orphan_s:g} s: all is stopped"))
         for attempt in list(self._orphans()):
             attempt.orphaned = True
-            self._stop(attempt, KILL_GRACE_S)
+            self._stop(now, attempt, KILL_GRACE_S)
             self._ledger.append(stop_record(attempt))
 
     def host_ends(self, now: float, grace: float) -> list[Effect]:
         """The host was told to end: what runs is stopped with this grace in seconds, and counts as lost."""
         if self._ending is None:
             self._ending = grace
-            self._evict()
+            self._evict(now)
         return self._pump(now)
 
-    def _evict(self) -> None:
+    def _evict(self, now: float) -> None:
         assert self._ending is not None
         for attempt in list(self._orphans()):
             self._out.append(fx.Say(f"{attempt.job}: it is stopped because its host is about to end"))
             attempt.evicted = True
-            self._stop(attempt, self._ending)
+            self._stop(now, attempt, self._ending)
             self._ledger.append(stop_record(attempt))
 
     def _wind_up(self, now: float) -> None:
@@ -658,10 +717,10 @@ class KeeperCore:
         elif self._leave_at is not None and now >= self._leave_at:
             self._leave("its host is about to end, though the server has not heard of all that ended here")
 
-    def _leave(self, reason: str) -> None:
+    def _leave(self, reason: str, *, clear: bool = False) -> None:
         if not self._leaving:
             self._leaving = True
-            self._out.append(fx.Leave(reason))
+            self._out.append(fx.Leave(reason, clear))
 
 
 def _bad_header(offset: int) -> str:

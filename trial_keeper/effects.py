@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Dict, NamedTuple, Tuple, Union
 
 from trial_keeper.claim import Claim
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 
-Record = Dict[str, Any]
-Shim = Tuple[int, str]  # pid and start time, as in the claim
+if TYPE_CHECKING:
+    from typing import Any, Dict, Tuple, Union
+
+    Record = Dict[str, Any]
+    Shim = Tuple[int, str]  # pid and start time, as in the claim
+else:
+    Record = dict
+    Shim = tuple
 
 
 class Channel(enum.Enum):
@@ -47,11 +53,22 @@ class Abort(NamedTuple):
     directory: str
 
 
-class Look(NamedTuple):
-    """Read the claim file; answered by ``looked``."""
+class Fence(NamedTuple):
+    """Put a claim where there is none, so that no shim takes it; not answered."""
 
     job: str
     directory: str
+
+
+class Look(NamedTuple):
+    """Read the claim file; answered by ``looked``.
+
+    ``shim``: the attempt's, if it is known: whether it runs is then seen without the file.
+    """
+
+    job: str
+    directory: str
+    shim: Shim | None = None
 
 
 class Signal(NamedTuple):
@@ -64,6 +81,14 @@ class Signal(NamedTuple):
     directory: str
     shim: Shim
     grace: float
+
+
+class Kill(NamedTuple):
+    """Kill the shim of an attempt, which has not obeyed its stop; answered by ``killed``."""
+
+    job: str
+    directory: str
+    shim: Shim
 
 
 class Sweep(NamedTuple):
@@ -160,34 +185,43 @@ class Say(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Exit; nothing of this keeper runs."""
+    """Exit; nothing that this keeper knows runs.
+
+    ``clear``: kill first whatever else runs of the experiment. Nobody else will.
+    """
 
     reason: str
+    clear: bool = False
 
 
-Effect = Union[
-    Append,
-    Spawn,
-    Abort,
-    Look,
-    Signal,
-    Sweep,
-    Watch,
-    Unwatch,
-    Read,
-    Count,
-    Update,
-    Send,
-    Serve,
-    Extend,
-    Survey,
-    Say,
-    Leave,
-]
+if TYPE_CHECKING:
+    Effect = Union[
+        Append,
+        Spawn,
+        Abort,
+        Fence,
+        Look,
+        Signal,
+        Kill,
+        Sweep,
+        Watch,
+        Unwatch,
+        Read,
+        Count,
+        Update,
+        Send,
+        Serve,
+        Extend,
+        Survey,
+        Say,
+        Leave,
+    ]
+else:
+    Effect = tuple
 
 
 class Seen(NamedTuple):
-    """The claim file at one look. ``alive``: the process of the claim runs; ``at``: unix seconds."""
+    """The claim file at one look. ``alive``: the attempt's shim runs; ``at``: unix seconds."""
 
     claim: Claim | None
     alive: bool

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import NamedTuple
 
 from trial_keeper import procs
+from trial_keeper.lean import NamedTuple
 
 DEADLINE_S = 10.0  # what SIGKILL has not ended by then hangs in the kernel
 _PAUSE_S = 0.02

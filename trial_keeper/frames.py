@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from trial_keeper.lean import NamedTuple
 
 HEADER = 8
 LARGEST = HEADER + 999_999

@@ -7,16 +7,22 @@ says what the trouble is, and nobody else waits for it.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple
 
 from trial_keeper import procs
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import subprocess
+    from typing import Any, Callable, Dict
+
+    Reading = Dict[str, Any]
+    Ask = Callable[[str], str]
+else:
+    Reading = dict
+    Ask = object
 
 PAUSE_S = 5.0  # between two readings
 LONGEST_PAUSE_S = 60.0
@@ -25,8 +31,6 @@ LIMIT_S = 15.0  # for an answer
 DEATH_S = 5.0  # for one that was killed; in the driver it may hang for ever
 STEP_MIB = 256  # memory is told in whole steps, so that little changes are no news
 
-Reading = Dict[str, Any]
-Ask = Callable[[str], str]
 
 _GPUS = "--query-gpu=index,uuid,memory.used"
 _PROCESSES = "--query-compute-apps=gpu_uuid,pid,used_memory"
@@ -105,7 +109,8 @@ class Tool:
 
     def __call__(self, query: str, over: threading.Event | None = None) -> str:
         """What it prints; it is killed where ``over`` is set. Raises Trouble."""
-        import subprocess  # only experiments with GPUs pay for it
+        import shutil  # only experiments with GPUs pay for these
+        import subprocess
 
         hanging = f"nvidia-smi has not answered for {self.limit_s:g} s"
         if self._stuck is not None and self._stuck.poll() is None:

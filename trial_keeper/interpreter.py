@@ -6,15 +6,18 @@ first trial compiles them for all; under PYTHONDONTWRITEBYTECODE, where each wou
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import signal
 import threading
 import time
-from typing import Callable
 
 import trial_keeper
 from trial_keeper.log import complain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
 
 _QUESTION = "import importlib.util,sys; sys.exit(importlib.util.find_spec('nni') is None)"
 _COMPILE = "import py_compile,sys; [py_compile.compile(path) for path in sys.argv[1:]]"
@@ -99,7 +102,9 @@ def lay_down(directory: str) -> None:
     loader = spec.loader if spec is not None else None
     assert loader is not None and hasattr(loader, "get_data")
     source = os.path.join(os.path.dirname(os.path.dirname(str(trial_keeper.__file__))), "nni")
-    os.makedirs(f"{directory}/nni", exist_ok=True)
+    for folder in (directory, f"{directory}/nni"):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)  # not its parents: a user may have moved them away
     for name, ours in SDK.items():
         own = f"{directory}/nni/{name}.{os.getpid()}.{threading.get_ident()}"  # several may at once
         with open(own, "wb") as file:
@@ -147,9 +152,19 @@ def _run(
     return None
 
 
+def _which(word: str) -> str | None:
+    """Return the path of the program that a shell would run; None if there is none.
+
+    ``shutil.which`` does the same, but its module loads compressors into every keeper.
+    """
+    folders = [""] if os.path.dirname(word) else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    paths = (os.path.join(folder, word) for folder in folders)
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
+
+
 def _find(word: str) -> str | None:
     """Its path; two names of one interpreter in one folder (python, python3) count as one."""
-    found = shutil.which(word)
+    found = _which(word)
     if found is None:
         return None
     folder = os.path.dirname(found)

@@ -16,9 +16,16 @@ import os
 import threading
 import time
 import zlib
-from typing import Any, Callable, Dict, Iterable, NamedTuple
 
-Record = Dict[str, Any]
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterable
+
+    Record = Dict[str, Any]
+else:
+    Record = dict
+
 
 _HEADER = 8
 _RETRY_S = 1.0
@@ -71,6 +78,11 @@ def parse(content: bytes) -> tuple[list[Record], int]:
         records.append(json.loads(content[at + _HEADER : end]))
         at = end
     return records, at
+
+
+def size(content: bytes) -> int:
+    """Return the length of the first record in bytes; 0 if it is incomplete or damaged."""
+    return _end(content, 0) or 0
 
 
 def _end(content: bytes, at: int) -> int | None:

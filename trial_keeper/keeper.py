@@ -5,17 +5,15 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import random
 import resource
-import secrets
 import selectors
 import signal
 import sys
 import time
-from typing import Any, Callable, Iterable, NamedTuple, NoReturn
 
 from trial_keeper import (
     VERSION,
+    claim,
     copies,
     eviction,
     files,
@@ -30,22 +28,33 @@ from trial_keeper import effects as fx
 from trial_keeper import journal as journals
 from trial_keeper.code import CodeStore, default_folder
 from trial_keeper.copies import Copies
-from trial_keeper.core import Identity, KeeperCore
+from trial_keeper.core import KeeperCore
 from trial_keeper.deadline import Deadline
 from trial_keeper.effects import Channel, Effect
 from trial_keeper.gpus import PAUSE_S, Reading, Survey
+from trial_keeper.identity import Identity
 from trial_keeper.interpreter import Interpreters
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 from trial_keeper.reads import Reads
 from trial_keeper.shim import NOT_CLAIMED
 from trial_keeper.streams import Lines, Log
 from trial_keeper.sync import Caller, Failed, Outcome
 from trial_keeper.watch import LOST, Watcher, open_process
 
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, NoReturn
+
 SWITCH_INTERVAL_S = 0.0005  # a call must not wait 5 ms, the default, for the loop to let go
 LOOK_S = 0.05  # without inotify
 PROCESS_LOOK_S = 1.0  # without pidfd
+SPARE_FILES = 32  # descriptors that are never used to watch attempts
 RESTART_PAUSE_S = 1.0
+OWN_FILES = ("instance", "journal", "lock")
+MANAGER = "manager.json"  # relative to the keeper's folder, which may be moved
 MARK = "NNIMGR_JOB_ID"
+CROWDED = 1 << 15  # characters of wake-ups read at once: the pipe holds twice as many
+
+_now = lease.now
 
 
 class Pipes(NamedTuple):
@@ -88,33 +97,36 @@ class Keeper:
         status = self._open_watcher()
         self._boot_id = _boot_id()
         found = journals.load(f"{directory}/journal")
-        instance, left = self._instance(damage=found.damage)
+        damage = found.damage
+        if damage is None and not memory.is_whole(found.records) and os.path.exists(f"{directory}/instance"):
+            damage = "the keeper's journal was removed or cut"
+        instance, left = self._instance(damage=damage)
         identity = Identity(
             instance=instance,
             boot_id=self._boot_id,
             idle_s=float(os.environ.get("NNIMGR_KEEPER_IDLE_S", "600")),
             unreported_s=_seconds("NNIMGR_KEEPER_UNREPORTED_S"),
             orphan_s=_seconds("NNIMGR_KEEPER_ORPHAN_S"),
-            status="; ".join(filter(None, (status, found.damage, left))) or None,
-            jitter=random.random,
+            status="; ".join(filter(None, (status, damage, left))) or None,
+            jitter=lambda: os.urandom(1)[0] / 255,
             lease=lease.find(directory, self._boot_id),
             host=self._capacity,
             ending=wrap.grace(directory),
         )
-        self._core = KeeperCore(identity, [] if found.damage else found.records)
+        self._core = KeeperCore(identity, [] if damage else found.records)
+        self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._unseen = {job for job, each in self._core.attempts.items() if each.live and not each.claimed}
         self._open_journal()
-        store = CodeStore(default_folder(), manager=f"{directory}/manager.json", boot_id=self._boot_id)
+        store = CodeStore(default_folder(), manager=MANAGER, boot_id=self._boot_id)
         self._copies = Copies(directory, store, self._code_told)
-        self._reads = Reads(f"{directory}/manager.json", self._experiment)
-        self._callers = {
-            channel: Caller(channel.value, f"{directory}/manager.json", self._called) for channel in Channel
-        }
+        self._reads = Reads(MANAGER, self._experiment)
+        self._callers = {channel: Caller(channel.value, MANAGER, self._called) for channel in Channel}
         self._acts: dict[type, Callable[[Any], list[Effect]]] = {
-            fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Look: self._look,
-            fx.Signal: self._signal, fx.Sweep: self._sweep, fx.Watch: self._watch, fx.Unwatch: self._unwatch,
-            fx.Read: self._read, fx.Count: self._count, fx.Update: self._update, fx.Send: self._send,
-            fx.Serve: self._serve, fx.Extend: self._extend, fx.Survey: self._switch_survey, fx.Say: self._say,
-            fx.Leave: self._leave,
+            fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Fence: self._fence,
+            fx.Look: self._look, fx.Signal: self._signal, fx.Kill: self._kill, fx.Sweep: self._sweep,
+            fx.Watch: self._watch, fx.Unwatch: self._unwatch, fx.Read: self._read, fx.Count: self._count,
+            fx.Update: self._update, fx.Send: self._send, fx.Serve: self._serve, fx.Extend: self._extend,
+            fx.Survey: self._switch_survey, fx.Say: self._say, fx.Leave: self._leave,
         }  # fmt: skip
 
     # -- opening
@@ -154,16 +166,21 @@ class Keeper:
                 return file.read().strip(), None
         except FileNotFoundError:
             pass
-        cleared = eviction.clear(self._directory, MARK, spawner=self._pipes.spawner)
-        left = None
-        if cleared.killed:
-            self._log.write(f"this directory is new: killed what an earlier one had left: {cleared.killed}")
-        if cleared.left:
-            left = f"processes of an earlier keeper that could not be killed: {cleared.left}"
-            self._log.write(left)
-        name = secrets.token_hex(16)
+        left = self._clear()
+        name = os.urandom(16).hex()
         journals.replace(path, name.encode("ascii"))
         return name, left
+
+    def _clear(self) -> str | None:
+        """Kill what an earlier keeper has left; return one sentence about what could not be killed."""
+        cleared = eviction.clear(self._directory, MARK, spawner=self._pipes.spawner)
+        if cleared.killed:
+            self._log.write(f"killed what an earlier keeper had left: {cleared.killed}")
+        if not cleared.left:
+            return None
+        left = f"processes of an earlier keeper that could not be killed: {cleared.left}"
+        self._log.write(left)
+        return left
 
     def _open_journal(self) -> None:
         path = f"{self._directory}/journal"
@@ -186,7 +203,6 @@ class Keeper:
     def run(self) -> NoReturn:
         """Work until there is nothing left to do; exits the process."""
         self._log.write(f"keeper {os.getpid()} starts, epoch {self._core.k_epoch}")
-        self._wakes.lines()  # what was said before the looks below tells nothing more
         readers: list[tuple[int, Callable[[], None]]] = [
             (self._pulse, self._on_told),
             (self._pipes.wake, self._on_wake),
@@ -196,6 +212,7 @@ class Keeper:
             readers.append((self._watcher.fd, self._on_change))
         for fd, act in readers:
             self._selector.register(fd, selectors.EVENT_READ, act)
+        self._on_wake()  # what shims have sent while there was no keeper
         self._copies.begin(job for job, attempt in self._core.attempts.items() if attempt.live)
         self._perform(self._core.begin(_now()))
         while True:
@@ -203,11 +220,8 @@ class Keeper:
                 key.data()
             if self._slow:
                 order = self._slow.popleft()
-                self._perform(
-                    self._core.counted(
-                        _now(), order.job, files.count(self._path(order.directory), order.offset)
-                    )
-                )
+                tally = files.count(self._files(order), order.offset)
+                self._perform(self._core.counted(_now(), order.job, tally))
             now = _now()
             due = self._core.deadline(now)
             if due is not None and due <= now:
@@ -252,11 +266,21 @@ class Keeper:
             self._perform(self._told.popleft()())
 
     def _on_wake(self) -> None:
-        """Shims name the attempts whose claim files they have written to."""
-        for job in dict.fromkeys(self._wakes.lines()):
-            self._perform(self._core.notified(_now(), job))
+        """Shims name the attempts whose claim files they have written to, and send what is in these.
+
+        Where the pipe was full some shims could not: then every attempt is looked at.
+        """
+        lines = dict.fromkeys(self._wakes.lines())
+        for line in lines:
+            job, _, text = line.partition(" ")
+            told = claim.parse(f"{text}\n".replace(claim.SEPARATOR, "\n").encode()) if text else None
+            self._perform(self._core.notified(_now(), job, told))
+        if sum(map(len, lines)) >= CROWDED:
+            for job in list(self._core.attempts):
+                self._perform(self._core.notified(_now(), job))
 
     def _on_failure(self) -> None:
+        self._on_wake()  # what a shim has sent before it ended
         lines = self._failures.lines()
         if self._failures.ended:
             self._start_over()
@@ -270,12 +294,25 @@ class Keeper:
             if change.watch == LOST:
                 self._look_everywhere()
             elif change.watch == self._manager_watch:
-                if change.name == "manager.json":
+                if change.removed and change.name in OWN_FILES:
+                    self._check_own(change.name)
+                elif change.name == MANAGER:
                     self._perform(self._core.manager_changed(_now()))
                 elif change.name == wrap.ENDING:
                     self._look_for_end()
             elif change.watch in self._watched:
+                if change.removed:
+                    self._blind[self._watched[change.watch]] = None  # another file may have taken its place
                 self._perform(self._core.grown(_now(), self._watched[change.watch]))
+
+    def _check_own(self, name: str) -> None:
+        """Exit if a file without which no later keeper would know the attempts was removed.
+
+        The next keeper finds a new folder: it ends what this one has started before it speaks.
+        """
+        if not os.path.exists(f"{self._directory}/{name}"):
+            self._log.write(f"keeper {os.getpid()} exits: its file {name} was removed")
+            os._exit(1)
 
     def _look_everywhere(self) -> None:
         """There were more changes than the kernel could keep: any file may have changed."""
@@ -304,6 +341,16 @@ class Keeper:
 
     def _path(self, directory: str) -> str:
         return f"{self._experiment}/{directory}"
+
+    def _prefix(self, job: str, directory: str) -> str:
+        """The prefix of the keeper's own files of an attempt: relative, as the experiment may be moved."""
+        attempt = self._core.attempts.get(job)
+        if attempt is None or attempt.apart:
+            return claim.prefix(".", job)
+        return claim.old_prefix(self._path(directory))
+
+    def _files(self, effect: fx.Read | fx.Count | fx.Watch) -> files.AttemptFiles:
+        return files.AttemptFiles(self._path(effect.directory), self._prefix(effect.job, effect.directory))
 
     def _append(self, effect: fx.Append) -> list[Effect]:
         try:
@@ -339,9 +386,11 @@ class Keeper:
         changes = [name if value is None else f"{name}={value}" for name, value in environment.items()]
         fields = [
             effect.job, self._boot_id, directory, start["command"], cwd, start["parameter"],
-            str(start["log_cap"]),
+            str(start["log_cap"]), self._prefix(effect.job, start["directory"]),
             "" if effect.lease is None else lease.path(self._directory, effect.lease), *changes,
         ]  # fmt: skip
+        with contextlib.suppress(OSError):
+            os.kill(self._pipes.spawner, signal.SIGCONT)  # whoever has suspended it
         self._requests += spawner.pack(map(os.fsencode, fields))
         self._write_requests()
         return []
@@ -372,22 +421,42 @@ class Keeper:
             self._selector.unregister(fd)
 
     def _look(self, effect: fx.Look) -> list[Effect]:
-        return self._core.looked(_now(), effect.job, files.look(self._path(effect.directory)))
+        return self._core.looked(_now(), effect.job, self._seen(effect.job, effect.directory, effect.shim))
+
+    def _seen(self, job: str, directory: str, shim: fx.Shim | None) -> fx.Seen:
+        """Look at the claim. The first look at an attempt that an earlier keeper may have begun is thorough.
+
+        If that keeper was killed before it saw the claim, and the claim is gone, the trial's processes are
+        the only witnesses that it was started.
+        """
+        seen = files.look(self._prefix(job, directory), shim)
+        if job in self._unseen or self._core.is_sought(job):
+            self._unseen.discard(job)
+            if seen.claim is None and procs.marked("NNI_SYS_DIR", self._path(directory)):
+                return seen._replace(claim=claim.damaged())
+        return seen
+
+    def _fence(self, effect: fx.Abort | fx.Fence) -> list[Effect]:
+        try:
+            files.abort(self._prefix(effect.job, effect.directory), self._boot_id)
+        except OSError as error:
+            self._log.write(f"{effect.job}: its claim could not be written: {error}")
+        return []
 
     def _abort(self, effect: fx.Abort) -> list[Effect]:
-        directory = self._path(effect.directory)
-        try:
-            files.abort(directory, self._boot_id)
-        except OSError as error:
-            self._log.write(f"{effect.job}: the stop could not be written: {error}")
-        return self._core.looked(_now(), effect.job, files.look(directory))
+        self._fence(effect)
+        return self._core.looked(_now(), effect.job, self._seen(effect.job, effect.directory, None))
 
     def _signal(self, effect: fx.Signal) -> list[Effect]:
         try:
-            files.stop(self._path(effect.directory), effect.shim, effect.grace)
+            files.stop(self._prefix(effect.job, effect.directory), effect.shim, effect.grace)
         except OSError as error:
             return self._core.signal_failed(_now(), effect, str(error.strerror))
         return []
+
+    def _kill(self, effect: fx.Kill) -> list[Effect]:
+        files.kill(effect.shim)
+        return self._core.killed(_now(), effect)
 
     def _sweep(self, effect: fx.Sweep) -> list[Effect]:
         # By the directory: an experiment of the same name below another home may have the same job ids.
@@ -399,9 +468,11 @@ class Keeper:
         job = effect.job
         if self._watcher is not None:
             try:
-                watch = self._watcher.watch_file(f"{self._path(effect.directory)}/.nni/metrics")
+                watch = self._watcher.watch_file(files.stream(self._files(effect)))
                 self._watches[job] = watch
                 self._watched[watch] = job
+                if files.is_parted(self._files(effect)):
+                    self._blind[job] = None
             except OSError as error:
                 self._log.write(f"{job}: its metrics file cannot be watched: {error.strerror}")
                 self._blind[job] = None
@@ -411,6 +482,9 @@ class Keeper:
             return self._core.notified(_now(), job)
         except OSError as error:
             self._log.write(f"{job}: its shim cannot be watched: {error.strerror}")
+            fd = None
+        if fd is not None and fd >= self._most_files - SPARE_FILES:
+            os.close(fd)  # what else the keeper does needs descriptors, too
             fd = None
         if fd is None or self._watcher is None:
             self._blind[job] = None
@@ -423,6 +497,7 @@ class Keeper:
 
     def _on_shim_gone(self, job: str) -> None:
         self._forget_process(job)
+        self._on_wake()  # what it has sent before it ended
         self._perform(self._core.notified(_now(), job))
 
     def _forget_process(self, job: str) -> None:
@@ -444,10 +519,10 @@ class Keeper:
         return []
 
     def _read(self, effect: fx.Read) -> list[Effect]:
-        return self._core.frames_read(_now(), effect.job, files.read(self._path(effect.directory), effect))
+        return self._core.frames_read(_now(), effect.job, files.read(self._files(effect), effect))
 
     def _count(self, effect: fx.Count) -> list[Effect]:
-        tally = files.count(self._path(effect.directory), effect.offset)
+        tally = files.count(self._files(effect), effect.offset)
         if tally.more:  # a long file: the rest a piece per turn
             self._slow.append(fx.Count(effect.job, effect.directory, effect.offset))
             return []
@@ -498,6 +573,8 @@ class Keeper:
 
     def _leave(self, effect: fx.Leave) -> list[Effect]:
         self._log.write(f"keeper {os.getpid()} leaves: {effect.reason}")
+        if effect.clear:
+            self._clear()
         self._survey.switch(False)
         self._copies.close()
         os._exit(0)
@@ -518,10 +595,6 @@ def run(directory: str, pipes: Pipes) -> NoReturn:
 def _seconds(variable: str) -> float | None:
     text = os.environ.get(variable)
     return float(text) if text else None
-
-
-def _now() -> float:
-    return lease.now()
 
 
 def _drain(fd: int) -> bytes:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import collections
-from typing import Callable
 
 from trial_keeper import effects as fx
 
-PAUSE_S = 1.0
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
 
-Act = Callable[[float], None]
+    Act = Callable[[float], None]
+else:
+    Act = object
+
+PAUSE_S = 1.0
 
 
 def nothing(now: float) -> None:

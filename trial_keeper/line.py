@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
 
 FIRST_PAUSE_S = 0.05
 LAST_PAUSE_S = 1.0

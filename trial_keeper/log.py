@@ -49,6 +49,14 @@ class CappedLog:
         except OSError:
             self.dropped += len(chunk)
 
+    def last_line(self, limit: int) -> bytes:
+        """Return the last line that is not empty, looked for in the last ``limit`` bytes; never raises."""
+        try:
+            text = os.pread(self._fd, limit, max(0, self._size - limit))
+        except OSError:
+            return b""
+        return text.rstrip().rpartition(b"\n")[2].strip()
+
     def close(self) -> None:
         """Give the descriptor back; twice is harmless."""
         if self._fd >= 0:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from trial_keeper import cgroup
 from trial_keeper.cgroup import CGROUPS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MIB = 1 << 20
 

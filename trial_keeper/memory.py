@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Iterable
-
 from trial_keeper.attempt import Attempt
 from trial_keeper.effects import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable
 
 
 class Memory:
@@ -21,7 +23,7 @@ class Memory:
             self._restore(record)
 
     def records(self) -> list[Record]:
-        """The journal written anew."""
+        """Return the records to rewrite the journal with."""
         found: list[Record] = [
             {"k": "epoch", "k_epoch": self.k_epoch},
             {"k": "server", "db_id": self.db_id, "m_epoch": self.m_epoch},
@@ -29,6 +31,7 @@ class Memory:
         ]
         for attempt in self.attempts.values():
             found += _records_of(attempt)
+        found[0]["n"] = len(found)
         return found
 
     def _restore(self, record: Record) -> None:
@@ -39,11 +42,22 @@ class Memory:
         elif kind == "server":
             self.db_id, self.m_epoch = record["db_id"], record["m_epoch"]
         elif kind == "start":
-            self.attempts[record["job"]] = Attempt(record["job"], record["seq"], record["start"])
+            self.attempts[record["job"]] = Attempt(
+                record["job"], record["seq"], record["start"], apart=record.get("apart", False)
+            )
         elif kind == "gone":
             self.attempts.pop(record["job"], None)
         elif record.get("job") in self.attempts:
             _restore_attempt(self.attempts[record["job"]], record)
+
+
+def is_whole(records: list[Record]) -> bool:
+    """Return whether the journal still has all records that it was last rewritten with.
+
+    They were written at once and durably. If one is missing, the file was cut, and nobody knows what is lost.
+    Records that were appended later may be missing at the end: their commands are sent again.
+    """
+    return bool(records) and len(records) >= records[0].get("n", 1)
 
 
 def fold(records: list[Record]) -> list[Record]:
@@ -59,6 +73,10 @@ def _restore_attempt(attempt: Attempt, record: Record) -> None:
         attempt.doomed = record["doomed"]
         attempt.orphaned = record.get("orphaned", False)
         attempt.evicted = record.get("evicted", False)
+    elif kind == "claimed":
+        attempt.claimed = True
+        attempt.shim = (record["shim"][0], record["shim"][1])
+        attempt.started = record["started"]
     elif kind == "update":
         attempt.updates[record["index"]] = record["parameter"]
     elif kind == "final":
@@ -72,16 +90,28 @@ def _records_of(attempt: Attempt) -> list[Record]:
     start = attempt.start
     if start is None or not attempt.live:
         start = {"directory": attempt.directory, "boot_id": attempt.boot_id}
-    found = [{"k": "start", "seq": attempt.seq, "job": job, "start": start}]
+    found = [start_record(job, attempt.seq, start, apart=attempt.apart)]
     found += [
         {"k": "update", "job": job, "index": index, "parameter": parameter}
         for index, parameter in attempt.updates.items()
     ]
+    if attempt.shim is not None and attempt.live:
+        found.append(claimed_record(attempt))
     if attempt.stop is not None:
         found.append(stop_record(attempt))
     if attempt.final is not None:
         found.append(final_record(attempt))
     return found
+
+
+def start_record(job: str, seq: int, start: dict[str, Any], *, apart: bool) -> Record:
+    """Record that the attempt is to be started, and where its claim is."""
+    return {"k": "start", "seq": seq, "job": job, "start": start, "apart": apart}
+
+
+def claimed_record(attempt: Attempt) -> Record:
+    """Record which process has claimed the attempt, so that it is known even if the claim file vanishes."""
+    return {"k": "claimed", "job": attempt.job, "shim": attempt.shim, "started": attempt.started}
 
 
 def stop_record(attempt: Attempt) -> Record:

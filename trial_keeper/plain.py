@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import NamedTuple, Sequence
+
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Sequence
 
 MOST_FILES = 10_000  # in one listing
 _CHUNK = 1 << 16
-_PRIVATE = ".nnimgr"  # the claim
+_PRIVATE = ".nnimgr"  # where keepers before version 0.2 kept the claim
+_OWN = ".nni"  # every attempt's folder has it
 _ATTEMPT = re.compile("attempt-[0-9]+")  # a later attempt's folder lies in the first one's
 
 
@@ -135,7 +140,7 @@ def _list(directory: int) -> tuple[list[Listed], bool]:
 
 def _is_attempt(folder: int, name: str) -> bool:
     try:
-        return stat.S_ISDIR(os.stat(f"{name}/{_PRIVATE}", dir_fd=folder, follow_symlinks=False).st_mode)
+        return stat.S_ISDIR(os.stat(f"{name}/{_OWN}", dir_fd=folder, follow_symlinks=False).st_mode)
     except OSError:
         return False
 

@@ -10,16 +10,20 @@ import contextlib
 import json
 import os
 import select
-import socket
 import threading
-from queue import SimpleQueue
-from typing import Callable, Generator, NamedTuple
+from _queue import SimpleQueue
 
 from trial_keeper import connection as connections
 from trial_keeper import plain, wire
 from trial_keeper.connection import CallFailed
 from trial_keeper.effects import Serve
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 from trial_keeper.watch import Watcher
+
+if TYPE_CHECKING:
+    from typing import Callable, Generator
+
+    from trial_keeper.connection import Connection
 
 THREADS = 64  # more than the server asks for at once: some may hang on a connection that has died
 TAKEN_S = 300.0  # so long a reader may take nothing
@@ -89,11 +93,10 @@ class Reads:
         with contextlib.closing(server.connection):
             headers = {**server.headers, "Transfer-Encoding": "chunked"}
             path = server.beside(f"reads/{read.order.number}")
-            with contextlib.closing(self._pieces(read, server.connection.sock)) as pieces:
-                server.connection.request("POST", path, pieces, headers, encode_chunked=True)
-            server.connection.getresponse().read()
+            with contextlib.closing(self._pieces(read, server.connection)) as pieces:
+                server.connection.request("POST", path, headers, pieces, chunked=True).read()
 
-    def _pieces(self, read: _Read, caller: socket.socket) -> Generator[bytes, None, None]:
+    def _pieces(self, read: _Read, caller: Connection) -> Generator[bytes, None, None]:
         try:
             if read.order.kind == wire.LISTING:
                 found, complete = plain.list_files(self._experiment, read.order.directory.split("/"))
@@ -110,7 +113,7 @@ class Reads:
         except OSError as error:
             yield wire.read_end(error=wire.FAILED, sentence=error.strerror or str(error))
 
-    def _file(self, read: _Read, caller: socket.socket) -> Generator[bytes, None, None]:
+    def _file(self, read: _Read, caller: Connection) -> Generator[bytes, None, None]:
         order = read.order
         parts = order.directory.split("/")
         with contextlib.closing(plain.PlainFile(self._experiment, parts, order.name)) as file:
@@ -141,7 +144,7 @@ class Reads:
                     if not next(growth):
                         yield wire.read_piece(wire.WORD, b"")
 
-    def _growth(self, file: plain.PlainFile, caller: socket.socket) -> Generator[bool, None, None]:
+    def _growth(self, file: plain.PlainFile, caller: Connection) -> Generator[bool, None, None]:
         """Each ``next`` waits for something to happen to the file or its attempt; False: only time passed.
 
         Raises CallFailed if the server says something on the connection ``caller`` before its turn.
@@ -153,7 +156,7 @@ class Reads:
                 self._followers.add(wake)
             poll, wait_s = select.poll(), LOOK_S
             poll.register(woken, select.POLLIN)
-            poll.register(caller, select.POLLIN)
+            poll.register(caller.sock, select.POLLIN)
             try:
                 watcher = Watcher()
                 watcher.watch_file(f"/proc/self/fd/{file.descriptor}")
@@ -164,10 +167,10 @@ class Reads:
             yield True  # it may have changed before it was watched
             while True:
                 ready = [fd for fd, _ in poll.poll(wait_s * 1000)]
-                if caller.fileno() in ready:
-                    if connections.has_spoken(caller):
+                if caller.sock.fileno() in ready:
+                    if caller.has_spoken():
                         raise CallFailed("nobody reads any more")
-                    ready.remove(caller.fileno())
+                    ready.remove(caller.sock.fileno())
                 for fd in ready:
                     with contextlib.suppress(BlockingIOError):
                         os.read(fd, 65536)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trial_keeper import effects as fx
 from trial_keeper import wire
 from trial_keeper.attempt import Attempt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _READS = 64  # for one report: a long way to the first unsent frame must not stop everything else
 

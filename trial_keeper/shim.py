@@ -1,14 +1,15 @@
 """The shim: the parent of one attempt's command. It outlives keeper and server and needs neither.
 
 It takes the claim, starts the command, drains its output, flushes its metrics, stops it when told to
-(SIGTERM, with the grace in ``.nnimgr/stop``) or when its lease is over, kills whatever is left of it, and
-writes how it ended into the claim file. As a sub-reaper it is the parent of every orphan below it: "no child
-left" proves that nothing is.
+(SIGTERM, with the grace in a file beside the claim) or when its lease is over, kills whatever is left of it,
+and writes how it ended into the claim file. As a sub-reaper it is the parent of every orphan below it: "no
+child left" proves that nothing is.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import errno
 import os
 import select
 import sys
@@ -37,9 +38,11 @@ _RESET = [
     _signal.SIGHUP, _signal.SIGINT, _signal.SIGPIPE, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGXFSZ,
 ]  # fmt: skip
 
-_FILES = ("stdout", "stderr", "parameter.cfg", claim.METRICS, f"{claim.DIRECTORY}/{claim.NAME}")
-_FOLDERS = (".nni", claim.DIRECTORY, "")
-_LEASE = 7  # of the fields
+_FILES = ("stdout", "stderr", "parameter.cfg", claim.METRICS)
+_FOLDERS = (".nni", "")
+_PREFIX, _LEASE, _CHANGES = 7, 8, 9  # of the fields
+_CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
+_LONGEST_NOTICE = 4096  # bytes that a pipe takes whole or not at all
 _SIGKILL = _signal.SIGKILL  # a shell says 128 more of a command that ended so
 
 
@@ -82,7 +85,8 @@ def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
     that no shim has to copy. SIGCHLD must have a handler; the wake-up descriptor is used and given back.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    fields = [b"", b"", directory.encode(), b":", b"/", b"", b"0", b"", b"A=b", b"BASH_ENV"]
+    prefix = f"{directory}/own."
+    fields = [b"", b"", directory.encode(), b":", b"/", b"", b"0", prefix.encode(), b"", b"A=b", b"BASH_ENV"]
     shim = _Shim(fields, null)
     try:
         shim.take_signals(())
@@ -91,8 +95,8 @@ def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
         pass
     finally:
         shim.close()
-        for name in _FILES:
-            _try(os.unlink, f"{directory}/{name}")
+        for path in (*(f"{directory}/{name}" for name in _FILES), claim.path(prefix), prefix + claim.STREAM):
+            _try(os.unlink, path)
         for name in _FOLDERS:
             _try(os.rmdir, f"{directory}/{name}")
 
@@ -103,25 +107,34 @@ def _deadline(path: bytes) -> Deadline:
     return Deadline(path)
 
 
+def _up() -> float:
+    """Return the seconds since the boot, which nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class _Shim:
     __slots__ = (
-        "_beat", "_boot", "_cap", "_changes", "_claim", "_command", "_cwd", "_directory", "_dropped",
-        "_flush_at", "_flush_pause", "_flushed", "_give_up_at", "_job", "_kill_at", "_lapsed", "_lease",
-        "_logs", "_main", "_metrics", "_oom_kills", "_parameter", "_pause", "_poll", "_pulse", "_status",
-        "_stopping", "_wake",
+        "_beat", "_boot", "_booted_at", "_cap", "_changes", "_claim", "_command", "_cwd", "_directory",
+        "_dropped", "_flush_at", "_flush_pause", "_flushed", "_give_up_at", "_job", "_kill_at", "_lapsed",
+        "_lease", "_lines", "_logs", "_main", "_metrics", "_oom_kills", "_parameter", "_pause", "_poll",
+        "_prefix", "_pulse", "_status", "_stderr", "_stopping", "_wake",
     )  # fmt: skip
 
     def __init__(self, fields: list[bytes], wake: int) -> None:
-        self._job, boot, directory, self._command, self._cwd, self._parameter, cap, lease = fields[:8]
-        self._changes = fields[8:]
+        self._job, boot, directory, self._command, self._cwd, self._parameter, cap = fields[:_PREFIX]
+        lease = fields[_LEASE]
+        self._changes = fields[_CHANGES:]
         self._boot = boot.decode()
         self._directory = directory.decode("utf-8", "surrogateescape")
+        self._prefix = fields[_PREFIX].decode("utf-8", "surrogateescape")
         self._cap = int(cap)
         self._lease = _deadline(lease) if lease else None
         self._lapsed = False
+        self._booted_at = time.time() - _up()  # as the clock stands now; from here on it may be set
         self._wake = wake
         self._pulse = self._beat = -1
         self._claim = -1
+        self._lines = b""  # of the claim
         self._metrics = -1
         self._main = 0
         self._oom_kills = 0  # in its control group, before it was started
@@ -134,6 +147,7 @@ class _Shim:
         self._flush_at = 0.0
         self._flush_pause = 1.0
         self._logs: dict[int, CappedLog] = {}
+        self._stderr: CappedLog | None = None
         self._dropped = 0
         self._poll = select.poll()
 
@@ -151,8 +165,11 @@ class _Shim:
         if self._lease is not None and self._lease.over():
             raise OSError(self._lease.OVER, "the lease is over")
         me = os.getpid()
-        fd = claim.take(self._directory, f"shim {me} {procs.start_time(me)} {self._boot}\n".encode())
+        self._lines = f"shim {me} {procs.start_time(me)} {self._boot}\n".encode()
+        fd = claim.take(self._prefix, self._lines)
         if fd is None:
+            self._lines = b""
+            self._notify()  # a keeper that has forgotten the attempt has to look for what became of it
             return
         self._claim = fd
         if self._lease is not None and self._lease.over():
@@ -161,12 +178,14 @@ class _Shim:
             self._notify()
             return
         try:
-            os.chdir(self._cwd)
             self._start(environ)
         except (OSError, ValueError) as error:
-            self._append(f"failed {time.time():.6f} {_sentence(error)}\n".encode(errors="replace"))
+            self._append(
+                f"failed {self._booted_at + _up():.6f} {_sentence(error)}\n".encode(errors="replace")
+            )
         else:
-            self._append(f"started {self._main} {time.time():.6f}\n".encode())
+            up = _up()
+            self._append(f"started {self._main} {self._booted_at + up:.6f} {up:.6f}\n".encode())
             self._notify()
             self._watch()
             self._seal()
@@ -177,24 +196,49 @@ class _Shim:
         _signal.set_wakeup_fd(-1)
         for fd in list(self._logs):
             self._close(fd)
+        if self._stderr is not None:
+            self._stderr.close()
         for fd in (self._pulse, self._beat, self._claim, self._metrics, self._wake):
             if fd >= 0:
                 os.close(fd)
 
     def _prepare(self) -> None:
-        """Everything that needs room on the disk, before the claim: a failure is simply tried again."""
+        """Everything that needs room on the disk, before the claim: a failure is simply tried again.
+
+        An earlier attempt of the trial may have left anything in the trial's folder.
+        """
         directory = self._directory
-        for path in (directory, f"{directory}/.nni", f"{directory}/{claim.DIRECTORY}"):
+        for path in (directory, f"{directory}/.nni", os.path.dirname(self._prefix)):
             _make(path)
-        flags = os.O_CREAT | os.O_CLOEXEC | os.O_RDWR | os.O_APPEND
-        self._metrics = os.open(f"{directory}/{claim.METRICS}", flags, 0o644)
+        self._open_metrics(self._prefix + claim.STREAM, f"{directory}/{claim.METRICS}")
         path = f"{directory}/parameter.cfg"
         try:
             _write(path, os.O_EXCL, self._parameter)
         except FileExistsError:  # another shim's, perhaps unfinished; replacing the same text harms nobody
-            own = f"{directory}/{claim.DIRECTORY}/parameter.{os.getpid()}"
-            _write(own, os.O_TRUNC, self._parameter)
-            os.rename(own, path)
+            new = f"{directory}/.nni/parameter.{os.getpid()}"
+            _write(new, os.O_TRUNC, self._parameter)
+            os.rename(new, path)
+
+    def _open_metrics(self, own: str, theirs: str) -> None:
+        """Open the metrics file, which has a name in the keeper's folder, ``own``, and one in the trial's.
+
+        Where these are on different disks it has the second name only.
+        """
+        flags = os.O_CREAT | os.O_CLOEXEC | os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
+        self._metrics = os.open(own, flags, 0o644)
+        try:
+            try:
+                os.link(own, theirs)
+            except FileExistsError:
+                if not os.path.samestat(os.lstat(theirs), os.fstat(self._metrics)):
+                    os.unlink(theirs)
+                    os.link(own, theirs)
+        except OSError as error:
+            if error.errno not in _CANNOT_LINK:
+                raise
+            os.unlink(own)
+            os.close(self._metrics)
+            self._metrics = os.open(theirs, flags, 0o644)
 
     def _start(self, environ: dict[bytes, bytes]) -> None:
         if SHELL is None:
@@ -210,18 +254,22 @@ class _Shim:
         for number, stream in ((1, "stdout"), (2, "stderr")):
             reader, writer = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(reader, False)
-            self._logs[reader] = CappedLog(f"{self._directory}/{stream}", self._cap)
+            log = self._logs[reader] = CappedLog(f"{self._directory}/{stream}", self._cap)
             self._poll.register(reader, select.POLLIN)
             actions.append((os.POSIX_SPAWN_DUP2, writer, number))
             ends.append(writer)
+        self._stderr = log
         self._oom_kills = cgroup.oom_kills()
+        here = os.open(".", os.O_PATH | os.O_CLOEXEC)  # the keeper's folder, whose path may change
         try:
+            os.chdir(self._cwd)
             self._main = os.posix_spawn(
                 SHELL, (SHELL, b"-c", self._command), environ,
                 file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET,
             )  # fmt: skip
         finally:
-            for end in ends:
+            os.fchdir(here)
+            for end in (here, *ends):
                 os.close(end)
         self._flush_at = time.monotonic() + self._flush_pause
 
@@ -274,8 +322,9 @@ class _Shim:
     def _close(self, fd: int) -> None:
         os.close(fd)
         log = self._logs.pop(fd)
-        log.close()
         self._dropped += log.dropped
+        if log is not self._stderr:  # its last line is read at the end
+            log.close()
 
     def _lapse(self, now: float) -> None:
         """The lease is over: nothing of the command may be left a short while after its end."""
@@ -291,7 +340,7 @@ class _Shim:
     def _stop(self, now: float) -> None:
         """The keeper wants the command to end."""
         if not self._stopping and self._status is None:
-            self._terminate(now, _grace(self._directory))
+            self._terminate(now, _grace(self._prefix))
 
     def _terminate(self, now: float, grace: float) -> None:
         """SIGTERM to the whole tree, SIGKILL after the grace."""
@@ -340,20 +389,26 @@ class _Shim:
         survivors = () if self._give_up_at is None else tuple(procs.descendants(os.getpid()))
         message = f"{self._dropped} bytes of output could not be written" if self._dropped else ""
         if code and not self._stopping:
-            message = message or _last_words(f"{self._directory}/stderr")
+            message = message or self._last_words()
         if not self._stopping and _SIGKILL in (number, (code or 0) - 128):
             if cgroup.oom_kills() > self._oom_kills:
                 message = cgroup.out_of_memory()
         self._append(
             claim.Exit(
                 code, number, os.fstat(self._metrics).st_size,
-                signalled=self._stopping, lapsed=self._lapsed, at=time.time(),
+                signalled=self._stopping, lapsed=self._lapsed, at=self._booted_at + _up(),
                 survivors=survivors, message=message,
             ).line()
         )  # fmt: skip
 
+    def _last_words(self) -> str:
+        """Return what the command has written last to stderr as a sentence; empty if that is nothing."""
+        line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
+        return f"the last line of its stderr: {line[:SHOWN].decode(errors='replace')}" if line else ""
+
     def _append(self, line: bytes) -> None:
-        """The line must get there, whenever the disk has room again."""
+        """Write a line of the claim, whenever the disk has room again; the keeper is told at once."""
+        self._lines += line
         while True:
             try:
                 count = os.write(self._claim, line)
@@ -362,11 +417,15 @@ class _Shim:
                 os.ftruncate(self._claim, os.fstat(self._claim).st_size - count)
             except OSError as error:
                 complain(f"shim: {self._directory}: {error}")
+            self._notify()  # the keeper need not wait for the disk
             time.sleep(RETRY_S)
 
     def _notify(self) -> None:
+        """Name the attempt to the keeper, with all lines of the claim: its file may be gone."""
+        text = self._lines.rstrip(b"\n").replace(b"\n", claim.SEPARATOR.encode())
+        notice = b"%s %s\n" % (self._job, text)
         try:
-            os.write(self._wake, self._job + b"\n")
+            os.write(self._wake, notice if len(notice) <= _LONGEST_NOTICE else self._job + b"\n")
         except OSError:  # no keeper reads: the next one looks by itself
             return
 
@@ -396,21 +455,13 @@ def _write(path: str, flag: int, content: bytes) -> None:
         os.close(fd)
 
 
-def _last_words(path: str) -> str:
-    """What the command has said last on stderr, as a sentence; empty: nothing."""
+def _grace(prefix: str) -> float:
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS))
-            line = file.read().rstrip().rpartition(b"\n")[2].strip()
-    except OSError:
-        return ""
-    return f"the last line of its stderr: {line[:SHOWN].decode(errors='replace')}" if line else ""
-
-
-def _grace(directory: str) -> float:
-    try:
-        with open(f"{directory}/{claim.DIRECTORY}/{claim.STOP}", "rb") as file:
-            return float(file.read())
+        fd = os.open(prefix + claim.STOP, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            return float(os.read(fd, 64))
+        finally:
+            os.close(fd)
     except (OSError, ValueError):
         return DEFAULT_GRACE_S
 

@@ -6,8 +6,8 @@ the pipe is closed, and no shim minds.
 
 A request is a length (4 bytes, big endian) and so many bytes of fields, each a length and its bytes::
 
-    job id, boot id, directory, command, cwd, parameter, cap of a log in bytes, file of the lease or nothing,
-    then any number of NAME=value, or NAME to unset it
+    job id, boot id, directory, command, cwd, parameter, cap of a log in bytes, prefix of the keeper's files,
+    file of the lease or nothing, then any number of NAME=value, or NAME to unset it
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+REHEARSALS = 8  # CPython writes to a function's code until it has run so often: 100 KiB that each shim copied
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 def pack(fields: Iterable[bytes]) -> bytes:
@@ -55,7 +57,8 @@ def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
     for number in (_signal.SIGCHLD, _signal.SIGTERM):  # in place before any fork: a shim inherits them
         _signal.signal(number, _ignore)
     environ = dict(os.environb)
-    shim.rehearse(rehearsal, environ)
+    for _ in range(REHEARSALS):
+        shim.rehearse(rehearsal, environ)
     pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     _signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
     poll = select.poll()
@@ -109,11 +112,17 @@ def _reap(shims: dict[int, bytes], failures: int) -> None:
 
 
 def _subreaper() -> Callable[[], None]:
-    """A function that makes orphans of the calling process's tree its own children."""
+    """Return a function that makes orphans of the calling process's tree its own children.
+
+    The spawner itself is to end with the keeper, its parent. Shims do not inherit that.
+    """
     import _ctypes  # the C module: what ``ctypes`` puts around it costs a shim 80 KiB
 
     prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
     call = _ctypes.call_cdeclfunction
+    call(
+        prctl, (_DEATH_SIGNAL, int(_signal.SIGKILL), 0, 0, 0)
+    )  # else a suspended spawner would stay for ever
 
     def become() -> None:
         if call(prctl, (_SUBREAPER, 1, 0, 0, 0)) != 0:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
-from queue import SimpleQueue
-from typing import Callable, NamedTuple, Union
+from _queue import SimpleQueue  # the C module: what ``queue`` adds is not needed here
 
 from trial_keeper import connection as connections
 from trial_keeper import wire
 from trial_keeper.connection import CallFailed, Server
 from trial_keeper.effects import Send
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Callable, Union
 
 READ_S = wire.WAIT_S + 10.0
 
@@ -22,7 +24,10 @@ class Failed(NamedTuple):
     reason: str | None = None
 
 
-Outcome = Union[dict, Failed]  # type: ignore[type-arg]
+if TYPE_CHECKING:
+    Outcome = Union[dict, Failed]  # type: ignore[type-arg]
+else:
+    Outcome = object
 
 
 class Caller:
@@ -55,7 +60,7 @@ class Caller:
         if self._server is not None:
             try:
                 return self._post(self._server, body)
-            except (ConnectionError, http.client.BadStatusLine):
+            except ConnectionError:
                 self._drop()  # the server has closed an idle connection: the call is idempotent
         return self._post(self._connect(), body)
 
@@ -65,11 +70,10 @@ class Caller:
             "Content-Type": "application/octet-stream",
             "Content-Length": str(len(body)),
         }
-        server.connection.request("POST", server.path, connections.pieces(body), headers)
-        response = server.connection.getresponse()
-        if response.status != 200:
-            raise connections.refusal(response)
-        return wire.decode_answer(response.read())
+        answer = server.connection.request("POST", server.path, headers, connections.pieces(body))
+        if answer.status != 200:
+            raise connections.refusal(answer)
+        return wire.decode_answer(answer.read())
 
     def _connect(self) -> Server:
         try:

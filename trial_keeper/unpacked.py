@@ -15,7 +15,11 @@ import os
 import stat
 import sys
 import zlib
-from typing import Any, NamedTuple
+
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
 
 FOLDER, FILE, LINK = "d", "f", "l"
 UNTOUCHED_S = 981_173_106  # the time of every file in a copy; whole seconds, which any disk can keep

@@ -8,10 +8,13 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from typing import NamedTuple
+
+from trial_keeper.lean import NamedTuple
 
 _MODIFY = 0x2
+_ATTRIB = 0x4  # among others: a name of the file was removed
 _MOVED_TO = 0x80
+_DELETE = 0x200
 LOST = -1  # instead of a watch: changes were dropped, of any file
 _PIDFD_OPEN = 434  # the same on all architectures
 _EVENT = struct.Struct("iIII")
@@ -20,11 +23,13 @@ _EVENT = struct.Struct("iIII")
 class Changed(NamedTuple):
     """A watched file was written (no name), or something was moved to ``name`` in a watched directory.
 
+    ``removed``: instead, a name of the watched file was removed, or ``name`` from the watched directory.
     ``watch`` is LOST if there were more changes than the kernel keeps.
     """
 
     watch: int
     name: str
+    removed: bool = False
 
 
 class Watcher:
@@ -40,12 +45,12 @@ class Watcher:
             raise _error()
 
     def watch_file(self, path: str) -> int:
-        """Tell when the file is written. Raises OSError."""
-        return self._add(path, _MODIFY)
+        """Report when the file is written, or a name of it is removed. Raises OSError."""
+        return self._add(path, _MODIFY | _ATTRIB)
 
     def watch_directory(self, path: str) -> int:
-        """Tell when something is moved into the directory. Raises OSError."""
-        return self._add(path, _MOVED_TO)
+        """Report when something is moved into the directory, or deleted there. Raises OSError."""
+        return self._add(path, _MOVED_TO | _DELETE)
 
     def forget(self, watch: int) -> None:
         """End a watch; one that is gone already is no error."""
@@ -60,9 +65,10 @@ class Watcher:
         found = []
         at = 0
         while at < len(content):
-            watch, _, _, length = _EVENT.unpack_from(content, at)
+            watch, mask, _, length = _EVENT.unpack_from(content, at)
             at += _EVENT.size
-            found.append(Changed(watch, os.fsdecode(content[at : at + length].rstrip(b"\0"))))
+            name = os.fsdecode(content[at : at + length].rstrip(b"\0"))
+            found.append(Changed(watch, name, bool(mask & (_ATTRIB | _DELETE))))
             at += length
         return found
 

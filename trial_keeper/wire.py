@@ -60,6 +60,7 @@ Answer (200, JSON)::
              "environment": {str: str | null (unset)},
              "parameter": str (text of parameter.cfg), "log_cap": bytes,
              "lease": bool,        it may run under a lease only; left out: it needs none
+             "sought": bool,       it was started before: report what became of it; left out: start it
              "code": {"sha256": str, "size": bytes}}   of its archive; left out: the code is on the host
 
 With ``code`` the attempt gets a copy of its own in ``<directory>/code``, which is its working directory (then
@@ -84,23 +85,29 @@ reads any more. Neither links nor anything but plain files are read.
 Whom to call is in ``<keeper's directory>/manager.json`` (0600, replaced by rename, read again before every
 attempt to connect; a rewritten file ends a wait)::
 
-    {"urls": [str],              full addresses of the sync call, http://host:port + PATH filled in; tried in
-                                 turn
+    {"urls": [str],              full addresses of the sync call, https://host:port + PATH filled in, or on
+                                 the server's own machine that of a socket (local_http.py); tried in turn
      "token": str, "db_id": str, "fingerprint": str | null, "authorities": str | null}
 
-An https address is the server's if its certificate has the fingerprint or, where ``authorities`` is neither
-null nor left out, if they vouch for it and the address's name: PEM, or "" for those that this machine knows.
+The server at a socket is known by its user. An https address is the server's if its certificate has the
+fingerprint or, where ``authorities`` is neither null nor left out, if they vouch for it and the address's
+name: PEM, or "" for those that this machine knows.
 The token changes, in a part, with each writing of the file: a keeper that the server does not know yet has to
 show the last one.
 
-Other answers: 401 wrong token; 404 unknown experiment or keeper; 409 {"error", "reason": "instance" |
-"turn" | "fenced" | "database"}; 413 too large; 503 not open yet. The keeper backs off
-and tries again on all of them, but "instance" ends it: another keeper has its place, and what it runs counts
-as lost, so it stops its attempts and leaves.
+Other answers: 401 wrong token, or the experiment is not open; 404 no such call;
+409 {"error", "reason": "instance" | "turn" | "fenced" | "database"}; 413 too large; 503 not open yet. The
+keeper backs off and tries again on all of them, but "instance" ends it: another keeper has its place, and
+what it runs counts as lost, so it stops its attempts and leaves.
 """
 
+from __future__ import annotations
+
 import json
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
 
 PATH = "/keepers/v1/{experiment_id}/{keeper_id}/sync"
 WAIT_S = 20.0
@@ -122,13 +129,13 @@ class WireError(ValueError):
     """The body is not of this protocol."""
 
 
-def encode_request(header: Dict[str, Any], payloads: Sequence[bytes]) -> bytes:
+def encode_request(header: dict[str, Any], payloads: Sequence[bytes]) -> bytes:
     """Join the header line and the payloads (in the order of the header's attempts and events)."""
     line = json.dumps(header, separators=(",", ":")).encode("ascii")
     return b"\n".join((line, b"".join(payloads)))
 
 
-def decode_request(body: bytes) -> Tuple[Dict[str, Any], Dict[str, List[bytes]]]:
+def decode_request(body: bytes) -> tuple[dict[str, Any], dict[str, list[bytes]]]:
     """Split a body into its header and, per job id, the payloads of its frames. Raises WireError."""
     end = body.find(b"\n")
     if end < 0:
@@ -137,7 +144,7 @@ def decode_request(body: bytes) -> Tuple[Dict[str, Any], Dict[str, List[bytes]]]
         header = json.loads(body[:end])
         sizes = [(job, attempt["events"]) for job, attempt in header["attempts"].items()]
         at = end + 1
-        payloads: Dict[str, List[bytes]] = {}
+        payloads: dict[str, list[bytes]] = {}
         for job, events in sizes:
             cut = payloads[job] = []
             for size in events:
@@ -152,7 +159,7 @@ def decode_request(body: bytes) -> Tuple[Dict[str, Any], Dict[str, List[bytes]]]
     return header, payloads
 
 
-def decode_answer(body: bytes) -> Dict[str, Any]:
+def decode_answer(body: bytes) -> dict[str, Any]:
     """An answer with every field in place. Raises WireError."""
     try:
         answer = json.loads(body)
@@ -168,13 +175,13 @@ def read_piece(kind: bytes, content: bytes) -> bytes:
     return b"".join((kind, len(content).to_bytes(4, "big"), content))
 
 
-def read_end(*, error: Optional[str] = None, sentence: str = "", complete: bool = True) -> bytes:
+def read_end(*, error: str | None = None, sentence: str = "", complete: bool = True) -> bytes:
     """Its last piece."""
     end = {"error": error, "sentence": sentence, "complete": complete}
     return read_piece(END, json.dumps(end).encode("ascii"))
 
 
-_EMPTY: Dict[str, Any] = {
+_EMPTY: dict[str, Any] = {
     "instance": "",
     "all": False,
     "acks": {},

@@ -159,15 +159,13 @@ def exit_status(work: str, *, ended: bool) -> int:
 
 
 def _attempts(work: str) -> list[str]:
-    """The directories of attempts; what lies below one is not looked at."""
-    found = []
-    for path, folders, _ in os.walk(work):
-        if path == work:  # which is the keeper's home, too
-            folders[:] = [name for name in folders if name not in (KEEPER, claim.DIRECTORY)]
-        elif claim.DIRECTORY in folders:
-            found.append(path)
-            folders.clear()
-    return found
+    """Return the prefixes of the attempts' files in the keeper's folder."""
+    folder, ending = f"{work}/{KEEPER}/{claim.FOLDER}", f".{claim.NAME}"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [f"{folder}/{name[: -len(claim.NAME)]}" for name in names if name.endswith(ending)]
 
 
 def _prepare(manager: str, work: str, directory: str) -> None:

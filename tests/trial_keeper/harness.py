@@ -7,9 +7,12 @@ import functools
 import json
 import os
 import signal
+import socket
+import socketserver
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import trial_keeper
-from trial_keeper import procs, wire
+from trial_keeper import journal, local_http, procs, wire
+from trial_keeper.memory import Memory
 
 PACKAGE = Path(trial_keeper.__file__).parent
 DEADLINE_S = 20.0
@@ -35,6 +39,31 @@ def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = DEADLI
         time.sleep(0.005)
 
 
+class Http(ThreadingHTTPServer):
+    """An HTTP server at a port."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass  # a keeper was killed in the middle of its call
+
+
+class LocalServer(Http):
+    """An HTTP server at a Unix socket."""
+
+    address_family = socket.AF_UNIX
+
+    def __init__(self, path: str, handler: type[BaseHTTPRequestHandler]) -> None:
+        Path(path).unlink(missing_ok=True)  # that of a server which was killed
+        super().__init__(path, handler)  # type: ignore[arg-type]
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        return self.socket.accept()[0], ("", 0)
+
+
 class Told:
     """What the server knows of one attempt."""
 
@@ -46,7 +75,10 @@ class Told:
 
 
 class FakeServer:
-    """Takes frames in order and once, repeats commands until they are acknowledged."""
+    """Takes frames in order and once, repeats commands until they are acknowledged.
+
+    It listens at a Unix socket in a folder of its own or, with ``tls``, at a port of ``address``.
+    """
 
     def __init__(
         self, instance: str, *, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
@@ -70,7 +102,8 @@ class FakeServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
+
+            disable_nagle_algorithm = tls is not None  # a Unix socket has none
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -89,25 +122,22 @@ class FakeServer:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        class Http(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                pass  # a keeper was killed in the middle of its call
-
-        self.http = Http((address, 0), Handler)
-        self._scheme = "http"
+        self._folder = tempfile.TemporaryDirectory(prefix="nnimgr-")
         if tls is not None:
-            self._scheme = "https"
+            self.http = Http((address, 0), Handler)
+            host, port = self.http.server_address[:2]
+            self._base = f"https://{host!s}:{port}"
             self.http.socket = tls.wrap_socket(self.http.socket, server_side=True)
+        else:
+            path = f"{self._folder.name}/server.sock"
+            self.http = LocalServer(path, Handler)
+            self._base = local_http.url_of(path)
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
         self.thread.start()
 
     @property
     def url(self) -> str:
-        path = wire.PATH.format(experiment_id="exp", keeper_id="local")
-        host, port = self.http.server_address[:2]
-        return f"{self._scheme}://{host!s}:{port}{path}"
+        return self._base + wire.PATH.format(experiment_id="exp", keeper_id="local")
 
     def close(self) -> None:
         with self.condition:
@@ -116,6 +146,7 @@ class FakeServer:
         self.http.shutdown()
         self.http.server_close()
         self.thread.join()
+        self._folder.cleanup()
 
     def command(self, kind: str, job: str, body: dict[str, Any] | None = None) -> None:
         """Order something; it leaves with the next answer."""
@@ -204,6 +235,7 @@ class Host:
         self.keeper = directory / "keeper"
         self.keeper.mkdir(parents=True)
         (self.keeper / "instance").write_text("instance-1")
+        journal.rewrite(str(self.keeper / "journal"), Memory([]).records())
         self.boot = directory / "boot_id"
         self.boot.write_text("boot-1\n")
         self.python = python

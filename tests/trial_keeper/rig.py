@@ -10,8 +10,9 @@ from typing import Any
 from tests.trial_keeper.harness import frame
 from trial_keeper import claim, frames
 from trial_keeper import effects as fx
-from trial_keeper.core import Identity, KeeperCore
+from trial_keeper.core import KeeperCore
 from trial_keeper.effects import Channel
+from trial_keeper.identity import Identity
 
 BOOT = "boot-1"
 
@@ -32,6 +33,8 @@ class Rig:
         self.alive: set[int] = set()
         self.spawned: list[str] = []
         self.signalled: list[tuple[str, float]] = []
+        self.killed: list[str] = []
+        self.undead = False  # SIGKILL does not end a shim
         self.watched: set[str] = set()
         self.updates: dict[tuple[str, int], str] = {}
         self.calls: dict[Channel, fx.Send] = {}
@@ -176,9 +179,13 @@ class Rig:
         self.claims.setdefault(effect.job, claim.Claim(None, "", self.boot))
         return self._look(fx.Look(effect.job, effect.directory))
 
+    def _fence(self, effect: fx.Fence) -> None:
+        self.claims.setdefault(effect.job, claim.Claim(None, "", self.boot))
+
     def _look(self, effect: fx.Look) -> list[fx.Effect]:
         found = self.claims.get(effect.job)
-        alive = found is not None and found.pid in self.alive
+        pid = effect.shim[0] if effect.shim is not None else None if found is None else found.pid
+        alive = pid in self.alive and (found is None or found.exit is None)
         return self.core.looked(self.now, effect.job, fx.Seen(found, alive, 3000.0))
 
     def _signal(self, effect: fx.Signal) -> list[fx.Effect] | None:
@@ -187,6 +194,12 @@ class Rig:
             return self.core.signal_failed(self.now, effect, "no space left on device")
         self.signalled.append((effect.job, effect.grace))
         return None
+
+    def _kill(self, effect: fx.Kill) -> list[fx.Effect]:
+        self.killed.append(effect.job)
+        if not self.undead:
+            self.alive.discard(effect.shim[0])
+        return self.core.killed(self.now, effect)
 
     def _sweep(self, effect: fx.Sweep) -> list[fx.Effect]:
         return self.core.swept(self.now, effect.job, self.marked.pop(effect.job, []))

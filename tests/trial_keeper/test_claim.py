@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,22 +17,44 @@ FIRST = b"shim 12 345 boot-1\n"
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> str:
-    (tmp_path / claim.DIRECTORY).mkdir()
-    return str(tmp_path)
+def prefix(tmp_path: Path) -> str:
+    (tmp_path / claim.FOLDER).mkdir()
+    return claim.prefix(str(tmp_path), "e-a-1")
 
 
-def test_only_one_takes_the_claim(directory: str) -> None:
-    assert claim.read(directory) is None
-    fd = claim.take(directory, FIRST)
+def test_only_one_takes_the_claim(prefix: str) -> None:
+    assert claim.read(prefix) is None
+    fd = claim.take(prefix, FIRST)
     assert fd is not None
-    assert claim.take(directory, b"aborted boot-1\n") is None
+    assert claim.take(prefix, b"aborted boot-1\n") is None
     os.write(fd, b"started 13 1.5\n")
     os.close(fd)
-    found = claim.read(directory)
+    found = claim.read(prefix)
     assert found is not None
     assert (found.pid, found.start_time, found.boot_id, found.started) == (12, "345", "boot-1", (13, 1.5))
-    assert os.listdir(f"{directory}/{claim.DIRECTORY}") == [claim.NAME]
+    assert os.listdir(os.path.dirname(prefix)) == [f"e-a-1.{claim.NAME}"]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_whatever_is_in_the_place_of_a_claim_is_a_damaged_one(
+    prefix: str, make: Callable[[str], None]
+) -> None:
+    make(claim.path(prefix))
+    found = claim.read(prefix)
+    assert found is not None and found.damaged
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"shim 12", b"exit 0 - 0 0 2.0 - \n", b"hello 1 2 3\n"])
+def test_a_file_that_does_not_begin_as_a_claim_is_a_damaged_one(prefix: str, content: bytes) -> None:
+    Path(claim.path(prefix)).write_bytes(content)
+    found = claim.read(prefix)
+    assert found is not None and found.damaged
+
+
+def test_a_start_may_say_when_it_was_since_the_boot() -> None:
+    found = claim.parse(FIRST + b"started 13 1.5 77.25\n")
+    assert (found.started, found.started_up) == ((13, 1.5), 77.25)
+    assert claim.parse(FIRST + b"started 13 1.5\n").started_up is None  # by an earlier version
 
 
 def test_an_aborted_claim_has_no_process() -> None:

@@ -331,6 +331,13 @@ def test_a_stop_signals_first_and_is_journaled(rig: Rig) -> None:
     assert final(rig)["reason"] == "stopped"
 
 
+def test_a_second_stop_signals_nothing(rig: Rig) -> None:
+    running(rig)
+    rig.order(stop(2, JOB, 7.0))
+    rig.order(stop(3, JOB, 7.0))
+    assert rig.signalled == [(JOB, 7.0)] and rig.journal[-1]["seq"] == 3
+
+
 def test_an_exit_before_the_stop_stays_an_exit(rig: Rig) -> None:
     running(rig)
     rig.claims[JOB].exit = None

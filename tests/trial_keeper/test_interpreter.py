@@ -84,4 +84,5 @@ def test_files_that_cannot_be_laid_down_are_said(tmp_path: Path) -> None:
     )
     assert changed.is_set()
     (tmp_path / "keeper").unlink()
+    (tmp_path / "keeper").mkdir()
     wait_for(lambda: asked.ready(f"{path} train.py"), "the answer")

@@ -43,7 +43,8 @@ def test_a_trial_starts_reports_and_ends(here: Host) -> None:
     assert text(directory / "stdout") == "out\n"
     assert text(directory / "stderr") == "err\n"
     assert text(directory / "parameter.cfg") == '{"parameter_id": 0, "parameters": {}}'
-    assert sorted(path.name for path in (directory / ".nnimgr").iterdir()) == ["claim"]
+    names = sorted(path.name for path in (here.keeper / claim.FOLDER).iterdir())
+    assert names == [f"e-a-1.{claim.NAME}", f"e-a-1.{claim.STREAM}"]
     seen = text(here.directory / "seen")
     assert f"NNI_SYS_DIR={directory}\n" in seen
     assert f"NNI_OUTPUT_DIR={directory}\n" in seen
@@ -112,7 +113,7 @@ def test_a_stop_before_the_start_is_seen_aborts_it(here: Host) -> None:
 
 
 def claim_of(here: Host, job: str) -> claim.Claim:
-    found = claim.read(str(here.directory / "trials" / job))
+    found = claim.read(claim.prefix(str(here.keeper), job))
     assert found is not None
     return found
 
@@ -150,22 +151,18 @@ def test_a_stop_is_repeated_by_the_next_keeper(here: Host) -> None:
     here.attempt("e-a-1", "trap '' TERM; touch up; while :; do sleep 0.05; done")
     wait_for((here.directory / "up").exists, "the trial")
     wait_for(lambda: here.server.acked_cmd == 1, "the acknowledgement")
-    shim = claim_of(here, "e-a-1").pid
-    assert shim is not None
-    os.kill(shim, signal.SIGSTOP)  # it cannot obey before the keeper is killed
-    here.server.command("stop", "e-a-1", {"grace": 0.05})
+    here.server.command("stop", "e-a-1", {"grace": 1.0})
     wait_for(lambda: b'"stop"' in (here.keeper / "journal").read_bytes(), "the record")
     here.kill()
-    os.kill(shim, signal.SIGCONT)
     here.start()
     assert ending(here.server.ended("e-a-1")) == ("stopped", None, signal.SIGKILL)
 
 
-def test_a_stop_reaches_a_trial_whose_directory_takes_no_file(here: Host) -> None:
-    directory = here.attempt("e-a-1", "touch up; while :; do sleep 0.05; done")
+def test_a_stop_reaches_a_trial_whose_grace_cannot_be_written(here: Host) -> None:
+    here.attempt("e-a-1", "touch up; while :; do sleep 0.05; done")
     wait_for((here.directory / "up").exists, "the trial")
     wait_for(lambda: here.server.acked_cmd == 1, "the acknowledgement")
-    (directory / ".nnimgr" / claim.STOP).mkdir()  # nothing can be renamed to this name
+    Path(claim.prefix(str(here.keeper), "e-a-1") + claim.STOP).mkdir()  # nothing can be renamed to this name
     here.server.command("stop", "e-a-1", {"grace": 0.1})
     told = here.server.ended("e-a-1")
     assert ending(told) == ("stopped", None, signal.SIGTERM)
@@ -192,6 +189,7 @@ def test_a_keeper_in_a_new_directory_first_ends_what_an_old_one_left(here: Host)
     assert old is not None
     shim = claim_of(here, "e-a-1").pid
     here.server.close()
+    old.send_signal(signal.SIGSTOP)  # else it would see for itself that its files are gone
     shutil.rmtree(here.keeper)
     here.keeper.mkdir()
     here.server = FakeServer("")  # it takes any instance for its own
@@ -206,7 +204,7 @@ def test_a_keeper_in_a_new_directory_first_ends_what_an_old_one_left(here: Host)
     assert seen[instance] == []
     assert shim is not None and procs.start_time(shim) is None
     assert old.wait(10) == -signal.SIGKILL
-    assert "killed what an earlier one had left" in here.log()
+    assert "killed what an earlier keeper had left" in here.log()
     assert all(procs.strings(pid, "cmdline")[:2] != ["sleep", "66"] for pid in procs.all_pids())
     here.server.commands.clear()
     here.attempt("e-b-1", "true")

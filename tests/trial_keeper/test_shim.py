@@ -53,11 +53,12 @@ SHELLS = """
 import sys
 from trial_keeper import claim, shim
 shim.SHELL = None
-fields = [b"e-a-1", b"boot", sys.argv[1].encode(), b"true", b"/", b"{}", b"4096", b""]
+folder = sys.argv[1].encode()
+fields = [b"e-a-1", b"boot", folder, b"true", b"/", b"{}", b"4096", folder + b"/", b""]
 attempt = shim._Shim(fields, 1)
 attempt.take_signals(())
 attempt.run({})
-print(claim.read(sys.argv[1]).failed[1])
+print(claim.read(sys.argv[1] + "/").failed[1])
 """
 
 

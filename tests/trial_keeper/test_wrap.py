@@ -209,7 +209,7 @@ STOPPED = claim.Exit(0, None, 0, signalled=True, at=2.0).line()
 def test_the_status_is_what_the_claim_says(
     tmp_path: Path, lines: list[bytes], ended: bool, status: int
 ) -> None:
-    folder = tmp_path / "trials" / "a" / claim.DIRECTORY
-    folder.mkdir(parents=True)
-    (folder / claim.NAME).write_bytes(b"".join(lines))
+    path = Path(claim.path(claim.prefix(str(tmp_path / wrap.KEEPER), "e-a-1")))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(lines))
     assert wrap.exit_status(str(tmp_path), ended=ended) == status

@@ -1,0 +1,26 @@
+"""Named tuples without ``typing``: that module and its checks would cost every keeper 0.7 MiB of memory."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple as NamedTuple
+else:
+    import collections
+
+    class _Meta(type):
+        """Turns a class body with annotated fields into a named tuple; other names in it are kept."""
+
+        def __new__(cls, name, bases, body):
+            if not bases:
+                return super().__new__(cls, name, bases, body)
+            fields = list(body["__annotations__"])
+            defaults = [body[field] for field in fields if field in body]
+            made = collections.namedtuple(name, fields, defaults=defaults, module=body["__module__"])
+            for key, value in body.items():
+                if key not in fields and key not in ("__annotations__", "__module__"):
+                    setattr(made, key, value)
+            return made
+
+    class NamedTuple(metaclass=_Meta):
+        """Base of named tuples, like ``typing.NamedTuple``, for modules whose annotations are strings."""
