@@ -1,6 +1,6 @@
 """The seam between the core and the platforms: its vocabulary, and one abstract class.
 
-The job events below are facts of the core as they stand (``nnimgr.core.facts`` imports them into its union).
+The job events below are facts of the core as they stand (``nnimgr.rules.facts`` imports them into its union).
 A service never decides what runs; it places, starts, stops and tells what happened. It may be asked for the
 same thing twice: everything is idempotent by job id.
 

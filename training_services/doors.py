@@ -1,4 +1,4 @@
-"""Where keepers of other machines reach the server: what a server gives to the services for that."""
+"""Where keepers reach the server: what a server gives to the services for that."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PrivateDoor(NamedTuple):
 
 
 class KeeperDoors(Protocol):
-    """The keepers' routes, and nothing else of the server, at other places than its own address.
+    """The places at which a server serves the keepers' routes, and nothing else of it.
 
     Each is opened when it is first asked for, stays open for the server's life, and is shared by all
     experiments. ``url``: what leads to the server from other machines, if it was told of something: an
@@ -27,6 +27,12 @@ class KeeperDoors(Protocol):
     """
 
     url: str | None
+
+    async def local(self) -> Reach:
+        """Return the Unix socket for keepers of the server's own machine and user, opened if need be.
+
+        Both ends check the user of the other one. Raises ServiceUnavailable.
+        """
 
     async def private(self) -> PrivateDoor:
         """A Unix socket that only this user can reach: for a tunnel, which leads to it from elsewhere.
@@ -45,9 +51,12 @@ class KeeperDoors(Protocol):
 
 
 class NoDoors:
-    """Of a server that is reached from its own machine only."""
+    """The doors of a server that takes no keepers."""
 
     url: str | None = None
+
+    async def local(self) -> Reach:
+        raise ServiceUnavailable("this server takes no keepers")
 
     async def private(self) -> PrivateDoor:
         raise ServiceUnavailable("this server takes no keepers of other machines")

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 
-from training_services.base import FrameSkipped, JobEvent, MetricReported, ParametersWanted
+from training_services.base import FrameSkipped, MetricReported, ParametersWanted
 
 __all__ = ["read_frame", "read_frames"]
 
@@ -24,7 +24,9 @@ class _Skip(Exception):
     """The frame is no metric; the message is the sentence for the user."""
 
 
-def read_frames(job_id: str, trial_id: str, *, position: int, payloads: Sequence[bytes]) -> list[JobEvent]:
+def read_frames(
+    job_id: str, trial_id: str, *, position: int, payloads: Sequence[bytes]
+) -> list[MetricReported | FrameSkipped | ParametersWanted]:
     """The events of consecutive frames, the first of which has this position."""
     return [
         read_frame(job_id, trial_id, position=number, payload=payload)

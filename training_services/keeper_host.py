@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -53,8 +54,9 @@ class HostGone(ServiceError):
 
 
 class Reach(NamedTuple):
-    """Where a keeper finds the server: addresses as "http://host:port", tried in turn.
+    """Where a keeper finds the server: addresses as "https://host:port", tried in turn.
 
+    On the server's own machine an address is that of a Unix socket (``trial_keeper.local_http``).
     ``fingerprint``: of the certificate that an https address shows, SHA-256 in hex. ``authorities``: whose
     certificates for the address's name are taken as well, since something between may end TLS; as PEM, or ""
     for those that the keeper's machine knows; None: nobody's.
@@ -115,12 +117,14 @@ class KeeperHost(abc.ABC):
     ``wants`` None: what the experiment says; ``changed`` is to be called when its obstacle has changed.
     ``passing``: it is made for some jobs and gone after them. No other keeper will ever be started there, so
     its ``manager.json`` need not say when it was written, and it is not missed before its first word.
+    ``call_margin``: a keeper that is well calls again within this time after an answer.
     """
 
     keeper_id: str
     host: Host
     wants: Wants | None = None
     passing = False
+    call_margin = timedelta(seconds=15)
     changed: Callable[[], None] = staticmethod(lambda: None)
 
     async def open(self) -> None:
@@ -156,6 +160,14 @@ class KeeperHost(abc.ABC):
     @abc.abstractmethod
     async def end(self, *, told: bool) -> None:
         """End the keeper; with ``told`` it was asked to leave and gets some time to go by itself."""
+
+    async def revive(self) -> None:
+        """Kill a keeper that does not answer, so that ``keep`` returns and it is started again.
+
+        Its trials are not touched, and it loses nothing. A platform that cannot tell whether the keeper hangs
+        or the link is down does nothing. Raises OSError, ServiceError.
+        """
+        return None
 
     async def close(self) -> None:
         """Let go of the host; its keeper is left as it is."""

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -35,6 +36,7 @@ MAX_BACKLOG = 20_000  # uncommitted frames of an experiment above which reports 
 MAX_READS = 16  # of one keeper at once
 MAX_LISTING = 16 << 20  # bytes
 LEAVING_S = 0.5  # a keeper that is to leave and still has attempts is told again: it forgets some unsaid
+LONG_WAIT_S = 5.0  # from here on a second less makes no difference
 
 
 def token_digest(token: str) -> str:
@@ -69,7 +71,20 @@ _CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open h
 _REMOVED = _refusal(
     HTTPStatus.CONFLICT, "The machine of this keeper was removed from the experiment.", reason="instance"
 )
+_UNKNOWN = _refusal(
+    HTTPStatus.UNAUTHORIZED,
+    "No keeper with this token is served here at present: the token is wrong, or its experiment is not open.",
+)
+_NO_DIGEST = "0" * 64  # of no token
 _UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "What this call brought is not recorded yet.")
+
+
+def _whole(at: float, wait_s: float) -> float:
+    """Return the whole second of the loop's clock before ``at``; a short wait ends at ``at`` itself.
+
+    An idle server with many experiments wakes up once for all calls whose wait ends within a second.
+    """
+    return at if wait_s < LONG_WAIT_S else math.floor(at)
 
 
 @dataclass(slots=True, eq=False)
@@ -104,11 +119,6 @@ class KeeperDesk:
     _calls: list[Call] = field(default_factory=list)
     _reads: dict[int, ReadStream] = field(default_factory=dict)
 
-    def admits(self, token: str) -> bool:
-        """Whether it is this keeper's token."""
-        digest = token_digest(split_turn(token)[0])
-        return self.token_sha256 is not None and hmac.compare_digest(digest, self.token_sha256)
-
     def receive(self, body: bytes, *, token: str = "") -> Answer | Call:
         """Take one call: its answer, or the call to wait for (``release`` it if the caller has gone).
 
@@ -137,7 +147,7 @@ class KeeperDesk:
             return self._answer(call)
         self._calls.append(call)
         limit = WAIT_S if request.news else LEAVING_S if self.link.leaving else self.wait_s
-        call.timer = loop.call_later(limit, self._give_up, call)
+        call.timer = loop.call_at(_whole(loop.time() + limit, limit), self._give_up, call)
         return call
 
     def settle(self, key: Key) -> None:
@@ -279,25 +289,23 @@ class KeeperHub:
         self._desks[key] = desk
 
     def remove(self, experiment_id: str, desk: KeeperDesk) -> None:
-        """Serve it no more: held calls are answered, later ones get 404."""
+        """Serve it no more: held calls are answered, later ones get 401."""
         desk.close()
         key = experiment_id, desk.link.keeper_id
         if self._desks.get(key) is desk:
             del self._desks[key]
 
     def find(self, experiment_id: str, keeper_id: str, *, token: str) -> KeeperDesk | Answer:
-        """The desk that a caller may speak to, or why there is none."""
+        """Return the desk for this token, or the refusal.
+
+        A caller without the keeper's token gets the same refusal whether the experiment exists or not.
+        """
         desk = self._desks.get((experiment_id, keeper_id))
-        if desk is None:
-            barred = self._barred.get((experiment_id, keeper_id), "")
-            if hmac.compare_digest(token_digest(split_turn(token)[0]), barred):
-                return _REMOVED
-            return _refusal(HTTPStatus.NOT_FOUND, "No such experiment or keeper is open here.")
-        if desk.token_sha256 is None:
-            return _CLOSED
-        if not desk.admits(token):
-            return _refusal(HTTPStatus.UNAUTHORIZED, "This is not the token of this keeper.")
-        return desk
+        barred = self._barred.get((experiment_id, keeper_id))
+        known = barred if desk is None else desk.token_sha256
+        if not hmac.compare_digest(token_digest(split_turn(token)[0]), known or _NO_DIGEST):
+            return _UNKNOWN
+        return _REMOVED if desk is None else desk
 
     def close(self) -> None:
         """Answer all calls that are held: the server stops."""

@@ -43,6 +43,7 @@ from training_services.needs import GpuReading
 __all__ = ["Backlog", "Key", "KeeperLink", "Received", "Refused", "StartOrder"]
 
 MAX_COMMANDS = 500  # in one answer; the keeper calls again at once for more
+_FORGOTTEN = "its keeper had lost the end of its journal; the commands for the trial were sent again"
 MAX_UNTOLD = 2000  # committed frames after which an answer is due to say so
 
 StartOrder = Mapping[str, Any]  # the ``start`` of trial_keeper.wire without its boot_id
@@ -92,6 +93,8 @@ class _Job:
     place: Place
     start_cmd: int
     last_cmd: int
+    commands: list[int] = field(default_factory=list)  # their numbers
+    sought: bool = False  # its keeper did not know it, and was given the start once more
     received: int = 0  # frames handed to the core
     committed: int = 0  # frames
     started: bool = False  # told to the core
@@ -135,7 +138,8 @@ class KeeperLink:
         self._verdict = verdict
         self._backlog = backlog
         self._jobs: dict[str, _Job] = {}
-        self._orders = Orders(last=known.last_cmd, committed=known.last_cmd)  # for ``instance``
+        last = known.last_cmd
+        self._orders = Orders(last=last, committed=last, stored=last)  # for ``instance``
         self._elsewhere: dict[str, Orders] = {}  # for jobs adopted on instances that are not it (yet)
         self._acked_cmd = 0
         self._seen_cmd = 0
@@ -253,6 +257,7 @@ class KeeperLink:
         self._orders_of(job_id).put(seq, Command(kind=kind, job_id=job_id, body=body, committed=committed))
         job = self._jobs[job_id]
         job.last_cmd = max(job.last_cmd, seq)
+        job.commands.append(seq)
 
     def _orders_of(self, job_id: str) -> Orders:
         """Numbers are an instance's own: a job's place may be committed before its instance is bound."""
@@ -305,6 +310,7 @@ class KeeperLink:
             job.last_cmd > self._acked_cmd and job.place.instance == self.instance
         ):
             return False
+        self._orders_of(job_id).forget(job.commands)
         del self._jobs[job_id]
         return True
 
@@ -323,6 +329,8 @@ class KeeperLink:
         ended = self._ended = []
         gpus: GpuReading | None = None
         host: HostFacts | None = None
+        if request.instance == self.instance and request.k_epoch > self._k_epoch:
+            self._note_losses(request, events)
         self._bind(request, events)
         if self._binding is not None:
             needs.add(self._binding)
@@ -375,6 +383,21 @@ class KeeperLink:
             self._binding = ("bound", self.instance, self.boot_id)
             events.append(KeeperBound(keeper_id=self.keeper_id, instance=self.instance, boot_id=self.boot_id))
 
+    def _note_losses(self, request: Request, events: list[JobEvent]) -> None:
+        """Note on which jobs a restarted keeper has lost commands that it had acknowledged.
+
+        They are sent again. A call of the same keeper that is overtaken by another proves nothing.
+        """
+        for job_id, job in self._jobs.items():
+            lost = request.seen_cmd < job.last_cmd <= self._acked_cmd
+            if lost and job.end is _End.NONE and job.place.instance == self.instance:
+                self._note(job_id, job, _FORGOTTEN, events)
+
+    def _note(self, job_id: str, job: _Job, note: str, events: list[JobEvent]) -> None:
+        if note not in job.notes:
+            job.notes.add(note)
+            events.append(JobNoted(job_id=job_id, note=note))
+
     def _is_newest(self, request: Request) -> bool:
         """Calls with news overtake only one another: the waiting call has a connection of its own."""
         if request.news:
@@ -388,20 +411,37 @@ class KeeperLink:
     def _take_acknowledgement(self, request: Request, events: list[JobEvent]) -> None:
         acked = request.acked_cmd
         awaited = False
+        if not self.ready and request.seen_cmd > self._orders.stored:
+            self._renumber(request.seen_cmd)
+        self._orders.reach(request.seen_cmd)
         if not self.ready:
             self.ready = True
             awaited = self._orders.last > 0  # ended jobs may wait for it that were not submitted again
-            self._orders.reach(request.seen_cmd)
             self._acked_cmd = acked
-            self._orders.drop(acked)
         self._seen_cmd = max(self._seen_cmd, min(request.seen_cmd, self._orders.last))
         for seq in range(self._acked_cmd + 1, min(acked, self._orders.last) + 1):
             self._acked_cmd = seq
-            command = self._orders.pop(seq)
+            command = self._orders.find(seq)
             job = None if command is None else self._jobs.get(command.job_id)
             awaited = awaited or job is None or (job.end is not _End.NONE and job.last_cmd == seq)
         if awaited:
             events.append(KeeperAcknowledged(keeper_id=self.keeper_id, acked_cmd=self._acked_cmd))
+
+    def _renumber(self, seen: int) -> None:
+        """Give a keeper that has obeyed a later state of the database its stops and updates again.
+
+        The keeper ignores all numbers up to ``seen``, also those that this server has used a second time.
+        Obeying a stop or an update twice changes nothing.
+        """
+        self._orders.reach(seen)
+        for job in self._jobs.values():
+            if job.end is not _End.NONE or job.place.instance != self.instance:
+                continue
+            for seq in [each for each in job.commands if each <= seen]:
+                command = self._orders.find(seq)
+                if command is not None and command.kind != "start":
+                    job.last_cmd = self._orders.renumber(seq)
+                    job.commands.append(job.last_cmd)
 
     def _report(self, job_id: str, job: _Job, attempt: Attempt, events: list[JobEvent]) -> None:
         started = attempt.started
@@ -413,9 +453,8 @@ class KeeperLink:
             events += read_frames(job_id, job.trial_id, position=job.received, payloads=fresh)
             job.received += len(fresh)
             self._backlog.frames += len(fresh)
-        if attempt.note is not None and attempt.note not in job.notes:
-            job.notes.add(attempt.note)
-            events.append(JobNoted(job_id=job_id, note=attempt.note))
+        if attempt.note is not None:
+            self._note(job_id, job, attempt.note, events)
         if attempt.final is not None and attempt.reach <= job.received:
             self._seal(job_id, job, attempt.final, events)
 
@@ -464,7 +503,22 @@ class KeeperLink:
                 and job.start_cmd <= request.acked_cmd
                 and job.place.instance == self.instance
             ):
-                self._lose(job_id, job, "its keeper does not know it any more", events)
+                self._seek(job_id, job, events)
+
+    def _seek(self, job_id: str, job: _Job, events: list[JobEvent]) -> None:
+        """Give a keeper that has forgotten a job the start once more, under a new number.
+
+        It has obeyed a later state of the database than this one, where the job had ended. The command is not
+        started a second time: from the job's claim and metrics the keeper reports how it ended.
+        """
+        start = self._orders.find(job.start_cmd)
+        if job.sought or start is None:
+            self._lose(job_id, job, "its keeper does not know it any more", events)
+            return
+        job.sought = True
+        job.start_cmd = self._orders.last + 1
+        self._put(job.start_cmd, "start", job_id, {**start.body, "sought": True})
+        self._orders.commit(job.start_cmd)
 
     def _await_commits(self, request: Request, needs: set[Key]) -> None:
         for job_id, attempt in request.attempts.items():
@@ -526,19 +580,40 @@ class KeeperLink:
         }
 
     def _outgoing(self) -> list[Sequence[Any]]:
-        """The committed commands that have not arrived, in order. A number nobody uses any more is a nop."""
+        """The committed commands that have not arrived, in order. A number nobody uses any more is a nop.
+
+        So is the start of a lost job, unless it arrived before: a keeper that has lost such a start gets it
+        again, to know what to stop.
+        """
         commands: list[Sequence[Any]] = []
         for seq in range(self._seen_cmd + 1, min(self._orders.committed, self._seen_cmd + MAX_COMMANDS) + 1):
             command = self._orders.find(seq)
             job = None if command is None else self._jobs.get(command.job_id)
-            if command is None or job is None or (job.lost and command.kind != "stop"):
+            if command is None or job is None or self._is_void(seq, command, job):
                 commands.append((seq, "nop", command.job_id if command else "", {}))
             else:
                 commands.append((seq, command.kind, command.job_id, command.body))
             self._sent_cmd = max(self._sent_cmd, seq)
         return commands
 
+    def _is_void(self, seq: int, command: Command, job: _Job) -> bool:
+        """Check whether the command is sent as a nop. What was sent as a nop once is never sent as itself."""
+        if not job.lost or command.kind == "stop" or job.started:
+            return False
+        command.withdrawn = command.withdrawn or seq > self._acked_cmd
+        return command.withdrawn
+
     # ---- questions ----------------------------------------------------------------------------------------
+
+    @property
+    def ordered(self) -> int:
+        """The number of the last command that may leave."""
+        return self._orders.committed
+
+    @property
+    def arrived(self) -> int:
+        """The number of the last command that the keeper is known to have."""
+        return self._seen_cmd
 
     @property
     def leave_told(self) -> bool:

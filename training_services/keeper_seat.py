@@ -29,6 +29,8 @@ __all__ = ["KeeperSeat", "Platform"]
 logger = logging.getLogger(__name__)
 
 SHORT_LIFE_S = 1.0  # a keeper that ended sooner is not started again at once
+OBEY_S = 2.0  # a keeper that has not fetched a stop by then hangs
+REVIVE_PAUSE_S = 10.0  # between two attempts to restart a keeper: a slow machine needs time to start it
 PAUSES_S = (0.05, 5.0)  # first and longest such pause
 # So long after its last answer everything on a silent host has ended by its lease: the clocks may differ by
 # so much, and what does not heed SIGTERM is killed a while after the end.
@@ -83,6 +85,8 @@ class KeeperSeat:
         self._tasks: set[asyncio.Task[None]] = set()  # that one, and those it replaced which still end
         self._timer: asyncio.TimerHandle | None = None
         self._lease_timer: asyncio.TimerHandle | None = None
+        self._obey_timer: asyncio.TimerHandle | None = None
+        self._revived_at = float("-inf")  # on the loop's clock
         self._lapsed: float | None = None  # the answer since which nothing was heard when it was given up
         self._heard_at = 0.0  # on the loop's clock
         self._last_word_at: datetime | None = None
@@ -179,9 +183,39 @@ class KeeperSeat:
             return f"the keeper on {name}: {self.trouble}"
         return None if self.link.status is None else f"on {name}: {self.link.status}"
 
+    def expect_obedience(self) -> None:
+        """A stop may leave: restart the keeper if it does not fetch that soon."""
+        if self._obey_timer is None:
+            loop = asyncio.get_running_loop()
+            self._obey_timer = loop.call_later(OBEY_S, self._check_obedience, self.link.ordered)
+
+    def _check_obedience(self, number: int) -> None:
+        self._obey_timer = None
+        if self.link.arrived < number:
+            self._revive()
+        elif self.link.arrived < self.link.ordered:
+            self.expect_obedience()
+
+    def _revive(self) -> None:
+        """Kill the keeper if it hangs; ``_keep`` starts it again."""
+        loop = asyncio.get_running_loop()
+        if self._tending is not None and loop.time() >= self._revived_at + REVIVE_PAUSE_S:
+            self._revived_at = loop.time()
+            task = loop.create_task(self._try_to_revive())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _try_to_revive(self) -> None:
+        experiment, name = self._platform.context.experiment_id, self.keeper.host.name
+        logger.warning("keeper of %s on %s does not answer", experiment, name)
+        try:
+            await self.keeper.revive()
+        except (OSError, ServiceError) as error:
+            logger.warning("keeper of %s on %s could not be restarted: %s", experiment, name, error)
+
     async def stop(self) -> None:
         """Tend the keeper no longer; it goes on."""
-        for timer in (self._timer, self._lease_timer):
+        for timer in (self._timer, self._lease_timer, self._obey_timer):
             if timer is not None:
                 timer.cancel()
         for task in self._tasks:
@@ -286,6 +320,7 @@ class KeeperSeat:
                     reason += f": {self.trouble}"
                 self._platform.put([KeeperSilent(keeper_id=self.id, reason=reason)])
                 self._platform.reasons_changed()
+            self._revive()
             self._tend()
         self._timer = loop.call_later(left, self._listen)
 

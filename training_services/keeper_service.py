@@ -61,13 +61,11 @@ __all__ = ["JobPlacing", "KeeperService", "ServiceTools"]
 class ServiceTools:
     """What a server gives to every service.
 
-    ``urls``: where keepers on its machine reach it, as "http://host:port"; ``doors``: where others do;
-    ``machines``: the connections to those, one each.
+    ``doors``: where keepers reach the server; ``machines``: one connection to each machine over SSH.
     """
 
     hub: KeeperHub
     ledger: HostLedger
-    urls: Sequence[str]
     doors: KeeperDoors = field(default_factory=NoDoors)
     machines: SshPool = field(default_factory=SshPool)
 
@@ -202,16 +200,17 @@ class KeeperService(TrainingService):
             token_sha256=token_digest(token) if enrolled else None,
             deliver=self._deliver,
             archive=partial(archive_path, self.context.directory),
-            wait_s=self._longest_call(),
+            wait_s=self._longest_call(host),
         )
         silent = record is not None and record.silent
         return KeeperSeat(host, desk, self, token=token, enrolled=enrolled, silent=silent, known=known)
 
-    def _longest_call(self) -> float:
-        """Seconds that a call may wait: often enough that no keeper seems silent and no lease ends."""
-        lease = self.context.lease
+    def _longest_call(self, host: KeeperHost) -> float:
+        """Return the seconds that a call may wait: no keeper may seem silent, and no lease may end."""
+        lease, silent_after = self.context.lease, self.context.silent_after
         longest = WAIT_S if lease is None else min(WAIT_S, lease.total_seconds() / 3)
-        return min(longest, self.context.silent_after.total_seconds() / 2)
+        margin = min(host.call_margin, silent_after / 2)
+        return min(longest, (silent_after - margin).total_seconds())
 
     def adopted(self) -> None:
         self._tools.ledger.rebuilt(self.context.experiment_id)
@@ -339,6 +338,7 @@ class KeeperService(TrainingService):
                 self._leave(fact.job_id, seat)
             case StopOrdered(cmd_seq=int(seq)):
                 seat.link.command_committed(fact.job_id, seq)
+                seat.expect_obedience()
             case JobEnded() | JobLost():
                 self._outbox.put(seat.link.end_committed(fact.job_id, lost=isinstance(fact, JobLost)))
                 seat.desk.settle(("ended", fact.job_id))

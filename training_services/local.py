@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import shutil
 import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -36,7 +38,7 @@ from training_services.process import WatchedProcess, launch, lock_holder
 __all__ = ["KEEPER_ID", "LocalConfig", "LocalService"]
 
 KEEPER_ID = "local"
-LEAVE_S = 5.0  # for a keeper that was told to leave, and again after SIGTERM
+LEAVE_S = 3.0  # for a keeper that was told to leave, and again after SIGKILL
 LOOK_S = 0.1  # between looks at a file that is followed
 
 
@@ -76,6 +78,7 @@ class LocalKeeper(KeeperHost):
     """The keeper of one experiment on this machine, in ``<experiment>/keeper``."""
 
     keeper_id = KEEPER_ID
+    call_margin = timedelta(seconds=10)  # no network is in its way
 
     def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
         self.host = Host(
@@ -95,11 +98,15 @@ class LocalKeeper(KeeperHost):
         return read_manager_file(self._directory)
 
     async def reach(self) -> Reach:
-        if self._tools.urls:
-            return Reach(self._tools.urls)
-        return await self._tools.doors.network("127.0.0.1")  # whoever serves nothing but keepers
+        doors = self._tools.doors
+        return await (doors.network("127.0.0.1") if self._knows_only_ports() else doors.local())
 
     async def write_manager(self, manager: Mapping[str, Any]) -> None:
+        folder = self._directory.parent
+        if not folder.is_dir():  # a new one would be in the way of a user who moves the old one back
+            raise FileNotFoundError(
+                errno.ENOENT, "the experiment's folder is missing; move it back", str(folder)
+            )
         write_manager_file(self._directory, manager)
 
     async def keep(self) -> None:
@@ -118,9 +125,7 @@ class LocalKeeper(KeeperHost):
         if process is None:
             return
         try:
-            for number in (
-                (None, signal.SIGTERM, signal.SIGKILL) if told else (signal.SIGTERM, signal.SIGKILL)
-            ):
+            for number in (None, signal.SIGKILL) if told else (signal.SIGKILL,):
                 with contextlib.suppress(TimeoutError):
                     if number is not None:
                         process.send(number)
@@ -130,6 +135,13 @@ class LocalKeeper(KeeperHost):
         except ProcessLookupError:
             return
         finally:
+            process.close()
+
+    async def revive(self) -> None:
+        process = self._find()
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send(signal.SIGKILL)
             process.close()
 
     async def close(self) -> None:
@@ -197,6 +209,20 @@ class LocalKeeper(KeeperHost):
             if launching.exception() is None:
                 self._launched = launching.result()
             raise
+
+    def _knows_only_ports(self) -> bool:
+        """Check whether the keeper that runs may be of an earlier version, which knows no Unix sockets.
+
+        Such a keeper was told an address with a port, and calls at one until it ends.
+        """
+        manager = read_manager_file(self._directory) or {}
+        if not any(str(url).startswith(("http://", "https://")) for url in manager.get("urls", ())):
+            return False
+        process = self._find()
+        if process is None:
+            return False
+        process.close()
+        return True
 
     def _taken(self) -> WatchedProcess | None:
         """The keeper that runs; whoever calls closes it."""

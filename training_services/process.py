@@ -19,7 +19,6 @@ __all__ = ["WatchedProcess", "launch", "lock_holder"]
 _LAUNCHER = """
 import os, sys
 os.chdir("/")
-os.umask(0o022)
 null = os.open(os.devnull, os.O_RDWR)
 out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 pid = os.fork()

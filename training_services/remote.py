@@ -116,6 +116,10 @@ class RemoteKeeper(KeeperHost):
         if self._config.clean_up:
             await attendant.ask("remove", limit=REMOVE_S, directory=self._directory)
 
+    async def revive(self) -> None:
+        attendant = await self._soon()
+        await attendant.ask("end", limit=END_S, directory=self._directory, told=False)
+
     async def close(self) -> None:
         share, self._share = self._share, None
         if share is not None:

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from training_services.private import forbid_writing
+
 __all__ = ["UserFileError", "changing", "config_directory", "read"]
 
 
@@ -63,15 +65,17 @@ def changing(file: Path, *, lists: Collection[str], what: str) -> Iterator[dict[
     import yaml
 
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with open(file.with_suffix(".lock"), "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            forbid_writing(file.with_suffix(".lock"))
             raw = read(file, lists=lists, what=what)
             before = yaml.safe_dump(raw, sort_keys=False)
             yield raw
             if (after := yaml.safe_dump(raw, sort_keys=False)) != before:
                 fresh = file.with_suffix(".new")
                 fresh.write_text(after, encoding="utf-8")
+                forbid_writing(fresh)  # others may share this environment: they read, and change nothing
                 fresh.replace(file)
     except OSError as error:
         raise UserFileError(f"{file} cannot be written: {error.strerror}") from error

@@ -37,7 +37,7 @@ class KubernetesPlatform(ContractPlatform):
         self.address = address
         hub = KeeperHub()
         self.doors = Doors(KeeperDoor(hub), folder=directory, name="test")
-        self.tools = ServiceTools(hub=hub, ledger=HostLedger(), urls=(), doors=self.doors)
+        self.tools = ServiceTools(hub=hub, ledger=HostLedger(), doors=self.doors)
         self.config = KubernetesConfig.model_validate(
             {
                 "image": PYTHON,

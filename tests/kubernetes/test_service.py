@@ -49,7 +49,7 @@ class Lab:
     def __init__(self, directory: Path, fake: FakeApi, **settings: Any) -> None:
         self.fake = fake
         self.hub = KeeperHub()
-        self.tools = ServiceTools(hub=self.hub, ledger=HostLedger(), urls=(), doors=OpenDoors())
+        self.tools = ServiceTools(hub=self.hub, ledger=HostLedger(), doors=OpenDoors())
         self.core = CoreDouble()
         (directory / "code").mkdir()
         self.context = ExperimentContext(

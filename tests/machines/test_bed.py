@@ -101,7 +101,7 @@ def test_a_link_is_cut_and_restored(found: Bed, machine: Machine) -> None:
     machine.link.cut()
     assert not reachable(found, machine)
     machine.link.restore()
-    assert reachable(found, machine)
+    eventually(lambda: reachable(found, machine), "the restored link")
 
 
 @as_root

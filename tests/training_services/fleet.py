@@ -141,7 +141,7 @@ class Fleet:
 
     def __init__(self, directory: Path, *machines: FakeMachine, **context: Any) -> None:
         self.hub = KeeperHub()
-        self.tools = ServiceTools(hub=self.hub, ledger=HostLedger(), urls=("http://server",))
+        self.tools = ServiceTools(hub=self.hub, ledger=HostLedger())
         self.machines = {machine.keeper_id: machine for machine in machines}
         fields: dict[str, Any] = {"trial_gpu_number": None, "environ": {}, **context}
         self.context = ExperimentContext(

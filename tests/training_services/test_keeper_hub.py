@@ -161,6 +161,14 @@ async def test_a_waiting_call_is_answered_when_its_time_is_up(office: Office) ->
     assert (await call.answer).body["cmds"] == []
 
 
+async def test_long_waits_end_on_whole_seconds_so_that_many_end_together(office: Office) -> None:
+    now = asyncio.get_running_loop().time()
+    call = office.call(wait=True)
+    assert isinstance(call, Call) and call.timer is not None
+    assert call.timer.when() % 1 == 0
+    assert wire.WAIT_S - 1 <= call.timer.when() - now <= wire.WAIT_S + 1
+
+
 async def test_a_report_is_not_acknowledged_before_its_commit_however_long_that_takes(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +282,7 @@ async def test_a_held_call_is_answered_through_the_door(office: Office) -> None:
         ({"headers": {b"authorization": b"Bearer wrong"}}, 401),
         ({"headers": {b"authorization": b"Bearer \xff"}}, 401),
         ({"headers": {b"authorization": b"Basic secret"}}, 401),
-        ({"path": PATH.replace("/x/", "/y/")}, 404),
+        ({"path": PATH.replace("/x/", "/y/")}, 401),
         ({"path": PATH.replace("/x/", "/x/k/")}, 404),
         ({"path": "/keepers/v1/sync"}, 404),
         ({"path": "/"}, 404),
@@ -295,4 +303,28 @@ async def test_bodies_that_are_none_or_too_large(office: Office, monkeypatch: py
 
 async def test_without_a_committed_token_nobody_passes(office: Office) -> None:
     office.desk.token_sha256 = None
-    assert (await Caller(office, office.body())())[0] == 503
+    assert (await Caller(office, office.body())())[0] == 401
+
+
+async def test_a_stranger_does_not_learn_which_experiments_there_are(office: Office) -> None:
+    """Neither of keepers that are served, nor of those that were removed, nor of those not enrolled yet."""
+    office.hub.bar("x", "old", token_sha256=token_digest("old secret"))
+    other = PATH.replace("/k/", "/old/")
+    answers = []
+    for headers in ({}, {b"authorization": b"Bearer wrong"}):
+        for path in (PATH, PATH.replace("/x/", "/y/"), PATH.replace("/x/", "/x%00/"), other):
+            caller = Caller(office, office.body(), path=path, headers=headers)
+            answers.append((await caller(), caller.sent[0]))
+    office.desk.token_sha256 = None
+    caller = Caller(office, office.body())
+    answers.append((await caller(), caller.sent[0]))
+    assert answers[0][0][0] == 401
+    assert all(answer == answers[0] for answer in answers)
+
+
+async def test_a_removed_keeper_is_told_so(office: Office) -> None:
+    office.hub.bar("x", "old", token_sha256=token_digest("old secret"))
+    headers = {b"authorization": b"Bearer old secret"}
+    path = PATH.replace("/k/", "/old/")
+    status, body = await Caller(office, office.body(), path=path, headers=headers)()
+    assert (status, body["reason"]) == (409, "instance")

@@ -449,12 +449,39 @@ def test_a_late_word_from_a_replaced_directory_is_refused_by_the_next_runner_too
     assert rig.link.is_open("x-aaaaa-1")
 
 
-def test_a_job_missing_from_the_inventory_is_lost_only_if_its_start_arrived() -> None:
+def test_a_job_missing_from_the_inventory_is_asked_for_once_more_and_then_lost() -> None:
     rig = Rig(known())
     rig.link.adopt(adopted(), START)
     assert not any(isinstance(event, JobLost) for event in rig.sync(all=True)[0])
     rig.acknowledge(1)
+    events, answer = rig.sync(all=True)
+    assert not any(isinstance(event, JobLost) for event in events)
+    assert [command[:3] for command in answer["cmds"]] == [(2, "start", adopted().id)]
+    rig.acknowledge(2)
     assert any(isinstance(event, JobLost) for event in rig.sync(all=True)[0])
+
+
+def test_a_keeper_that_acknowledges_less_than_before_is_sent_the_commands_again() -> None:
+    rig = Rig(known())
+    rig.link.adopt(adopted(), START)
+    rig.acknowledge(1)
+    rig.sync()
+    events, answer = rig.sync(all=True, k_epoch=2, acked_cmd=0, seen_cmd=0)
+    assert not any(isinstance(event, JobLost) for event in events)
+    assert any(
+        isinstance(event, JobNoted) and "lost the end of its journal" in event.note for event in events
+    )
+    assert [command[:3] for command in answer["cmds"]] == [(1, "start", adopted().id)]
+
+
+def test_a_call_that_was_overtaken_does_not_count_as_a_loss() -> None:
+    rig = Rig(known())
+    rig.link.adopt(adopted(), START)
+    rig.sync(all=True)
+    rig.acknowledge(1)
+    rig.sync()
+    events, _ = rig.sync(wait=True, acked_cmd=0, seen_cmd=0)
+    assert not any(isinstance(event, JobNoted) for event in events)
 
 
 def test_unknown_attempts_are_killed_or_let_go(rig: Rig) -> None:
@@ -607,3 +634,53 @@ def test_a_stop_reaches_what_a_user_has_given_up(rig: Rig) -> None:
     events, answer = rig.sync({"x-aaaaa-1": attempt(final=final(0, "stopped"))})
     assert events == [KeeperAcknowledged(keeper_id="k", acked_cmd=2)] and answer["done"] == ["x-aaaaa-1"]
     assert rig.link.forget_ended("x-aaaaa-1")
+
+
+# ---- a database older than its keeper ---------------------------------------------------------------------
+
+
+def test_what_was_ordered_before_the_first_call_is_given_again_to_a_keeper_that_is_ahead() -> None:
+    rig = Rig(known())
+    rig.link.adopt(adopted(started=True), START)
+    update = rig.link.order_update("x-aaaaa-1", index=1, parameter="{}")
+    stop = rig.link.order_stop("x-aaaaa-1", grace=GRACE)
+    assert update is not None and stop is not None and (update.cmd_seq, stop.cmd_seq) == (2, 3)
+    rig.commit(update)
+    rig.acknowledge(5)
+    _, answer = rig.sync({"x-aaaaa-1": attempt(started=True)}, all=True)
+    assert [(seq, kind) for seq, kind, *_ in answer["cmds"]] == [(6, "update")]
+    rig.commit(stop)  # under its old number
+    assert [(seq, kind) for seq, kind, *_ in rig.sync(seen_cmd=6)[1]["cmds"]] == [(7, "stop")]
+    assert not rig.link.forget_ended("x-aaaaa-1")
+    rig.acknowledge(7)
+    rig.sync({"x-aaaaa-1": attempt(final=final(0, "stopped"))})
+    assert rig.link.forget_ended("x-aaaaa-1")
+
+
+def test_a_stop_that_was_stored_under_a_used_number_is_given_again_after_a_restart() -> None:
+    rig = Rig(known(last_cmd=3))
+    ordered = StopOrdered(job_id="x-aaaaa-1", cmd_seq=3, grace=GRACE)
+    rig.link.adopt(adopted(started=True, stop=ordered), START)
+    rig.acknowledge(5)
+    _, answer = rig.sync({"x-aaaaa-1": attempt(started=True)}, all=True)
+    assert [(seq, kind) for seq, kind, *_ in answer["cmds"]] == [(6, "stop")]
+
+
+def test_a_keeper_that_is_not_ahead_is_given_nothing_again() -> None:
+    rig = Rig(known(last_cmd=3))
+    ordered = StopOrdered(job_id="x-aaaaa-1", cmd_seq=3, grace=GRACE)
+    rig.link.adopt(adopted(started=True, stop=ordered), START)
+    rig.acknowledge(3)
+    assert rig.sync({"x-aaaaa-1": attempt(started=True)}, all=True)[1]["cmds"] == []
+
+
+def test_a_withdrawn_start_never_leaves_though_its_number_was_acknowledged_and_forgotten(rig: Rig) -> None:
+    placed = rig.link.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START)
+    rig.link.order_stop("x-aaaaa-1", grace=GRACE)
+    rig.commit(placed)
+    assert [(seq, kind) for seq, kind, *_ in rig.sync(wait=True)[1]["cmds"]] == [(1, "nop")]
+    rig.acknowledge(1)
+    rig.sync(wait=True)
+    rig.acknowledge(0)  # the keeper was restarted, and the end of its journal is lost
+    _, answer = rig.sync(k_epoch=2, all=True)
+    assert [(seq, kind) for seq, kind, *_ in answer["cmds"]] == [(1, "nop")]

@@ -41,6 +41,7 @@ class FarKeeper(LocalKeeper):
 
 class FarPlatform(LocalPlatform):
     def make(self) -> MachineService:  # type: ignore[override]
+        (self.directory / "contract").mkdir(exist_ok=True)
         context = ExperimentContext(
             experiment_id="contract",
             directory=self.directory / "contract",
@@ -60,8 +61,8 @@ class FarPlatform(LocalPlatform):
 @pytest.fixture
 async def platform(tmp_path: Path) -> AsyncIterator[FarPlatform]:
     hub = KeeperHub()
-    async with serve(hub) as url:
-        far = FarPlatform(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), urls=(url,)))
+    async with serve(hub) as doors:
+        far = FarPlatform(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), doors=doors))
         yield far
     if (keeper := far.keeper()) is not None:  # only after a failure
         keeper.close()
@@ -128,7 +129,7 @@ async def test_neither_links_nor_pipes_nor_ways_out_are_read(platform: FarPlatfo
     core, job_id = await opened(
         platform,
         "cd $NNI_SYS_DIR; ln -s /etc/passwd link; ln -s /etc folder; mkfifo pipe; echo x > plain; "
-        "mkdir -p attempt-2/.nnimgr; echo y > attempt-2/theirs; printf '' > $'odd\\xff'",
+        "mkdir -p .nnimgr attempt-2/.nni; echo y > attempt-2/theirs; printf '' > $'odd\\xff'",
     )
     await core.seen(JobEnded, job_id)
     for path in ("link", "folder/passwd", "pipe", ".nnimgr", "attempt-2"):

@@ -34,9 +34,11 @@ from training_services.base import (
     KeeperSilent,
     KnownKeepers,
 )
+from training_services.keeper_host import Reach
 from training_services.keeper_hub import KeeperDesk, KeeperHub
 from training_services.keeper_service import ServiceTools
 from training_services.local import LocalConfig, LocalKeeper, LocalService
+from training_services.machine_service import MachineService
 from training_services.placement import Host, HostLedger, Need, Waits
 from training_services.process import WatchedProcess, lock_holder
 from training_services.testing import Behaviour, ContractPlatform, CoreDouble, TrainingServiceContract
@@ -75,7 +77,11 @@ class LocalPlatform(ContractPlatform):
         self.python = sys.executable
 
     def make(self) -> LocalService:
-        context = ExperimentContext(
+        return LocalService(self.context(), self.config, self.tools)
+
+    def context(self) -> ExperimentContext:
+        (self.directory / "contract").mkdir(exist_ok=True)
+        return ExperimentContext(
             experiment_id="contract",
             directory=self.directory / "contract",
             trial_command=". ./$NNI_TRIAL_JOB_ID.sh",
@@ -86,7 +92,6 @@ class LocalPlatform(ContractPlatform):
             silent_after=self.silent_after,
             lease=self.lease,
         )
-        return LocalService(context, self.config, self.tools)
 
     def give_gpus(self, number: float, *indices: int) -> ScriptedGpus:
         """Each trial asks for so many of these."""
@@ -135,8 +140,8 @@ class LocalPlatform(ContractPlatform):
 @pytest.fixture
 async def platform(tmp_path: Path) -> AsyncIterator[LocalPlatform]:
     hub = KeeperHub()
-    async with serve(hub) as url:
-        local = LocalPlatform(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), urls=(url,)))
+    async with serve(hub) as doors:
+        local = LocalPlatform(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), doors=doors))
         yield local
     if (keeper := local.keeper()) is not None:  # only after a failure
         keeper.close()
@@ -161,6 +166,37 @@ async def test_a_killed_keeper_is_started_again_and_nothing_is_lost(platform: Lo
     assert [metric.position for metric in core.metrics(job_id)] == [0, 1, 2]
     await core.close(detach=False)
     assert platform.keeper() is None
+
+
+class ByPort(LocalKeeper):
+    """A keeper that is told a port, as keepers of earlier versions were."""
+
+    async def reach(self) -> Reach:
+        return await self._tools.doors.network("127.0.0.1")
+
+
+async def test_a_keeper_that_was_told_a_port_is_told_one_until_it_ends(platform: LocalPlatform) -> None:
+    def told() -> str:
+        manager = json.loads((platform.keeper_directory / "manager.json").read_text())
+        return str(manager["urls"][0]).partition(":")[0]
+
+    core = CoreDouble()
+    context = platform.context()
+    keeper = ByPort(context, LocalConfig(), platform.tools)
+    await core.open(MachineService(context, platform.tools, [keeper]))
+    platform.behave("aaaa1", Behaviour.REPORTS_LATER)
+    job_id = core.submit("aaaa1")
+    await core.seen(JobStarted, job_id)
+    await core.close(detach=True)
+    await core.open(platform.make())
+    platform.release("aaaa1")
+    assert (await core.seen(JobEnded, job_id)).metrics == 3
+    assert told() == "https"
+    await platform.kill_keeper()
+    platform.behave("bbbb2", Behaviour.REPORTS)
+    await core.seen(JobEnded, core.submit("bbbb2"))
+    assert told() == "http+unix"
+    await core.close(detach=False)
 
 
 async def test_a_directory_made_anew_loses_its_jobs(platform: LocalPlatform) -> None:
@@ -418,7 +454,7 @@ async def test_a_keeper_that_was_silent_before_a_restart_is_heard_after_it(platf
 
 async def test_a_call_is_held_for_less_than_the_silence_that_would_be_told(platform: LocalPlatform) -> None:
     core = CoreDouble()
-    for silent_after, wait_s in ((3, 1.5), (100, 20.0)):
+    for silent_after, wait_s in ((3, 1.5), (24, 14.0), (100, 20.0)):
         platform.silent_after = timedelta(seconds=silent_after)
         await core.open(platform.make())
         await core.until(lambda: any(isinstance(fact, KeeperBound) for fact in core.facts))

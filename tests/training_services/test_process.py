@@ -44,7 +44,7 @@ def test_a_launched_process_is_nobodys_child(
 
 async def test_the_output_is_kept(tmp_path: Path) -> None:
     output = tmp_path / "output"
-    command = [sys.executable, "-c", "import os; print(os.getcwd()); 1 / 0"]
+    command = [sys.executable, "-c", "import os; print(os.getcwd(), flush=True); 1 / 0"]
     process = await launch(command, environ=ENVIRON, python=sys.executable, output=output)
     if process is not None:
         await process.ended()

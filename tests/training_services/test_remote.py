@@ -48,7 +48,7 @@ class RemotePlatform(ContractPlatform):
         self.scripts.mkdir()
         hub = KeeperHub()
         self.doors = Doors(KeeperDoor(hub), folder=directory, name="test")
-        self.tools = ServiceTools(hub=hub, ledger=HostLedger(), urls=(), doors=self.doors)
+        self.tools = ServiceTools(hub=hub, ledger=HostLedger(), doors=self.doors)
         self.settings: dict[str, object] = {}
         self.fields: dict[str, object] = {}  # of each machine
         self.manager_ip: str | None = None

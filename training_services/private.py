@@ -1,0 +1,54 @@
+"""Files and folders that only their owner may use, whatever the umask of the process is.
+
+Standard library only and quick to import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+__all__ = ["FILE", "FOLDER", "forbid_writing", "make_private_folder", "open_private", "tighten"]
+
+FOLDER = 0o700
+FILE = 0o600
+_WRITING = 0o022  # by group and others
+
+
+def make_private_folder(path: Path) -> None:
+    """Make the folder and its missing parents with mode 0700. Existing folders stay as they are."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        try:
+            folder.mkdir(mode=FOLDER)
+        except FileExistsError:
+            continue
+        folder.chmod(FOLDER)
+    if not path.is_dir():
+        raise NotADirectoryError(20, os.strerror(20), str(path))
+
+
+def open_private(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file whose mode is 0600, also where it exists with another one. An ``opener`` of ``open``."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, FILE)
+    with contextlib.suppress(PermissionError):  # somebody else's file, which we may write all the same
+        if os.fstat(descriptor).st_mode & 0o7777 != FILE:
+            os.fchmod(descriptor, FILE)
+    return descriptor
+
+
+def tighten(path: Path, mode: int) -> None:
+    """Take away the rights that ``mode`` does not grant, if the file or folder exists and is ours."""
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        found = path.stat().st_mode & 0o7777
+        if found & ~mode:
+            path.chmod(found & mode)
+
+
+def forbid_writing(path: Path) -> None:
+    """Take the right to write away from group and others. Who may read stays as it is."""
+    tighten(path, 0o7777 & ~_WRITING)
