@@ -6,7 +6,7 @@ import ctypes
 import os
 import signal
 
-__all__ = ["die_with_parent", "how_it_ended"]
+__all__ = ["die_with_parent", "how_it_ended", "is_stopped", "name_process"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -17,6 +17,21 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
+
+
+def name_process(name: str) -> None:
+    """Have lists of processes show this name, of which the kernel keeps 15 bytes."""
+    with open("/proc/self/comm", "w", encoding="ascii") as file:
+        file.write(name)
+
+
+def is_stopped(pid: int) -> bool:
+    """Check whether this process stands still because of SIGSTOP, or under a debugger."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except (OSError, IndexError):  # it has ended
+        return False
 
 
 def how_it_ended(returncode: int | None) -> str:

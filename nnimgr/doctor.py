@@ -62,7 +62,7 @@ async def examine(config: ExperimentConfig, service: Any) -> AsyncIterator[Findi
         hub = KeeperHub()
         doors = Doors(KeeperDoor(hub), folder=private, name="doctor")
         try:
-            tools = ServiceTools(hub=hub, ledger=HostLedger(), urls=(), doors=doors)
+            tools = ServiceTools(hub=hub, ledger=HostLedger(), doors=doors)
             parts = (
                 [each.service for each in service.members] if isinstance(service, HybridConfig) else [service]
             )
@@ -171,6 +171,7 @@ async def _local(case: _Case, config: LocalConfig) -> AsyncIterator[Finding]:
     for finding in judge(HERE, found, needs=case.needs(config.gpu_indices), ahead_s=0.0):
         yield finding
     context = _for_one(case.context)
+    context.directory.mkdir(mode=0o700, parents=True)
     yield await _rehearsed(HERE, LocalService(context, config, case.tools), context.experiment_id)
 
 

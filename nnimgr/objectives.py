@@ -12,8 +12,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.dispatcher.builtins import meant
-
 __all__ = [
     "DEFAULT",
     "Objectives",
@@ -21,7 +19,6 @@ __all__ = [
     "main_value",
     "numbers_of",
     "objectives_of",
-    "optimize_mode",
     "with_default",
 ]
 
@@ -34,19 +31,6 @@ DEFAULT = "default"  # NNI's name of the one number in a result that is a mappin
 def objectives_of(config: Mapping[str, Any]) -> dict[str, str]:
     """Those of a canonical configuration."""
     return dict(config.get("objectives") or {})
-
-
-def optimize_mode(config: Mapping[str, Any]) -> str:
-    """What a canonical configuration says best means: as its main objective, or else its tuner, is told.
-
-    One that is told nothing does as it does by default; of those that do not learn that is to maximise.
-    """
-    for mode in objectives_of(config).values():
-        return mode
-    tuner = config.get("tuner") or {}
-    told = (tuner.get("classArgs") or {}).get("optimize_mode")
-    builtin = meant("tuner", tuner)
-    return str(told or ("minimize" if builtin is not None and builtin.minimises else "maximize"))
 
 
 def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:

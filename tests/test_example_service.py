@@ -36,7 +36,7 @@ class ExamplePlatform(ContractPlatform):
             python=sys.executable,
             environ=dict(os.environ),
         )
-        tools = ServiceTools(hub=KeeperHub(), ledger=HostLedger(), urls=())
+        tools = ServiceTools(hub=KeeperHub(), ledger=HostLedger())
         return SubprocessService(context, SubprocessConfig(max_trials=self.limit), tools)
 
     def behave(self, trial_id: str, behaviour: Behaviour) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from nnimgr.builtins import BUILTINS
 from nnimgr.dispatcher import registry
-from nnimgr.dispatcher.builtins import BUILTINS
-from nnimgr.objectives import optimize_mode
+from nnimgr.goal import optimize_mode
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from nnimgr.analysis.column import MISSING, MOST_CATEGORIES, Array, Coded, Numbers, as_float
 from nnimgr.analysis.flat import is_branch
 from nnimgr.analysis.garbage import uncollected
-from nnimgr.core.facts import SuggestionSource, TrialStatus
+from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.search_space import Choice, Nested, Numeric, SearchSpaceError, Space, parse
 from nnimgr.store.bulk import TRIAL_COLUMNS, Mark, Snapshot
 

@@ -12,7 +12,7 @@ from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.metric import losses, minimises
-from nnimgr.core.facts import TrialStatus
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["history"]

@@ -11,7 +11,7 @@ from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.kept import once
 from nnimgr.analysis.table import check_names
-from nnimgr.objectives import optimize_mode
+from nnimgr.goal import optimize_mode
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["best_share", "losses", "metric_values", "minimises"]

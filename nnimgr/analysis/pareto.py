@@ -13,8 +13,9 @@ from nnimgr.analysis.columns import METRICS, Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.front import undominated
 from nnimgr.analysis.kept import once
-from nnimgr.core.facts import TrialStatus
-from nnimgr.objectives import DEFAULT, objectives_of, optimize_mode
+from nnimgr.goal import optimize_mode
+from nnimgr.objectives import DEFAULT, objectives_of
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["pareto"]

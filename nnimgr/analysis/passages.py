@@ -15,7 +15,7 @@ from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import PARAMETERS, Columns
 from nnimgr.analysis.points import Lines
 from nnimgr.analysis.verdicts import Judged, Verdicts, status_is
-from nnimgr.core.facts import TrialStatus
+from nnimgr.rules.facts import TrialStatus
 
 __all__ = ["BUDGET", "FATES", "LEFT", "PROMOTED", "RUNNING", "STOPPED", "Passages", "at_budgets", "at_steps"]
 

@@ -20,12 +20,14 @@ from typing import Any
 
 from nnimgr.analysis.errors import AnalysisFailed
 from nnimgr.analysis.wire import LENGTH, frame, raise_failure
-from nnimgr.child import how_it_ended
+from nnimgr.child import how_it_ended, is_stopped
 
 __all__ = ["Analyst"]
 
 IDLE_S = 60.0
 ANSWER_S = 120.0
+LOOK_S = 1.0  # between looks at a process that has not answered yet
+STOPPED_LOOKS = 2  # this often in a row it has to stand still before it is replaced
 _KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "TZ")
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _TAIL_BYTES = 4096
@@ -101,7 +103,13 @@ class Analyst:
         child = self._child
         try:
             async with asyncio.timeout(self._answer_s):
-                return await child.exchange(asked)
+                return await _answer(child, asked)
+        except _Stopped:
+            child.kill()
+            await child.ended()
+            raise AnalysisFailed(
+                "The analysis process was stopped from outside (SIGSTOP); it is replaced. Ask again."
+            ) from None
         except TimeoutError:
             child.kill()
             await child.ended()
@@ -124,6 +132,10 @@ class _Asked:
 
 class _Broken(Exception):
     """The process has ended, or is about to."""
+
+
+class _Stopped(Exception):
+    """The process stands still and would not answer before it is continued."""
 
 
 class _Child:
@@ -171,6 +183,21 @@ class _Child:
         while text := await stream.read(_TAIL_BYTES):
             logger.error("the analysis process says: %s", text.decode(errors="replace").rstrip())
             self._tail = (self._tail + text)[-_TAIL_BYTES:]
+
+
+async def _answer(child: _Child, asked: bytes) -> bytes:
+    """Exchange question and answer. Raise _Stopped as soon as the process is seen to stand still."""
+    exchange = asyncio.create_task(child.exchange(asked), name="analysis:exchange")
+    looks = 0
+    try:
+        while looks < STOPPED_LOOKS:
+            answered, _ = await asyncio.wait({exchange}, timeout=LOOK_S)
+            if answered:
+                return exchange.result()
+            looks = looks + 1 if is_stopped(child.process.pid) else 0
+        raise _Stopped
+    finally:
+        exchange.cancel()
 
 
 async def _start(idle_s: float) -> _Child:

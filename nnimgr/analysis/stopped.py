@@ -13,8 +13,8 @@ from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.kept import follow, once
 from nnimgr.analysis.verdicts import Verdicts
-from nnimgr.core.facts import TrialStatus
-from nnimgr.dispatcher.builtins import meant
+from nnimgr.builtins import meant
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["stopped"]

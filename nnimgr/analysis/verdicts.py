@@ -8,7 +8,7 @@ import numpy as np
 
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
-from nnimgr.core.facts import TrialStatus
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["Judged", "Verdicts", "status_is"]

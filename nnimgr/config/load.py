@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnimgr.builtins import meant
 from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
 from nnimgr.config.feasibility import Feasibility
 from nnimgr.config.model import (
@@ -28,7 +29,6 @@ from nnimgr.config.service import (
 )
 from nnimgr.config.sets import check_sets
 from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
-from nnimgr.dispatcher.builtins import meant
 from nnimgr.home import Home
 
 if TYPE_CHECKING:

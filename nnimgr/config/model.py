@@ -27,9 +27,9 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from nnimgr.core.facts import Limits, OnFailure
-from nnimgr.dispatcher.builtins import Builtin, built_in
-from nnimgr.objectives import optimize_mode
+from nnimgr.builtins import Builtin, built_in
+from nnimgr.goal import optimize_mode
+from nnimgr.rules.facts import Limits, OnFailure
 from training_services.base import SILENT_AFTER
 from training_services.units import (
     parse_cpu_number,

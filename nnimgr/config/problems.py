@@ -33,10 +33,10 @@ class Problem:
         return text
 
     def plain(self) -> dict[str, Any]:
-        """The problem as a JSON object, without what is not known."""
+        """Return the problem as a JSON object. Unknown properties are left out; the field is always there."""
         found = {
             "message": self.message,
-            "field": self.field or None,
+            "field": self.field,
             "file": None if self.file is None else str(self.file),
             "line": self.line,
             "column": self.column,

@@ -18,6 +18,14 @@ from typing import Any, NamedTuple, cast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The line before Start to a child that was forked: what starting a program would have given it."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    cwd: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """The first line: build the algorithm, then bring it up to fact number ``rebuild_to`` (0: nothing).
 
@@ -236,7 +244,8 @@ class Idle:
 
 
 ToChild = (
-    Start
+    Environment
+    | Start
     | Ask
     | TrialFinished
     | ResultReported

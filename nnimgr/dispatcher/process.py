@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections import deque
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from nnimgr.child import how_it_ended
+from nnimgr.dispatcher.forking import ORPHANED, NotForked, Zygote
 from nnimgr.dispatcher.messages import (
     CatchUp,
     FromChild,
@@ -29,6 +31,8 @@ MOST_PENDING = 8 << 20  # bytes that may wait for a slow child before metrics ar
 EXIT_GRACE_S = 2.0
 TAIL_BYTES = 4096
 
+logger = logging.getLogger(__name__)
+
 
 class DispatcherChild:
     """One child that hosts one algorithm. Everything happens in the event loop that ``start`` ran in.
@@ -39,6 +43,8 @@ class DispatcherChild:
     Lines may be sent from the moment of construction; they leave behind ``start``'s own, in order. A slow
     child costs at most ``MOST_PENDING`` bytes: beyond that metrics are not sent, the child is ``behind``, and
     it reads them from the database when it is told to (``catch_up``, or a TrialFinished).
+
+    The process is forked from the ``zygote`` if that can host it, and else gets an interpreter of its own.
     """
 
     def __init__(
@@ -49,11 +55,13 @@ class DispatcherChild:
         environ: Mapping[str, str],
         cwd: Path,
         log_path: Path,
+        zygote: Zygote | None = None,
         on_message: Callable[[FromChild], None],
         on_exit: Callable[[str], None],
     ) -> None:
         self._start = start
         self._python, self._environ, self._cwd, self._log_path = python, environ, cwd, log_path
+        self._zygote = zygote
         self._on_message, self._on_exit = on_message, on_exit
         self._waiting: deque[bytes] | None = deque((to_line(start),))  # None: the pipe is open
         self._transport: asyncio.SubprocessTransport | None = None
@@ -86,23 +94,12 @@ class DispatcherChild:
 
     async def start(self) -> None:
         """Start the process. If that is not possible, ``on_exit`` says why."""
-        loop = asyncio.get_running_loop()
         self._begun = True
         try:
             log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 self._log_start = os.fstat(log).st_size
-                transport, _ = await loop.subprocess_exec(
-                    lambda: _Pipes(self),
-                    self._python,
-                    "-P",  # the working directory is no place to import from
-                    "-m",
-                    "nnimgr.dispatcher.worker",
-                    stderr=log,
-                    env=self._environ,
-                    cwd=self._cwd,
-                    start_new_session=True,
-                )
+                transport = await self._fork(log) or await self._execute(log)
             finally:
                 os.close(log)
         except OSError as error:
@@ -112,6 +109,32 @@ class DispatcherChild:
             self._gone.set()
             raise
         self._opened(transport)
+
+    async def _fork(self, log: int) -> asyncio.SubprocessTransport | None:
+        """Fork the process from the zygote. Return None if it needs an interpreter of its own."""
+        zygote = self._zygote
+        if zygote is None or not zygote.can_host(self._start, python=self._python, environ=self._environ):
+            return None
+        try:
+            return await zygote.fork(lambda: _Pipes(self), environ=self._environ, cwd=self._cwd, stderr=log)
+        except NotForked as error:
+            logger.warning("a %s gets an interpreter of its own: %s", self._start.role, error)
+            return None
+
+    async def _execute(self, log: int) -> asyncio.SubprocessTransport:
+        """Start the process in an interpreter of its own. Raises OSError."""
+        transport, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _Pipes(self),
+            self._python,
+            "-P",  # no module is imported from the working directory
+            "-m",
+            "nnimgr.dispatcher.worker",
+            stderr=log,
+            env=self._environ,
+            cwd=self._cwd,
+            start_new_session=True,
+        )
+        return transport
 
     def send(self, message: ToChild) -> bool:
         """Queue a line; it leaves at once if it can. False: it was left out (``behind``) or all is over."""
@@ -171,6 +194,9 @@ class DispatcherChild:
 
     def _opened(self, transport: asyncio.SubprocessTransport) -> None:
         self._transport = transport
+        if self._gone.is_set():  # it ended before it could be opened
+            transport.close()
+            return
         self._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
         lines, self._waiting = self._waiting, None
         if not self._stdin.is_closing():
@@ -205,6 +231,8 @@ class DispatcherChild:
         who = f"the {self._start.role}'s process"
         if self._nonsense:
             sentence = f"{who} wrote a line that is no message, and was killed"
+        elif self._transport is not None and self._transport.get_extra_info(ORPHANED):
+            sentence = f"{who} ended because the process that it was forked from has ended"
         else:
             sentence = f"{who} {how_it_ended(returncode)}"
         last = next((line for line in reversed(self.log_tail.splitlines()) if line.strip()), "")

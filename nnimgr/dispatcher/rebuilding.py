@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
+from nnimgr.algorithm import Tuner
 from nnimgr.dispatcher.history import Event, PastSuggestion
 from nnimgr.dispatcher.messages import SpaceChanged
 
-__all__ = ["Way", "Years", "last_state", "recalls_state", "way_of"]
+__all__ = ["Way", "Years", "import_note", "last_state", "recalls_state", "way_of"]
 
 
 class Way(Enum):
@@ -96,6 +97,26 @@ def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged |
             changes = [past for past in events[:index] if isinstance(past, SpaceChanged)]
             return index + 1, event.state, changes[-1] if changes else None
     return 0, None, None
+
+
+def import_note(tuner: Any, *, finished: int, open_: int, replaces: bool) -> str:
+    """Say what a tuner that keeps no state knows of the trials before it.
+
+    ``finished``, ``open_``: how many of these there are; ``replaces``: it takes another tuner's place.
+    """
+    why = "has taken another one's place" if replaces else "keeps no state"
+    if getattr(type(tuner), "import_data", Tuner.import_data) is Tuner.import_data:
+        restarted = "" if replaces else " was restarted and"
+        return (
+            f"the tuner {why} and has no import_data, so it{restarted} knows nothing of {finished} finished "
+            f"trials and will not hear of {open_} open ones; "
+            "give it import_data, or dump_state and load_state"
+        )
+    given = "was" if replaces else "was restarted and"
+    return (
+        f"the tuner {why}, so it {given} given {finished} finished trials through import_data; {open_} "
+        "open ones will reach it the same way"
+    )
 
 
 def _is_own(event: Event, since: int) -> bool:

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nnimgr.builtins import BUILTINS, Builtin, built_in
+from nnimgr.builtins.arguments import Arguments
 from nnimgr.dispatcher import registered
-from nnimgr.dispatcher.arguments import Arguments
-from nnimgr.dispatcher.builtins import BUILTINS, Builtin, built_in
 from nnimgr.dispatcher.installed import Interpreter, InterpreterError, installed
 from nnimgr.dispatcher.registered import Registered, RegistryFileError
 

@@ -33,7 +33,7 @@ from nnimgr.dispatcher.messages import (
     TrialFinished,
 )
 from nnimgr.dispatcher.plain import is_deep, json_text
-from nnimgr.dispatcher.rebuilding import Way, Years, last_state, recalls_state, way_of
+from nnimgr.dispatcher.rebuilding import Way, Years, import_note, last_state, recalls_state, way_of
 from nnimgr.dispatcher.results import Results
 
 __all__ = ["TunerHost"]
@@ -248,16 +248,8 @@ class TunerHost:
         }
         if not records and not suggested:
             return None
-        new = self._start.since and not years.own
-        why = (
-            "has taken another one's place, so it was"
-            if new
-            else "keeps no state, so it was started anew and"
-        )
-        return (
-            f"the tuner {why} given {len(records)} finished trials through import_data; {len(suggested)} "
-            "open ones will reach it the same way"
-        )
+        replaces = bool(self._start.since and not years.own)
+        return import_note(self._tuner, finished=len(records), open_=len(suggested), replaces=replaces)
 
     def _records_of(self, events: Sequence[Event]) -> list[Any]:
         """What import_data takes of these events: results of trials, and what was imported."""

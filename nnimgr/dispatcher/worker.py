@@ -1,4 +1,5 @@
-"""The child process: ``python -m nnimgr.dispatcher.worker``, started by ``nnimgr.dispatcher.process``.
+"""The child process: ``python -m nnimgr.dispatcher.worker``, started by ``nnimgr.dispatcher.process``, or a
+fork of the zygote (``nnimgr.dispatcher.zygote``).
 
 User code owns file descriptors 0 to 2 as it expects them (nothing to read; both outputs go to the log that
 the server has opened as stderr), so nothing that it prints can break the protocol. What the server sends may
@@ -11,11 +12,11 @@ import gc
 import os
 import sys
 
-from nnimgr.child import die_with_parent
+from nnimgr.child import die_with_parent, name_process
 from nnimgr.dispatcher.assessor import AssessorHost
 from nnimgr.dispatcher.calls import Doomed
 from nnimgr.dispatcher.channel import Channel
-from nnimgr.dispatcher.messages import Failed, Leave, Start
+from nnimgr.dispatcher.messages import Environment, Failed, Leave, Start
 from nnimgr.dispatcher.registry import is_builtin
 from nnimgr.dispatcher.tuner import TunerHost
 
@@ -28,8 +29,14 @@ def main() -> int:
     die_with_parent()  # the reading thread sees to the rest
     channel = _open_channel()
     start = channel.take()
+    if isinstance(start, Environment):
+        os.environ.clear()
+        os.environ.update(start.environ)
+        os.chdir(start.cwd)
+        start = channel.take()
     if not isinstance(start, Start):
         raise SystemExit(f"expected Start, not {type(start).__name__}")
+    name_process(f"nnimgr-{start.role}")
     _prepare(start)
     host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
     try:

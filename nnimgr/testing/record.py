@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import create_engine
 
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from nnimgr.store.rows import fact_row
 from nnimgr.store.schema import metadata
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnimgr.analysis.columns import Columns
-from nnimgr.core.facts import TrialStatus
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.bulk import Mark, Snapshot
 from nnimgr.store.bulk_runs import Attempt, MetricPoint, Opinion, StoppedAt
 

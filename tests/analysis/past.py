@@ -12,11 +12,11 @@ from typing import Any
 
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
-from nnimgr.core import facts as f
-from nnimgr.core.state import Touched, trial_id_of
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import Touched, trial_id_of
 from nnimgr.store.bulk import snapshot
 from nnimgr.store.writer import ExperimentWriter, database_path
-from tests.core.driver import Life
+from tests.rules.driver import Life
 
 SPACE: dict[str, Any] = {
     "lr": {"_type": "loguniform", "_value": [1e-5, 1]},

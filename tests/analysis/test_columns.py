@@ -14,8 +14,8 @@ import pytest
 from nnimgr.analysis import columns as module
 from nnimgr.analysis.column import MISSING, Coded
 from nnimgr.analysis.columns import Columns
-from nnimgr.core import facts as f
-from nnimgr.core.state import trial_id_of
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import trial_id_of
 from nnimgr.store.bulk import snapshot
 from nnimgr.store.errors import StoreError
 from tests.analysis.past import SECOND, SPACE, Past, everything, shown

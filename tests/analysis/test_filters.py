@@ -11,7 +11,7 @@ import pytest
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.errors import BadQuestion
 from nnimgr.analysis.filters import matching, parse_filter, parse_names
-from nnimgr.core.state import trial_id_of
+from nnimgr.rules.state import trial_id_of
 from tests.analysis.past import SECOND, Past
 
 SPACE = {

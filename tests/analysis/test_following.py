@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nnimgr.analysis.questions import Answers
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from tests.analysis.past import SECOND, Past
 from tests.analysis.test_columns import act
 

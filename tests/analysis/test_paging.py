@@ -11,7 +11,7 @@ import pytest
 
 from nnimgr.analysis.errors import BadQuestion
 from nnimgr.analysis.paging import page
-from nnimgr.core.facts import TrialStatus
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.bulk import snapshot
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader
 from tests.analysis.past import SECOND, Past

@@ -66,6 +66,22 @@ async def test_what_is_wrong_with_a_question_comes_back(
     assert await sequences(analyst, stored) == [1, 0]
 
 
+async def test_a_stopped_process_is_replaced(
+    analyst: Analyst, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnimgr.analysis.process.LOOK_S", 0.05)
+    await sequences(analyst, stored)
+    pid = analyst.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    asked = asyncio.create_task(sequences(analyst, stored))
+    waiting = asyncio.create_task(sequences(analyst, stored, limit=1))
+    with pytest.raises(AnalysisFailed, match="was stopped from outside"):
+        await asked
+    assert await waiting == [1]
+    assert analyst.pid not in (None, pid)
+
+
 async def test_a_crash_is_told_and_mended(analyst: Analyst, stored: Path) -> None:
     await sequences(analyst, stored)
     pid = analyst.pid

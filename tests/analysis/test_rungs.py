@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from nnimgr.analysis.rungs import rungs
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from nnimgr.store.bulk import snapshot
 from nnimgr.store.bulk_runs import MetricPoint, Opinion, StoppedAt
 from tests.analysis.given import EARLY_STOPPED, RUNNING, SUCCEEDED, GivenColumns, GivenSnapshot, unpack

@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks import past
 from nnimgr.analysis.questions import Answers
-from nnimgr.core.facts import TrialStatus
 from nnimgr.home import Home
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.reader import ExperimentReader, TrialRow
 from nnimgr.store.writer import database_path
 from tests.analysis.given import unpack
@@ -42,7 +42,7 @@ class Whole:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     home = tmp_path_factory.mktemp("home")
-    asyncio.run(past.write(Home(home), "past", trials=TRIALS, metrics=10, seed=3))
+    asyncio.run(past.write(Home(home), "past", trials=TRIALS, metrics=10, seed=1))
     made = Whole(home / "past")
     yield made
     made.reader.close()

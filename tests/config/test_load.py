@@ -15,6 +15,7 @@ from nnimgr.config import (
     ConfigError,
     Loaded,
     LogLevel,
+    Problem,
     ReferenceUnresolved,
     check_config,
     load_config,
@@ -22,7 +23,7 @@ from nnimgr.config import (
     resolve_secrets,
 )
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
-from nnimgr.core.facts import OnFailure
+from nnimgr.rules.facts import OnFailure
 
 PLATFORMS = "(valid: frameworkcontroller, kubeflow, kubernetes, local, remote)"
 MINIMAL = """\
@@ -531,6 +532,12 @@ def test_problems_have_a_plain_form(load: Load) -> None:
         "nearest": "warning",
     }
     assert problem.plain() == expected
+
+
+def test_a_problem_of_the_whole_text_has_an_empty_field() -> None:
+    problem = Problem(message="it is empty")
+    assert problem.plain() == {"message": "it is empty", "field": ""}
+    assert Problem.of_plain(problem.plain()) == problem
 
 
 @pytest.mark.parametrize("plain", [{}, {"trialConcurrency": 1}, {"tuner": 3, "trainingService": None}])

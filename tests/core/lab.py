@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nnimgr.core import facts as f
-from nnimgr.core.requests import initial_trials
-from nnimgr.core.runner import ExperimentRunner
-from nnimgr.core.search import Search
-from nnimgr.core.state import ExperimentState
-from nnimgr.core.validate import validate
+from nnimgr.core.running.requests import initial_trials
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.core.running.search import Search
 from nnimgr.dispatcher import messages as m
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
+from nnimgr.rules.validate import validate
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
 from training_services.fake import FakeService

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from nnimgr import codec
-from nnimgr.core import facts as f
-from nnimgr.core import requests
-from nnimgr.core.plan import LONGEST_RETRY_DELAY, RETRY_DELAY
-from nnimgr.core.requests import FailedTrial, RequestRefused
-from nnimgr.core.state import ExperimentState
-from tests.core.driver import Life, refold
+from nnimgr.core.running import requests
+from nnimgr.core.running.requests import FailedTrial, RequestRefused
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
+from nnimgr.rules.trial_ends import LONGEST_RETRY_DELAY, RETRY_DELAY
+from tests.rules.driver import Life, refold
 
 S = f.TrialStatus
 E = f.ExperimentStatus

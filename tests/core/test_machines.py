@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from nnimgr.codec import decode, encode
-from nnimgr.core import facts as f
-from nnimgr.core.state import ExperimentState, MachineState
-from tests.core.driver import Life
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState, MachineState
+from tests.rules.driver import Life
 
 S = f.TrialStatus
 

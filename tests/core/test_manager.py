@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from nnimgr.config import ConfigError
-from nnimgr.core import facts as f
-from nnimgr.core.assembly import Assembly
-from nnimgr.core.manager import ExperimentConflict, NewExperiment, NNIManager, UnknownExperiment
-from nnimgr.core.requests import RequestRefused
-from nnimgr.core.runner import ExperimentRunner
-from nnimgr.core.search import Search
-from nnimgr.core.state import ExperimentState, trial_id_of
+from nnimgr.core.managing.assembly import Assembly
+from nnimgr.core.managing.manager import ExperimentConflict, NewExperiment, NNIManager, UnknownExperiment
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.core.running.search import Search
 from nnimgr.home import Home
 from nnimgr.index import Index
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState, trial_id_of
 from nnimgr.store.errors import StoreError
 from nnimgr.store.writer import database_path
 from tests.core.lab import LIMIT_S, SPACE, Lab, until, until_status
@@ -206,7 +206,7 @@ async def test_resume_brings_back_a_stopped_experiment(server: Server) -> None:
 async def test_a_runner_whose_commit_failed_is_started_anew(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.supervision.RESTART_S", (0.01, 0.01))
+    monkeypatch.setattr("nnimgr.core.managing.supervision.RESTART_S", (0.01, 0.01))
     lab = Lab(server.home.path / "mine")
     lab.service.default = [started(), hold()]
     server.assembly.labs["mine"] = lab
@@ -265,7 +265,7 @@ async def test_a_create_that_cannot_commit_leaves_nothing(
 async def test_one_broken_database_does_not_keep_the_others_from_being_served(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.supervision.RESTART_S", (0.01, 0.01))
+    monkeypatch.setattr("nnimgr.core.managing.supervision.RESTART_S", (0.01, 0.01))
     for name in ("empty", "good"):
         lab = Lab(server.home.path / name)
         lab.service.default = [started(), hold()]
@@ -279,7 +279,7 @@ async def test_one_broken_database_does_not_keep_the_others_from_being_served(
     path.write_bytes(b"")  # as a kill right after its making leaves it
     async with server.manager() as manager:
         assert manager.get("good").state.id == "good"
-        with pytest.raises(RequestRefused, match="was never created"):
+        with pytest.raises(RequestRefused, match="is empty; put a copy of it back"):
             manager.get("empty")
         path.write_bytes(kept)
         await eventually(lambda: manager.find("empty") is not None)

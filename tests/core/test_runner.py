@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from nnimgr.config import ConfigError
-from nnimgr.core import facts as f
-from nnimgr.core.requests import RequestRefused, UnknownTrial
-from nnimgr.core.runner import RunnerClosed
-from nnimgr.core.state import trial_id_of
+from nnimgr.core.running.requests import RequestRefused, UnknownTrial
+from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.dispatcher import messages as m
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import trial_id_of
 from nnimgr.store.errors import StoreError
 from nnimgr.store.writer import database_path
 from tests.core.lab import LIMIT_S, Crash, Lab, until, until_status
@@ -109,7 +109,7 @@ async def test_a_rejected_job_fails_its_trial_with_the_reason(lab: Lab) -> None:
 async def test_a_service_that_cannot_be_opened_says_why_and_is_tried_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.runner.SERVICE_RETRY_S", (0.01, 0.01))
+    monkeypatch.setattr("nnimgr.core.running.runner.SERVICE_RETRY_S", (0.01, 0.01))
     lab.service.unavailable = ["the cluster does not answer"]
     async with lab.runner(max_trial_number=1) as runner:
         await until_status(runner, E.DONE)
@@ -118,7 +118,7 @@ async def test_a_service_that_cannot_be_opened_says_why_and_is_tried_again(
 async def test_a_tuner_that_dies_is_made_anew_and_asked_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.search.RESTART_DELAYS_S", (0.001, 0.001))
+    monkeypatch.setattr("nnimgr.core.running.search.RESTART_DELAYS_S", (0.001, 0.001))
     lab.dies = 2
     async with lab.runner(trial_concurrency=1, max_trial_number=2) as runner:
         await until_status(runner, E.DONE)
@@ -128,7 +128,7 @@ async def test_a_tuner_that_dies_is_made_anew_and_asked_again(
 
 
 async def test_a_tuner_that_always_dies_is_an_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnimgr.core.search.RESTART_DELAYS_S", (0.001, 0.001))
+    monkeypatch.setattr("nnimgr.core.running.search.RESTART_DELAYS_S", (0.001, 0.001))
     lab.dies = 1000
     async with lab.runner() as runner:
         await until_status(runner, E.ERROR)
@@ -136,7 +136,7 @@ async def test_a_tuner_that_always_dies_is_an_error(lab: Lab, monkeypatch: pytes
 
 
 async def test_a_tuner_that_does_not_answer_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnimgr.core.search.SILENT_AFTER_S", 0.0)
+    monkeypatch.setattr("nnimgr.core.running.search.SILENT_AFTER_S", 0.0)
     lab.hangs = True
     async with lab.runner() as runner:
         await until(runner, lambda: runner.outstanding > 0)
@@ -198,7 +198,8 @@ async def test_requests(lab: Lab) -> None:
     async with lab.runner(trial_concurrency=1, max_trial_number=2) as runner:
         await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 1)
         added = await runner.add_trial({"x": 0.5})
-        assert (added.source, added.parameters) == (f.SuggestionSource.CUSTOMIZED, '{"x": 0.5}')
+        waiting = runner.state.trials[added.trial_id]
+        assert (waiting.source, waiting.parameters) == (f.SuggestionSource.CUSTOMIZED, '{"x": 0.5}')
         with pytest.raises(RequestRefused, match=r"maxTrialNumber \(2\) is reached"):
             await runner.add_trial({"x": 0.5})
         with pytest.raises(UnknownTrial, match="trial nope is not alive"):
@@ -249,6 +250,42 @@ async def test_a_failed_commit_ends_the_runner_with_a_sentence(lab: Lab) -> None
                 refused += 1
     assert caught.value.subgroup(StoreError) is not None
     assert refused == 2
+
+
+async def test_a_stop_ends_when_the_experiment_is_resumed(lab: Lab) -> None:
+    """It would wait for as long as the experiment runs then."""
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=1) as runner:
+        await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 1)
+        stopping = asyncio.create_task(runner.stop(detach=False))
+        await until(runner, lambda: runner.state.stop_requested)
+        opened = f.ExperimentOpened(m_epoch=runner.state.m_epoch, resumed=True)
+        await runner.request(lambda state: (opened,))
+        with pytest.raises(RequestRefused, match="was resumed while it was being stopped"):
+            await asyncio.wait_for(stopping, LIMIT_S)
+
+
+async def test_a_repeated_request_adds_one_trial(lab: Lab) -> None:
+    """Also when both come at once, after a restart, and when the trial has long ended."""
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=1, max_trial_number=4) as runner:
+        both = await asyncio.gather(*(runner.add_trial({"x": 0.5}, key="k1") for _ in range(2)))
+        assert both[0] == both[1]
+        first = both[0]
+        other = await runner.add_trial({"x": 0.5}, key="k2")
+        assert other.trial_id != first.trial_id
+        with pytest.raises(RequestRefused, match=f"Idempotency-Key k1 has added trial {first.trial_id} with"):
+            await runner.add_trial({"x": 0.25}, key="k1")
+        await runner.stop_trial(first.trial_id)
+        assert await runner.add_trial({"x": 0.5}, key="k1") == first
+        state = runner.state
+    async with lab.runner(trial_concurrency=1, max_trial_number=4) as again:
+        assert again.state is not state
+        assert await again.add_trial({"x": 0.5}, key="k1") == first
+    folded = lab.reader().state()
+    assert folded.added.keys() == {"k1", "k2"}
+    customised = [row for row in lab.reader().trials()[1] if row.source is f.SuggestionSource.CUSTOMIZED]
+    assert len(customised) == 2
 
 
 async def test_imported_data_reach_the_tuner(lab: Lab) -> None:

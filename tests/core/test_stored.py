@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nnimgr.core.experiments import ExperimentSummary, summary_of
-from nnimgr.core.stored import StoredSummaries
+from nnimgr.core.managing.experiments import ExperimentSummary, summary_of
+from nnimgr.core.managing.stored import StoredSummaries
 from nnimgr.index import IndexEntry
 from nnimgr.store.writer import database_path
-from tests.core.driver import T0, Life
+from tests.rules.driver import T0, Life
 
 
 def test_a_pipe_in_place_of_a_database_keeps_no_list_waiting(tmp_path: Path) -> None:

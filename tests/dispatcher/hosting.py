@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher.forking import Zygote
 from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.testing.record import EXPERIMENT
 
@@ -47,7 +48,9 @@ def start_line(role: str = "tuner", **fields: Any) -> m.Start:
 class Hosted:
     """A child and the messages that came from it."""
 
-    def __init__(self, start: m.Start, directory: Path, **environ: str) -> None:
+    def __init__(
+        self, start: m.Start, directory: Path, *, zygote: Zygote | None = None, **environ: str
+    ) -> None:
         self.seen: list[m.FromChild] = []
         self.exits: list[str] = []
         self._read = 0
@@ -58,6 +61,7 @@ class Hosted:
             environ={**os.environ, **environ},
             cwd=directory,
             log_path=self.log,
+            zygote=zygote,
             on_message=self._message,
             on_exit=self._exit,
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from nnimgr.testing.record import EXPERIMENT, Record
 
 __all__ = ["EXPERIMENT", "Past"]

@@ -225,7 +225,7 @@ async def test_any_other_tuner_is_resumed_as_nni_does(host: Host, make_past: Mak
     past.space_changed({"n": 2})
     again = await host(past=past, code=code, search_space={"n": 2})
     assert (await again.expect(m.Ready)).note == (
-        "the tuner keeps no state, so it was started anew and given 2 finished trials through import_data; "
+        "the tuner keeps no state, so it was restarted and given 2 finished trials through import_data; "
         "1 open ones will reach it the same way"
     )
     records = [{"parameter": "p", "value": 0.5}, {"parameter": {"i": 0}, "value": 3}]
@@ -236,6 +236,27 @@ async def test_any_other_tuner_is_resumed_as_nni_does(host: Host, make_past: Mak
     late = [{"parameter": {}, "value": 9}]
     seen = ["checkpoint", records, late, [4, True]]
     assert await ask(again, 5, fed_to=past.number) == [counted(22, [2], seen)]
+
+
+async def test_a_tuner_that_cannot_hear_of_the_past_is_said_to_know_nothing_of_it(
+    host: Host, make_past: MakePast
+) -> None:
+    code = """
+        from nnimgr.algorithm import Tuner
+
+        class Mine(Tuner):
+            def update_search_space(self, search_space): pass
+            def generate_parameters(self, parameter_id, **kwargs): return {"n": parameter_id}
+            def receive_trial_result(self, parameter_id, parameters, value, **kwargs): pass
+    """
+    past = make_past()
+    done, _ = (past.suggested(i, {"n": i}) for i in range(2))
+    past.ended(done, 3)  # while the server was dead, perhaps
+    again = await host(past=past, code=code)
+    assert (await again.expect(m.Ready)).note == (
+        "the tuner keeps no state and has no import_data, so it was restarted and knows nothing of 1 "
+        "finished trials and will not hear of 1 open ones; give it import_data, or dump_state and load_state"
+    )
 
 
 async def test_a_fact_that_comes_by_line_once_more_is_not_told_twice(host: Host, make_past: MakePast) -> None:

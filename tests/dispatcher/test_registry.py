@@ -10,8 +10,8 @@ import pytest
 
 from nni.algorithms import hpo
 from nnimgr.algorithm import Assessor, Tuner
+from nnimgr.builtins import built_in
 from nnimgr.dispatcher import registry
-from nnimgr.dispatcher.builtins import built_in
 
 
 @pytest.mark.parametrize("builtin", registry.BUILTINS, ids=lambda builtin: str(builtin.name))

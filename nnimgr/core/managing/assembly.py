@@ -1,0 +1,206 @@
+"""Puts together what a runner needs from an experiment's configuration: its service, tuner and assessor."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from nnimgr.config import ExperimentConfig, ReferenceUnresolved, read_canonical, resolve_secrets
+from nnimgr.config.machines import read_machines
+from nnimgr.config.model import AlgorithmConfig, Member
+from nnimgr.config.secrets import reveal_secrets
+from nnimgr.core.managing.folder import Surroundings
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.core.running.search import Child, Search
+from nnimgr.dispatcher import messages as m
+from nnimgr.dispatcher.forking import Zygote
+from nnimgr.dispatcher.process import DispatcherChild
+from nnimgr.rules.state import ExperimentState
+from nnimgr.store.writer import database_path
+from training_services import registry
+from training_services.base import ExperimentContext, ServiceUnavailable, TrainingService
+from training_services.keeper_host import KeeperHost
+from training_services.keeper_service import ServiceTools
+from training_services.machine_service import MachineService
+from training_services.placement import HostLedger
+from training_services.remote import RemoteConfig, RemoteHosts
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Assembly:
+    """Makes services and searches. ``tools`` is what all experiments of the server share."""
+
+    def __init__(self, tools: ServiceTools) -> None:
+        self._tools = tools
+        self._zygote = Zygote()
+
+    async def close(self) -> None:
+        """End what the searches of all experiments share. Call after the last search has been closed."""
+        await self._zygote.close()
+
+    @property
+    def ledger(self) -> HostLedger:
+        """Who holds what of which machine, over all experiments."""
+        return self._tools.ledger
+
+    def expect(self, experiment_ids: Iterable[str]) -> None:
+        """These are about to be opened and may hold GPUs: nothing is placed on any until all have."""
+        self._tools.ledger.expect(experiment_ids)
+
+    def holds_nothing(self, experiment_id: str) -> None:
+        """One of those expected has no jobs, or will not be opened after all."""
+        self._tools.ledger.rebuilt(experiment_id)
+
+    def service(self, state: ExperimentState, directory: Path) -> TrainingService:
+        """Raises ServiceUnavailable."""
+        around = Surroundings.read(directory)
+        members = _config(state).members
+        contexts = [_context(state, directory, member, around) for member in members]
+        services = [_revealed(member.service, around) for member in members]
+        kinds = [registry.create(member.platform) for member in members]
+        if kinds[0].hosts is None:  # then it is the only one
+            return kinds[0].service(contexts[0], services[0], self._tools)
+        groups = [
+            kind.hosts(context, service, self._tools)
+            for kind, context, service in zip(kinds, contexts, services, strict=True)
+            if kind.hosts is not None
+        ]
+
+        def make_host(machine: Mapping[str, Any]) -> KeeperHost:
+            """One that is added while the experiment runs: it goes with the other machines over SSH."""
+            (found,) = read_machines([machine])
+            revealed = _revealed(found, Surroundings.read(directory))
+            remote = next((group for group in groups if isinstance(group, RemoteHosts)), None)
+            if remote is None:
+                remote = RemoteHosts(contexts[0], RemoteConfig(machine_list=[revealed]), self._tools)
+                groups.append(remote)
+            return remote.host(revealed)
+
+        hosts = [host for group in groups for host in group.all()]
+        return MachineService(contexts[0], self._tools, hosts, make_host=make_host)
+
+    def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
+        config = _config(state)
+        around = Surroundings.read(directory)
+        environ = dict(around.environ)
+        gpus = config.tuner_gpu_indices
+        environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else ""
+        environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers as nvidia-smi gives them
+        environ["NNI_CHECKPOINT_DIRECTORY"] = str(directory / "checkpoint")
+        environ["NNI_LOG_LEVEL"] = config.log_level.value
+
+        def spawn(
+            start: m.Start,
+            on_message: Callable[[m.FromChild], None],
+            on_exit: Callable[[str], None],
+        ) -> Child:
+            return DispatcherChild(
+                start,
+                python=around.python,
+                environ=environ,
+                cwd=directory / "log",
+                log_path=directory / "log" / "dispatcher.log",
+                zygote=self._zygote,
+                on_message=on_message,
+                on_exit=on_exit,
+            )
+
+        def tuner(state: ExperimentState, config: ExperimentConfig) -> m.Start:
+            since = state.tuner_number
+            # What another tuner has kept is not for it.
+            folder = f"checkpoint-{since}" if since else "checkpoint"
+            start = _start("tuner", config.tuner, config, state, directory, around)
+            return replace(start, since=since, checkpoint_directory=str(directory / folder))
+
+        assessor = _assessor(config)
+        return Search(
+            tuner=tuner(state, config),
+            new_tuner=lambda state: tuner(state, _config(state)),
+            assessor=_start("assessor", assessor, config, state, directory, around) if assessor else None,
+            spawn=spawn,
+            post=runner.post,
+            pending_metrics=runner.pending_metrics,
+        )
+
+
+def seed_of(experiment_id: str) -> int:
+    """What its random numbers are made from, unless its configuration says it."""
+    return zlib.crc32(experiment_id.encode())
+
+
+def _start(
+    role: str,
+    algorithm: AlgorithmConfig,
+    config: ExperimentConfig,
+    state: ExperimentState,
+    directory: Path,
+    around: Surroundings,
+) -> m.Start:
+    """The first line of the algorithm's child. Raises ReferenceUnresolved."""
+    builtin = algorithm.builtin(role)
+    return m.Start(
+        role=role,
+        name=builtin.name if builtin else algorithm.name,
+        class_name=None if builtin else algorithm.class_name,
+        code_directory=str(algorithm.code_directory) if algorithm.code_directory else None,
+        class_args=resolve_secrets(algorithm.class_args or {}, around.environ, around.cwd),
+        search_space=state.search_space,
+        experiment_id=state.id,
+        database=str(database_path(directory)),
+        rebuild_to=0,
+        checkpoint_directory=str(directory / "checkpoint"),
+        seed=seed_of(state.id),
+        objectives=state.objectives,
+        constraints=tuple(config.search_space_constraints or ()),
+        duplicates=config.duplicates.value if config.duplicates else None,
+    )
+
+
+def _context(
+    state: ExperimentState, directory: Path, member: Member, around: Surroundings
+) -> ExperimentContext:
+    config = member.config
+    return ExperimentContext(
+        experiment_id=state.id,
+        directory=directory,
+        trial_command=member.job_command,
+        trial_code_directory=member.job_directory,
+        trial_gpu_number=member.job_gpu_number,
+        python=around.python,
+        environ=around.environ,
+        log_level=config.log_level.value,
+        multi_phase=config.multi_phase,
+        nni_manager_ip=member.job_manager_ip,
+        lease=config.lease_time,
+        trial_cpu_number=member.job_cpu_number,
+        trial_memory_size=member.job_memory_size,
+        **({} if config.silence is None else {"silent_after": config.silence}),
+    )
+
+
+def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
+    """The one that is configured; where the tuner is an advisor, the half of that which stops trials."""
+    advisor = config.tuner.builtin("tuner")
+    if advisor is None or not advisor.advisor:
+        return config.assessor
+    arguments = None if advisor.judge is None else advisor.judge(config.tuner.class_args or {})
+    return None if arguments is None else AlgorithmConfig(name=advisor.name, class_args=arguments)
+
+
+def _revealed(service: _Model, around: Surroundings) -> _Model:
+    """With its secrets. Raises ServiceUnavailable."""
+    try:
+        return reveal_secrets(service, environ=around.environ, base=around.cwd, secrets=around.secrets)
+    except ReferenceUnresolved as error:
+        raise ServiceUnavailable(f"the training service cannot be used: {error}") from error
+
+
+def _config(state: ExperimentState) -> ExperimentConfig:
+    plain: dict[str, Any] = {**state.config, "searchSpace": dict(state.search_space)}
+    return read_canonical(plain)

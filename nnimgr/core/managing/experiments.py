@@ -1,0 +1,121 @@
+"""What is said of experiments when they are asked for, and when there are none such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nnimgr.core.managing.folder import Surroundings
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.goal import optimize_mode
+from nnimgr.index import IndexEntry
+from nnimgr.rules.state import ExperimentState
+
+__all__ = ["ExperimentConflict", "ExperimentSummary", "NewExperiment", "UnknownExperiment", "summary_of"]
+
+
+class UnknownExperiment(RequestRefused):
+    """No experiment of this server (or of the index) has this id."""
+
+    def __init__(self, experiment_id: str) -> None:
+        super().__init__(f"there is no experiment {experiment_id}")
+
+
+class ExperimentConflict(RequestRefused):
+    """The id is taken by another experiment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewExperiment:
+    """What ``nnictl create`` sends. ``environ`` holds secrets: it is kept in a file of mode 0600 only."""
+
+    config: Mapping[str, Any]  # canonical
+    search_space: Mapping[str, Any]
+    id: str | None = None
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
+    cwd: str | None = None
+    python: str | None = None
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings.of_creator(environ=self.environ, cwd=self.cwd, python=self.python)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentSummary:
+    """One line on an experiment of the index. ``served``: this server has it open.
+
+    ``stored``: what depends on its database was not looked up, since no runner of this server has it.
+    """
+
+    id: str
+    name: str
+    status: str
+    drain: str | None
+    reason: str
+    platform: str
+    port: int | None
+    served: bool
+    created_at: datetime | None
+    ended_at: datetime | None
+    counts: Mapping[str, int]
+    best_trial_id: str | None
+    best_value: float | None
+    active_s: float
+    directory: Path
+    owner: str | None = None  # the user whose folder it is
+    tags: tuple[str, ...] = ()
+    archived: bool = False
+    max_trial_number: int | None = None
+    trial_concurrency: int | None = None
+    optimize_mode: str | None = None
+    objectives: Mapping[str, str] = field(default_factory=dict)  # names and modes, the main one first
+    stored: bool = False
+
+
+def summary_of(
+    entry: IndexEntry, state: ExperimentState | None, *, reason: str, served: bool, active_s: float
+) -> ExperimentSummary:
+    """``state``: of the runner that has it, if any; ``reason``: why it has none."""
+    common: dict[str, Any] = {
+        "id": entry.id,
+        "name": entry.name,
+        "platform": entry.platform,
+        "port": entry.port,
+        "served": served,
+        "active_s": active_s,
+        "directory": entry.directory,
+        "tags": entry.tag,
+        "archived": entry.archived,
+    }
+    if state is None:
+        return ExperimentSummary(
+            **common,
+            status=entry.status,
+            drain=None,
+            reason=reason,
+            created_at=entry.started_at,
+            ended_at=entry.ended_at,
+            counts={},
+            best_trial_id=None,
+            best_value=None,
+            stored=True,
+        )
+    best = state.best
+    return ExperimentSummary(
+        **common,
+        status=state.status,
+        drain=state.drain,
+        reason=state.reason,
+        created_at=state.created_at,
+        ended_at=state.ended_at,
+        counts=dict(state.counts),
+        best_trial_id=best.trial_id if best else None,
+        best_value=best.value if best else None,
+        max_trial_number=state.limits.max_trial_number,
+        trial_concurrency=state.limits.trial_concurrency,
+        optimize_mode=optimize_mode(state.config),
+        objectives=state.objectives,
+    )

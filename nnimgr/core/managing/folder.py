@@ -1,0 +1,151 @@
+"""What lies in an experiment's folder beside its database and its trials."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.dispatcher.registry import Interpreter
+from nnimgr.index import Index, IndexEntry, nnis_own
+from nnimgr.store.reader import stored_live_trials
+from nnimgr.store.writer import database_path
+from training_services.private import FOLDER, make_private_folder, tighten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Whose environment an experiment runs in: ``environ.json``, mode 0600, since it may hold secrets."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    cwd: Path
+    python: str
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the configuration
+
+    @classmethod
+    def of_creator(
+        cls, *, environ: Mapping[str, str] | None, cwd: str | None, python: str | None
+    ) -> Surroundings:
+        """What the creator has sent; what is missing is this process's own."""
+        return cls(
+            environ=dict(os.environ if environ is None else environ),
+            cwd=Path(cwd or os.getcwd()),
+            python=python or sys.executable,
+        )
+
+    @property
+    def interpreter(self) -> Interpreter:
+        return Interpreter(python=self.python, environ=self.environ)
+
+    @classmethod
+    def read(cls, directory: Path) -> Surroundings:
+        body = json.loads((directory / "environ.json").read_text(encoding="utf-8"))
+        return cls(
+            environ=body["environ"],
+            cwd=Path(body["cwd"]),
+            python=body["python"],
+            secrets=body.get("secrets", {}),
+        )
+
+    def write(self, directory: Path) -> None:
+        """Replace the file, durably."""
+        path = directory / "environ.json"
+        fresh = path.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        body = {
+            "environ": dict(self.environ),
+            "cwd": str(self.cwd),
+            "python": self.python,
+            "secrets": dict(self.secrets),
+        }
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump(body, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+
+
+def make_folder(directory: Path, surroundings: Surroundings) -> None:
+    """Make the private folder of a new experiment; ``_latest`` beside it leads there, as in NNI."""
+    make_private_folder(directory)
+    tighten(directory, FOLDER)  # a user may have made it before
+    for name in ("log", "trials", "checkpoint"):
+        make_private_folder(directory / name)
+    surroundings.write(directory)
+    with contextlib.suppress(OSError):  # a convenience only
+        fresh = directory.parent / f"_latest.{directory.name}"
+        fresh.symlink_to(directory.name)
+        fresh.replace(directory.parent / "_latest")
+
+
+def require_database(directory: Path) -> None:
+    """Raise RequestRefused where no experiment of ours was run."""
+    if not database_path(directory).exists():
+        why = nnis_own(directory)
+        raise RequestRefused(why or f"experiment {directory.name} has no database in {directory}")
+
+
+def refuse_live(entry: IndexEntry) -> None:
+    """Raise RequestRefused for an experiment whose trials have not all ended."""
+    live = stored_live_trials(entry.directory)
+    if live:
+        raise RequestRefused(f"{live} trials of experiment {entry.id} run on: stop it first")
+
+
+def delete_experiment(index: Index, entry: IndexEntry) -> None:
+    """Remove a stopped experiment's folder and its entry. Raises RequestRefused, OSError, HomeError.
+
+    The entry goes last: after a crash in the midst it can be asked for again.
+    """
+    refuse_live(entry)
+    delete_folder(entry.directory)
+    index.remove(entry.id)
+
+
+def delete_folder(directory: Path) -> None:
+    """Remove the folder of an experiment that no server has open. Raises RequestRefused, OSError.
+
+    Its database goes last, so that a folder of which only a part is gone is still known as one.
+    """
+    if not directory.is_absolute() or directory.is_symlink():
+        raise RequestRefused(f"{directory} is not the folder of an experiment: nothing was deleted")
+    if directory.exists():
+        database = directory / "db"
+        if not database.is_dir() and any(directory.iterdir()):
+            raise RequestRefused(f"{directory} holds no database: nothing was deleted")
+        with _locked(database):
+            for child in directory.iterdir():
+                if child.is_symlink() or not child.is_dir():
+                    child.unlink()
+                elif child != database:
+                    shutil.rmtree(child)
+            if database.exists():
+                shutil.rmtree(database)
+        directory.rmdir()
+    latest = directory.parent / "_latest"
+    if latest.is_symlink() and os.readlink(latest) == directory.name:
+        latest.unlink()
+
+
+@contextlib.contextmanager
+def _locked(database: Path) -> Iterator[None]:
+    """The lock that a server holds which has the database open."""
+    try:
+        descriptor = os.open(database / "nnimgr.lock", os.O_RDWR)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise RequestRefused(f"{database.parent.name} is open in another server") from None
+    finally:
+        os.close(descriptor)

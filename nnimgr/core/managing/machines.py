@@ -1,0 +1,118 @@
+"""The machines of a running experiment: who they are, and their coming and going."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nnimgr.config.machines import hide_machine, read_machines
+from nnimgr.config.model import plain_model
+from nnimgr.core.managing.folder import Surroundings
+from nnimgr.core.running import requests
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.rules import facts as f
+from training_services.base import Machine, MachineStatus, TrainingService
+
+__all__ = ["UnknownMachine", "add", "drain", "find", "list_all", "remove"]
+
+_LEAVING = (MachineStatus.DRAINING, MachineStatus.REMOVING)
+
+
+class UnknownMachine(RequestRefused):
+    """The experiment has no machine of this name; the message lists those it has."""
+
+
+def list_all(runner: ExperimentRunner) -> Sequence[Machine]:
+    """Raises RequestRefused."""
+    return _service(runner).machines()
+
+
+async def add(runner: ExperimentRunner, directory: Path, raw: Any) -> list[str]:
+    """Use more machines, items of ``machineList`` in canonical form; their keepers' names.
+
+    One that is being drained or removed is used again. Raises ConfigError, RequestRefused.
+    """
+    present = {machine.keeper_id: machine for machine in list_all(runner)}
+    facts: list[f.Fact] = []
+    secrets: dict[str, str] = {}
+    for given in read_machines(raw):
+        known = present.get(given.keeper_id)
+        if known is not None and known.status not in _LEAVING:
+            raise RequestRefused(f"{known.name} is a machine of this experiment already")
+        hidden, found = hide_machine(given)
+        secrets |= found
+        facts.append(f.MachineAdded(keeper_id=given.keeper_id, machine=plain_model(hidden)))
+    if secrets:
+        await asyncio.to_thread(_keep, directory, secrets)
+    await runner.request(requests.change_machines(facts))
+    return [fact.keeper_id for fact in facts if isinstance(fact, f.MachineAdded)]
+
+
+async def drain(runner: ExperimentRunner, name: str, *, undo: bool = False) -> Machine:
+    """Place nothing more on a machine; or do again. Raises UnknownMachine, RequestRefused."""
+    machine = find(runner, name)
+    fact: f.Fact = f.MachineDrained(keeper_id=machine.keeper_id)
+    if undo:
+        if machine.status not in _LEAVING:
+            raise RequestRefused(f"{machine.name} is not being drained")
+        fact = f.MachineAdded(keeper_id=machine.keeper_id)
+    await runner.request(requests.change_machines([fact]))
+    return machine
+
+
+async def remove(runner: ExperimentRunner, name: str, *, force: bool) -> Machine:
+    """Drain a machine and use it no longer; with ``force`` what runs there goes on elsewhere.
+
+    Raises UnknownMachine, RequestRefused.
+    """
+    machine = find(runner, name)
+    fact = f.MachineRemoved(keeper_id=machine.keeper_id, force=force)
+    await runner.request(requests.change_machines([fact]))
+    return machine
+
+
+def _service(runner: ExperimentRunner) -> TrainingService:
+    service = runner.service
+    if service is None:
+        trouble = f": {runner.service_notice}" if runner.service_notice else ""
+        raise RequestRefused(f"the experiment's training service is not open{trouble}")
+    if not service.capabilities.machines:
+        raise RequestRefused("the experiment's platform has no machines that it tells apart")
+    return service
+
+
+def find(runner: ExperimentRunner, name: str) -> Machine:
+    """By its keeper's name, by how it is shown, by its address or by its host if that is one only."""
+    machines = _service(runner).machines()
+    for key in (_keeper, _shown, _address, _host):
+        found = [machine for machine in machines if key(machine) == name]
+        if len(found) == 1:
+            return found[0]
+    names = ", ".join(machine.name for machine in machines) or "none"
+    raise UnknownMachine(f"there is no machine {name!r} in this experiment; it has: {names}")
+
+
+def _keeper(machine: Machine) -> str:
+    return machine.keeper_id
+
+
+def _shown(machine: Machine) -> str:
+    return machine.name
+
+
+def _address(machine: Machine) -> str:
+    return machine.address
+
+
+def _host(machine: Machine) -> str:
+    return machine.address.rpartition(":")[0]
+
+
+def _keep(directory: Path, secrets: dict[str, str]) -> None:
+    """Where the other secrets of the experiment are."""
+    around = Surroundings.read(directory)
+    replace(around, secrets={**around.secrets, **secrets}).write(directory)

@@ -1,0 +1,77 @@
+"""The mailbox of an experiment: facts, builders of facts and requests, waiting for the next turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nnimgr.core.running.search import Builder, Item
+from nnimgr.rules import facts as f
+
+PATIENCE_S = 0.02  # a turn without urgency waits so long for company: no verdict queues behind its commit
+MOST_PATIENT = 5_000  # items that may wait so
+MAILBOX_SIZE = 50_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """Facts that a user asks for, built against the state of the turn that takes them."""
+
+    build: Builder
+    answer: asyncio.Future[Sequence[f.Fact]]
+
+
+class Mailbox:
+    """What waits for the next turn. Bounded for those who await ``room``; nothing is ever dropped."""
+
+    def __init__(self) -> None:
+        self._items: deque[Item | Request] = deque()
+        self._filled = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def put(self, item: Item | Request, *, urgent: bool = True) -> None:
+        self._items.append(item)
+        self._filled.set()
+        if urgent or len(self._items) >= MOST_PATIENT:
+            self._urgent.set()
+        if len(self._items) >= MAILBOX_SIZE:
+            self._room.clear()
+
+    async def room(self) -> None:
+        await self._room.wait()
+
+    async def take(self, until_s: float | None) -> list[Item | Request]:
+        """Everything there is, once there is something or ``until_s`` seconds have passed."""
+        await _wait(self._filled, until_s)
+        if self._items and not self._urgent.is_set():
+            await _wait(self._urgent, PATIENCE_S)
+        items = list(self._items)
+        self._items.clear()
+        self._filled.clear()
+        self._urgent.clear()
+        self._room.set()
+        return items
+
+    def wake(self) -> None:
+        self._filled.set()
+        self._urgent.set()
+
+    def metrics(self) -> Iterator[f.MetricReported]:
+        return (item for item in self._items if type(item) is f.MetricReported)
+
+
+async def _wait(event: asyncio.Event, seconds: float | None) -> None:
+    if event.is_set():
+        return
+    if seconds is None:
+        await event.wait()
+        return
+    timer = asyncio.get_running_loop().call_later(max(0.0, seconds), event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()

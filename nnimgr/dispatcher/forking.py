@@ -1,0 +1,326 @@
+"""The server's handle on the zygote (``nnimgr.dispatcher.zygote``) and on the children forked from it.
+
+A child of a built-in algorithm that runs in the server's own interpreter is forked: it starts within
+milliseconds and shares most of its memory. All other children get an interpreter of their own.
+
+The zygote is started by the first request and replaced when it ends or does not answer. Its children end with
+it, by the death signal that each has asked for, and are restarted from the log as after any other crash. The
+death signal also makes all of them end with the server, since the zygote ends with the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from io import FileIO
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnimgr.child import how_it_ended
+from nnimgr.dispatcher.messages import Environment, Start, to_line
+from nnimgr.dispatcher.registry import is_builtin
+
+__all__ = ["ORPHANED", "NotForked", "Zygote"]
+
+ANSWER_S = 10.0  # a zygote that owes an answer for longer is replaced
+MOST_REQUESTS = 64  # at a time: the kernel limits the descriptors that are under way
+ORPHANED = "orphaned"  # extra info of a transport: the child has ended because the zygote has
+# What decides where an interpreter imports from, and which libraries it loads.
+_INTERPRETER_VARIABLES = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "HOME"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD"),
+)
+
+logger = logging.getLogger(__name__)
+
+_Transport = TypeVar("_Transport", bound=asyncio.BaseTransport)
+
+
+class NotForked(Exception):
+    """The zygote has not forked a child: it has ended, does not answer, or lacks memory."""
+
+
+class Zygote:
+    """The one process of a server that children are forked from."""
+
+    def __init__(self, *, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
+        self._process: _Process | None = None
+        self._starting = asyncio.Lock()
+        self._requests = asyncio.Semaphore(MOST_REQUESTS)
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process id while the zygote runs."""
+        return None if self._process is None else self._process.pid
+
+    def can_host(self, start: Start, *, python: str, environ: Mapping[str, str]) -> bool:
+        """Check whether this child would find the same interpreter and the same libraries when forked."""
+        if self._closed or start.name is None or not is_builtin(start.role, start.name):
+            return False
+        same = all(environ.get(name) == os.environ.get(name) for name in _INTERPRETER_VARIABLES)
+        return same and _is_own_interpreter(python)
+
+    async def fork(
+        self,
+        make_protocol: Callable[[], asyncio.SubprocessProtocol],
+        *,
+        environ: Mapping[str, str],
+        cwd: Path,
+        stderr: int,
+    ) -> asyncio.SubprocessTransport:
+        """Fork a child and return its transport, like ``loop.subprocess_exec``. Raises NotForked, OSError."""
+        async with self._requests:
+            process = await self._running()
+            child = _Forked(make_protocol(), process, answer_s=self._answer_s)
+            try:
+                await child.begin(stderr)
+                async with asyncio.timeout(self._answer_s):
+                    await child.born
+            except TimeoutError:
+                child.close()
+                process.give_up()
+                raise NotForked("the zygote does not answer") from None
+            except BaseException:
+                child.close()
+                raise
+        child.write(to_line(Environment(environ=dict(environ), cwd=str(cwd))))
+        return child
+
+    async def close(self) -> None:
+        """End the zygote. Call after its children have been closed."""
+        self._closed = True
+        async with self._starting:
+            if self._process is not None:
+                await self._process.close()
+
+    async def _running(self) -> _Process:
+        async with self._starting:
+            if self._closed:
+                raise NotForked("the server exits")
+            if self._process is None:
+                self._process = await _Process.start(self._ended)
+            return self._process
+
+    def _ended(self) -> None:
+        self._process = None
+
+
+class _Process:
+    """A running zygote, and the socket that leads to it."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, requests: socket.socket, on_end: Callable[[], None]
+    ) -> None:
+        self._process, self._requests, self._on_end = process, requests, on_end
+        self._closing = False
+        self._why = ""
+        self._watching = asyncio.create_task(self._watch(), name="zygote:watch")
+
+    @classmethod
+    async def start(cls, on_end: Callable[[], None]) -> _Process:
+        """Raises OSError."""
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        try:
+            with its:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-P", "-m", "nnimgr.dispatcher.zygote", str(its.fileno())),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    pass_fds=(its.fileno(),),
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            raise
+        return cls(process, ours, on_end)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def request(self, descriptors: list[int]) -> None:
+        """Ask for a child with these descriptors. Raises NotForked."""
+        try:
+            socket.send_fds(self._requests, [b"f"], descriptors)
+        except OSError as error:
+            raise NotForked(f"the zygote cannot be asked: {error}") from error
+
+    def give_up(self) -> None:
+        """Kill a zygote that does not answer, and so its children."""
+        self._why = "did not answer and "
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def close(self) -> None:
+        self._closing = True
+        self.give_up()
+        await self._watching
+
+    async def _watch(self) -> None:
+        returncode = await self._process.wait()
+        self._requests.close()
+        self._on_end()
+        if not self._closing:
+            logger.error(
+                "the process that built-in algorithms are forked from %s%s; another one is started, and the "
+                "tuners and assessors that have ended with it are restarted",
+                self._why,
+                how_it_ended(returncode),
+            )
+
+
+class _Forked(asyncio.SubprocessTransport):
+    """A forked child, with the calls of asyncio's own transports of processes that the server needs."""
+
+    def __init__(self, protocol: asyncio.SubprocessProtocol, zygote: _Process, *, answer_s: float) -> None:
+        self._extra: dict[str, Any] = {}
+        super().__init__(self._extra)
+        self._protocol, self._zygote, self._answer_s = protocol, zygote, answer_s
+        self._loop = asyncio.get_running_loop()
+        self.born: asyncio.Future[None] = self._loop.create_future()
+        self._pid = 0
+        self._returncode: int | None = None
+        self._output_open = True
+        self._closing = False
+        self._overdue: asyncio.TimerHandle | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._pipes: list[asyncio.BaseTransport] = []
+        protocol.connection_made(self)
+
+    async def begin(self, stderr: int) -> None:
+        """Ask the zygote for the child; ``born`` is set by its answer. Raises NotForked, OSError."""
+        (its_input, stdin), (stdout, its_output), (status, its_status) = _pipe(), _pipe(), _pipe()
+        with its_input, its_output, its_status:
+            self._stdin = await self._connect(self._loop.connect_write_pipe(asyncio.BaseProtocol, stdin))
+            await self._connect(self._loop.connect_read_pipe(lambda: _Output(self), stdout))
+            await self._connect(self._loop.connect_read_pipe(lambda: _Status(self), status))
+            self._zygote.request([its_input.fileno(), its_output.fileno(), stderr, its_status.fileno()])
+
+    async def _connect(self, connecting: Awaitable[tuple[_Transport, object]]) -> _Transport:
+        transport, _ = await connecting
+        self._pipes.append(transport)
+        return transport
+
+    def write(self, line: bytes) -> None:
+        """Write to the child's input."""
+        assert self._stdin is not None
+        if not self._stdin.is_closing():
+            self._stdin.write(line)
+
+    # ---- a transport's calls ------------------------------------------------------------------------------
+
+    def get_pid(self) -> int:
+        return self._pid
+
+    def get_returncode(self) -> int | None:
+        return self._returncode
+
+    def get_pipe_transport(self, fd: int) -> asyncio.BaseTransport | None:
+        return self._stdin if fd == 0 else None
+
+    def close(self) -> None:
+        self._closing = True
+        if self._overdue is not None:
+            self._overdue.cancel()
+        for pipe in self._pipes:
+            pipe.close()
+
+    # ---- from the pipes -----------------------------------------------------------------------------------
+
+    def received(self, output: bytes) -> None:
+        """Pass on what the child has written."""
+        self._protocol.pipe_data_received(1, output)
+
+    def output_ended(self) -> None:
+        """The child is about to end; give the zygote a limited time to report how."""
+        self._output_open = False
+        if self._returncode is None and not self._closing:
+            self._overdue = self._loop.call_later(self._answer_s, self._zygote.give_up)
+        self._finish()
+
+    def answered(self, number: int) -> None:
+        """Take an answer of the zygote: the process id or the error of the fork, later the wait status."""
+        if self._pid:
+            self._exited(os.waitstatus_to_exitcode(number))
+        elif number > 0:
+            self._pid = number
+            if not self.born.done():
+                self.born.set_result(None)
+        elif not self.born.done():
+            self.born.set_exception(NotForked(os.strerror(-number)))
+
+    def answers_ended(self) -> None:
+        """The zygote has ended if it owes an answer still, and so has the child."""
+        if self._closing:
+            self.born.cancel()
+        elif not self._pid:
+            if not self.born.done():
+                self.born.set_exception(NotForked("the zygote has ended"))
+        elif self._returncode is None:
+            self._extra[ORPHANED] = True
+            self._exited(-signal.SIGKILL)
+
+    def _exited(self, returncode: int) -> None:
+        self._returncode = returncode
+        if self._overdue is not None:
+            self._overdue.cancel()
+        self._protocol.process_exited()
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._returncode is not None and not self._output_open and not self._closing:
+            self._protocol.connection_lost(None)
+
+
+class _Output(asyncio.Protocol):
+    """The child's output."""
+
+    def __init__(self, child: _Forked) -> None:
+        self._child = child
+
+    def data_received(self, data: bytes) -> None:
+        self._child.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._child.output_ended()
+
+
+class _Status(asyncio.Protocol):
+    """The zygote's answers about one child: numbers, one in a line."""
+
+    def __init__(self, child: _Forked) -> None:
+        self._child = child
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._child.answered(int(line))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._child.answers_ended()
+
+
+def _pipe() -> tuple[FileIO, FileIO]:
+    """Make a pipe: the end to read from, and the end to write to."""
+    reader, writer = os.pipe()
+    return open(reader, "rb", buffering=0), open(writer, "wb", buffering=0)
+
+
+def _is_own_interpreter(python: str) -> bool:
+    """Check whether this is the server's interpreter, perhaps by another name in its virtual environment."""
+    own = sys.executable
+    try:
+        beside = os.path.samefile(os.path.dirname(python), os.path.dirname(own))
+        return beside and os.path.samefile(python, own)
+    except OSError:
+        return False

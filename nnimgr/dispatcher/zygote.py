@@ -1,0 +1,132 @@
+"""The zygote: a process from which the children of built-in algorithms are forked, one for each request.
+
+``python -m nnimgr.dispatcher.zygote N``, started by ``nnimgr.dispatcher.forking``. Descriptor N is a socket.
+A request is one byte with four descriptors: the child's input, output and log, and a pipe for its status. The
+zygote writes the child's process id into that pipe, and its wait status once the child has ended. A negative
+number instead of the process id is the error of a fork that failed. The zygote ends with the socket.
+
+The modules that the zygote has imported are in memory once for all children. numpy is not among them: it
+starts threads, and a process with threads cannot be forked safely.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+
+from nnimgr.child import die_with_parent, name_process
+from nnimgr.dispatcher import worker
+
+__all__ = ["PRELOADED", "main"]
+
+PRELOADED = (
+    "nnimgr.assessors.asha",
+    "nnimgr.assessors.curvefitting",
+    "nnimgr.assessors.medianstop",
+    "nnimgr.assessors.patient",
+    "nnimgr.assessors.percentile",
+    "nnimgr.assessors.threshold",
+    "nnimgr.assessors.wilcoxon",
+    "nnimgr.tuners.asha",
+    "nnimgr.tuners.batch",
+    "nnimgr.tuners.bohb",
+    "nnimgr.tuners.gridsearch",
+    "nnimgr.tuners.hyperband",
+    "nnimgr.tuners.pbt",
+    "nnimgr.tuners.random",
+    "nnimgr.tuners.tpe",
+    "nnimgr.tuners.tpe_legacy",
+)
+_DESCRIPTORS = 4
+_MOST_DESCRIPTORS = 1 << 20
+
+
+def main(requests_fd: int) -> int:
+    """Fork a child for each request. Return 0, or in each child what ``worker.main`` returns."""
+    die_with_parent()
+    name_process("nnimgr-zygote")
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.disable()
+    gc.freeze()  # a collection in a child would touch, and so copy, every page
+    is_child = _serve(socket.socket(fileno=requests_fd))
+    return worker.main() if is_child else 0
+
+
+def _serve(requests: socket.socket) -> bool:
+    """Return False when the socket is closed, and True in each child."""
+    pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the byte in the pipe is enough
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    poll.register(pulse, select.POLLIN)
+    statuses: dict[int, int] = {}  # child -> its status pipe
+    while True:
+        for fd, _ in poll.poll():
+            if fd == pulse:
+                os.read(pulse, 512)
+                _reap(statuses)
+                continue
+            request, descriptors, _, _ = socket.recv_fds(requests, 1, _DESCRIPTORS)
+            if not request:
+                return False
+            *standard, status = descriptors
+            pid = _fork()
+            if pid == 0:
+                requests.detach()
+                _become_child(standard)
+                return True
+            for each in standard:
+                os.close(each)
+            _report(status, pid)
+            if pid > 0:
+                statuses[pid] = status
+            else:
+                os.close(status)
+
+
+def _fork() -> int:
+    """Return the child's process id, 0 in the child, or the negative error number if the fork has failed."""
+    try:
+        return os.fork()
+    except OSError as error:
+        return -(error.errno or 1)
+
+
+def _become_child(standard: list[int]) -> None:
+    """Leave the zygote's session, signals and descriptors behind; take the child's own in their place."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    for number, each in enumerate(standard):
+        os.dup2(each, number)
+    os.closerange(len(standard), _MOST_DESCRIPTORS)
+
+
+def _reap(statuses: dict[int, int]) -> None:
+    """Collect the children that have ended, and report how."""
+    while statuses:
+        pid, wait_status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        status = statuses.pop(pid)
+        _report(status, wait_status)
+        os.close(status)
+
+
+def _report(status: int, number: int) -> None:
+    try:
+        os.write(status, b"%d\n" % number)
+    except BrokenPipeError:
+        pass  # the server has given this child up
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

@@ -1,0 +1,50 @@
+"""What the plan asks of others: of the training service, and of the tuner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitJob:
+    """Submit the job of a trial's attempt to the training service."""
+
+    trial_id: str
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelJob:
+    """Stop a job: its processes have ``grace`` to end by themselves."""
+
+    job_id: str
+    grace: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTuner:
+    """Ask the tuner until ``count`` suggestions are on their way. ``urgent``: a slot is free."""
+
+    count: int
+    urgent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskFurther:
+    """Ask the tuner for parameter set number ``index`` of a running multi-phase trial."""
+
+    trial_id: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateJob:
+    """Write parameter set number ``index`` to the trial's file; ``record`` is the content of the file."""
+
+    job_id: str
+    index: int
+    record: str
+
+
+Command = SubmitJob | CancelJob | AskTuner | AskFurther | UpdateJob

@@ -1,0 +1,70 @@
+"""Decides which status an experiment has, and why."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import (
+    ExperimentState,
+)
+
+
+def time_is_up(state: ExperimentState, now: datetime) -> bool:
+    """Check whether maxExperimentDuration is exceeded."""
+    limit = state.limits.max_experiment_duration
+    return limit is not None and state.active_for(now) >= limit
+
+
+def move_status(state: ExperimentState, now: datetime) -> f.ExperimentMoved | None:
+    """Build the change of the experiment's status; None if it stays as it is."""
+    status, drain, reason = _wanted_status(state, now)
+    if (status, drain) == (state.status, state.drain):
+        return None
+    return f.ExperimentMoved(status=status, drain=drain, reason=reason)
+
+
+def _wanted_status(
+    state: ExperimentState, now: datetime
+) -> tuple[f.ExperimentStatus, f.DrainReason | None, str]:
+    if state.stop_requested:
+        if state.detached:
+            return (
+                f.ExperimentStatus.STOPPED,
+                None,
+                f"stopped; {len(state.trials)} trials run on by themselves",
+            )
+        if not _is_over(state):
+            return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
+        return f.ExperimentStatus.STOPPED, None, "a user stopped it"
+    if state.failed is not None:
+        return f.ExperimentStatus.ERROR, None, state.failed
+    drain, reason = _drain(state, now)
+    if drain is None:
+        return f.ExperimentStatus.RUNNING, None, "runs"
+    if _is_over(state):
+        return f.ExperimentStatus.DONE, None, f"done: {reason}"
+    return f.ExperimentStatus.DRAINING, drain, f"waits for its last trials: {reason}"
+
+
+def _is_over(state: ExperimentState) -> bool:
+    """Check whether nothing runs. It stays so while hosts return from silence and end what they had left."""
+    ended = state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
+    return state.over or (ended and not state.trials)
+
+
+def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None, str]:
+    if time_is_up(state, now):
+        limit = state.limits.max_experiment_duration
+        assert limit is not None
+        return f.DrainReason.BUDGET, f"maxExperimentDuration ({in_seconds(limit)}) is over"
+    if state.budget == 0 and not state.interrupted:
+        return f.DrainReason.BUDGET, f"all {state.limits.max_trial_number} trials were created"
+    if state.exhausted and not state.interrupted:
+        return f.DrainReason.TUNER, "the tuner has no more parameter sets"
+    return None, ""
+
+
+def in_seconds(duration: timedelta) -> str:
+    """Format a duration for a sentence, such as "60 s"."""
+    return f"{duration.total_seconds():g} s"

@@ -1,0 +1,474 @@
+"""Everything that can happen to an experiment: frozen records in one union, the truth that is stored.
+
+A fact says what has happened, never what to do. Fields may be added (with a default), never renamed or
+removed: old databases are folded with them. The job events of ``training_services.base`` are facts as they
+stand. ``Recorded`` is a fact with its number and the instant it was taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from training_services.base import (
+    EndReason,
+    FrameSkipped,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobNoted,
+    JobPlaced,
+    JobStarted,
+    JobWaiting,
+    KeeperAcknowledged,
+    KeeperBound,
+    KeeperEnrolled,
+    KeeperGone,
+    KeeperHeard,
+    KeeperSilent,
+    MachineAdded,
+    MachineDrained,
+    MachineGone,
+    MachineRemoved,
+    MetricReported,
+    ParametersWanted,
+    StopOrdered,
+    UpdateOrdered,
+)
+
+__all__ = [
+    "AlgorithmFailed",
+    "AlgorithmRecovered",
+    "AttemptDue",
+    "ConfigChanged",
+    "DataImported",
+    "DrainReason",
+    "EndReason",
+    "ExperimentCreated",
+    "ExperimentMoved",
+    "ExperimentOpened",
+    "ExperimentStatus",
+    "ExperimentStopRequested",
+    "Fact",
+    "FrameSkipped",
+    "FurtherSuggested",
+    "JobEnded",
+    "JobEvent",
+    "JobLost",
+    "JobNoted",
+    "JobPlaced",
+    "JobStarted",
+    "JobWaiting",
+    "KeeperAcknowledged",
+    "KeeperBound",
+    "KeeperEnrolled",
+    "KeeperGone",
+    "KeeperHeard",
+    "KeeperSilent",
+    "Limits",
+    "LossDeclared",
+    "MachineAdded",
+    "MachineDrained",
+    "MachineGone",
+    "MachineRemoved",
+    "OnFailure",
+    "MetricReported",
+    "ParametersWanted",
+    "Recorded",
+    "ResultTaken",
+    "ResumeRequested",
+    "Reuse",
+    "SlotLent",
+    "StopKind",
+    "StopOrdered",
+    "StopRequested",
+    "Suggested",
+    "SuggestionSource",
+    "TargetMoved",
+    "TrialEnded",
+    "TrialNoted",
+    "TrialPaused",
+    "TrialStatus",
+    "TunerExhausted",
+    "UpdateOrdered",
+    "Verdict",
+]
+
+
+class TrialStatus(StrEnum):
+    """NNI's names, and PAUSED (which NNI's routes show as WAITING)."""
+
+    WAITING = "WAITING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    UNKNOWN = "UNKNOWN"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    USER_CANCELED = "USER_CANCELED"
+    EARLY_STOPPED = "EARLY_STOPPED"
+    SYS_CANCELED = "SYS_CANCELED"
+
+    @property
+    def terminal(self) -> bool:
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset(
+    {
+        TrialStatus.SUCCEEDED,
+        TrialStatus.FAILED,
+        TrialStatus.USER_CANCELED,
+        TrialStatus.EARLY_STOPPED,
+        TrialStatus.SYS_CANCELED,
+    }
+)
+
+
+class ExperimentStatus(StrEnum):
+    INITIALIZED = "INITIALIZED"
+    RUNNING = "RUNNING"
+    DRAINING = "DRAINING"  # no new trials; why is the DrainReason
+    DONE = "DONE"
+    STOPPED = "STOPPED"
+    ERROR = "ERROR"
+    VIEWED = "VIEWED"
+
+
+class DrainReason(StrEnum):
+    BUDGET = "budget"  # NNI: NO_MORE_TRIAL
+    TUNER = "tuner"  # NNI: TUNER_NO_MORE_TRIAL
+    USER = "user"  # NNI: STOPPING
+
+
+class StopKind(StrEnum):
+    """Who wants a trial to stop; decides the status it ends in."""
+
+    USER = "user"  # USER_CANCELED
+    ASSESSOR = "assessor"  # EARLY_STOPPED
+    DURATION = "duration"  # EARLY_STOPPED
+    SYSTEM = "system"  # SYS_CANCELED
+    CUT = "cut"  # SYS_CANCELED by the experiment's stop: run again when it is resumed
+    PAUSE = "pause"  # PAUSED: the attempt ends, the trial does not
+
+
+class SuggestionSource(StrEnum):
+    ALGORITHM = "algorithm"
+    CUSTOMIZED = "customized"
+    RESUMED = "resumed"  # cut off by a stop of the experiment
+    RERUN = "rerun"  # failed, and a user wants it to run again
+
+    @property
+    def nni_name(self) -> str:
+        """``parameter_source`` in NNI's records."""
+        return "resumed" if self is SuggestionSource.RERUN else self.value
+
+
+class OnFailure(StrEnum):
+    """What the tuner gets for a trial that has failed."""
+
+    SKIP = "skip"  # no result
+    PENALTY = "penalty"  # the worst result so far
+    VALUE = "value"  # a given one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The numbers of the configuration that the core steers by. None: unlimited."""
+
+    trial_concurrency: int
+    max_trial_number: int | None = None
+    max_experiment_duration: timedelta | None = None
+    max_trial_duration: timedelta | None = None
+    suggestions_ahead: int | None = None  # None: decided by how fast the tuner answers
+    max_lost_attempts: int = 3  # new attempts after a loss of infrastructure
+    multi_phase: bool = False
+    max_failed_attempts: int = 0  # new attempts after the command failed
+    on_failure: OnFailure = OnFailure.SKIP
+    failure_value: float | Mapping[str, float] | None = None  # for VALUE; by objective
+    slot_held_for: timedelta = timedelta(minutes=10)  # for a trial whose host is silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentCreated:
+    """``config`` is canonical (camelCase, no nulls, no secrets: references stay references)."""
+
+    experiment_id: str
+    config: Mapping[str, Any]
+    search_space: Mapping[str, Any]
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentOpened:
+    """A runner has taken the experiment (server start, resume, revival after a failed commit).
+
+    ``missing``: facts that were committed once and that the database does not have, as it is an older one;
+    ``next_sequence``: the number of the first trial that was never created, not even then.
+    """
+
+    m_epoch: int
+    resumed: bool = False  # by the user, after STOPPED, DONE or ERROR
+    missing: int = 0
+    next_sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChanged:
+    """``changes`` holds canonical camelCase top-level fields with their new values."""
+
+    changes: Mapping[str, Any]
+    limits: Limits
+    search_space: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """The result of an earlier trial with the same parameters. ``text``: JSON text of its final metric."""
+
+    trial_id: str
+    text: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggested:
+    """A parameter set that becomes a trial. ``parameters`` is JSON text, in the order of the search space.
+
+    ``fed_to``: the fact number up to which the tuner had been fed when it was asked; ``tuner_state`` is what
+    its ``dump_state`` gave afterwards. ``parameter_id`` is None for a customised trial. ``reuse``: the trial
+    is not run, but has this result. ``request_key``: the client's idempotency key for a customised trial.
+    """
+
+    trial_id: str
+    sequence: int
+    source: SuggestionSource
+    parameter_id: int | None
+    parameters: str
+    fed_to: int | None = None
+    tuner_state: str | None = None
+    retry_of: str | None = None
+    reuse: Reuse | None = None
+    request_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherSuggested:
+    """Parameter set number ``index`` (the trial's first is 0) of a multi-phase trial, with an id of its own.
+
+    ``parameters`` None: the tuner has no more, which the trial is told. ``late``: the trial had ended before
+    it came, and nobody uses it. ``fed_to`` and ``tuner_state`` as in Suggested.
+    """
+
+    trial_id: str
+    index: int
+    parameter_id: int | None
+    parameters: str | None
+    fed_to: int | None = None
+    tuner_state: str | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTaken:
+    """Parameter set number ``index`` of a multi-phase trial has its result, which the tuner is told at once.
+
+    It follows from the first FINAL metric of the set; ``text`` is the JSON text of that metric's value.
+    """
+
+    trial_id: str
+    index: int
+    parameter_id: int | None
+    parameters: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerExhausted:
+    """The tuner has no more parameter sets (NoMoreTrialError)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmFailed:
+    """User code of a tuner or assessor raised, answered nonsense or died.
+
+    ``fatal``: its process is gone or useless; more than three in a row without an answer end in ERROR, and
+    ``hopeless`` (a constructor error, an import error) at once. ``idle``: it died without being asked for
+    anything, which says nothing of what it would have answered.
+    """
+
+    role: str  # tuner, assessor
+    call: str
+    sentence: str
+    traceback: str = ""
+    fatal: bool = False
+    hopeless: bool = False
+    idle: bool = False
+    trial_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmRecovered:
+    """After a crash the algorithm has answered again (or has lived for a while with nothing to answer)."""
+
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The assessor judges the trial Bad at this metric. ``reason``: one sentence, if it gives any.
+
+    ``rung``: the step at which it was compared with others, where there are such steps. ``better``: a few of
+    the trials that it was worse than.
+    """
+
+    trial_id: str
+    attempt: int
+    position: int
+    reason: str = ""
+    rung: int | None = None
+    better: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """A user wants this trial to end (or to pause)."""
+
+    trial_id: str
+    kind: StopKind = StopKind.USER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentStopRequested:
+    """The user stops the experiment; ``detach``: trials run on and are adopted at resume."""
+
+    detach: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataImported:
+    """``records``: JSON text of a list of {"parameter", "value"}."""
+
+    records: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetMoved:
+    """What should become of the trial changed by a limit or by the experiment (not by a StopRequested)."""
+
+    trial_id: str
+    kind: StopKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDue:
+    """The trial gets a further attempt at ``due_at``; ``reason`` says why the last one does not count.
+
+    ``lost``: its infrastructure was, ``failed``: its command has; either may happen so many times only.
+    """
+
+    trial_id: str
+    attempt: int
+    due_at: datetime
+    reason: str
+    lost: bool = True
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPaused:
+    """The attempt has ended because the trial pauses; it goes on with a further attempt when asked."""
+
+    trial_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequested:
+    """A user wants a paused trial to go on."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossDeclared:
+    """A user says that a trial whose host is silent will not come back: its attempt is to count as lost."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLent:
+    """The host of the trial has been silent for so long that its slot is another trial's until it speaks."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialNoted:
+    """One sentence on a trial that the user should read. Changes nothing."""
+
+    trial_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEnded:
+    """The trial is over. ``reason`` is one sentence.
+
+    ``stand_in``: JSON text of what the tuner gets for a result, since the trial has none that it can use.
+    ``untried``: it was called off without a user's wish, and its parameter set may be suggested again.
+    """
+
+    trial_id: str
+    status: TrialStatus
+    reason: str
+    stand_in: str | None = None
+    untried: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentMoved:
+    """The experiment's status changed. ``reason`` is one sentence."""
+
+    status: ExperimentStatus
+    reason: str
+    drain: DrainReason | None = None
+
+
+Fact = (
+    ExperimentCreated
+    | ExperimentOpened
+    | ConfigChanged
+    | Suggested
+    | FurtherSuggested
+    | ResultTaken
+    | TunerExhausted
+    | AlgorithmFailed
+    | AlgorithmRecovered
+    | Verdict
+    | StopRequested
+    | ExperimentStopRequested
+    | DataImported
+    | TargetMoved
+    | AttemptDue
+    | TrialPaused
+    | ResumeRequested
+    | LossDeclared
+    | SlotLent
+    | TrialNoted
+    | TrialEnded
+    | ExperimentMoved
+    | JobEvent
+)
+
+
+class Recorded(NamedTuple):
+    """A fact with its number in the experiment's log and the instant its turn was taken."""
+
+    number: int
+    at: datetime
+    fact: Fact

@@ -1,0 +1,91 @@
+"""``apply``: how each fact changes the state; ``admits``: whether a fact of the outside world is news at all,
+and ``measured``: what is recorded of it.
+
+Statuses move by the table in ``transitions``. A pair that is not in it is an error of ours, never a late
+packet: those are turned away by ``admits`` at the mailbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nnimgr.objectives import main_value
+from nnimgr.rules import facts as f
+from nnimgr.rules.fold_jobs import JOB_STEPS
+from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
+from nnimgr.rules.phases import PHASE_STEPS
+from nnimgr.rules.state import ExperimentState, is_queued, trial_of_job
+from nnimgr.rules.transitions import Step
+
+_STEPS: Mapping[type[Any], Step] = {**EXPERIMENT_STEPS, **JOB_STEPS, **PHASE_STEPS}
+
+
+def admits(state: ExperimentState, fact: f.Fact) -> bool:
+    """Whether the fact is news. Doubled, late and pointless ones are not."""
+    match fact:
+        case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted():
+            job = state.jobs.get(fact.job_id)
+            return job is not None and not job.closed and fact.position == job.recorded
+        case f.JobStarted():
+            job = state.jobs.get(fact.job_id)
+            return job is not None and not job.closed and job.started_at is None
+        case f.JobEnded() | f.JobLost():
+            job = state.jobs.get(fact.job_id)
+            return job is not None and not job.closed
+        case f.JobPlaced() | f.JobWaiting():
+            return _placeable(state, fact)
+        case f.Verdict():
+            trial = state.trials.get(fact.trial_id)
+            return trial is not None and trial.attempt == fact.attempt and trial.target is None
+        case f.StopRequested() | f.ResumeRequested():
+            return fact.trial_id in state.trials
+        case f.LossDeclared():
+            trial = state.trials.get(fact.trial_id)
+            return trial is not None and trial.unknown_since is not None and not trial.declared_lost
+        case f.KeeperAcknowledged():
+            keeper = state.keepers.get(fact.keeper_id)
+            return keeper is not None and fact.acked_cmd > keeper.acked_cmd
+        case f.KeeperSilent():
+            keeper = state.keepers.get(fact.keeper_id)
+            return keeper is not None and keeper.silent is None
+        case f.KeeperHeard():
+            keeper = state.keepers.get(fact.keeper_id)
+            return keeper is not None and keeper.silent is not None
+        case f.KeeperBound() | f.KeeperGone():
+            return fact.keeper_id in state.keepers
+        case f.MachineGone():
+            machine = state.machines.get(fact.keeper_id)
+            return machine is not None and machine.removing and not machine.gone
+        case f.TunerExhausted():
+            return not state.exhausted
+        case f.AlgorithmRecovered():
+            return fact.role in state.crashes
+    return True
+
+
+def measured(state: ExperimentState, fact: f.Fact) -> f.Fact:
+    """The fact as it is recorded: a metric's number is that of the main objective where there are any."""
+    if type(fact) is not f.MetricReported or not (objectives := state.objectives):
+        return fact
+    value = main_value(fact.text, fact.value, objectives, final=fact.type == "FINAL")
+    return fact._replace(value=value)
+
+
+def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool:
+    trial_id, attempt = trial_of_job(fact.job_id)
+    trial = state.trials.get(trial_id)
+    if trial is None or trial.attempt != attempt:
+        return False
+    job = state.jobs.get(fact.job_id)
+    if job is None:
+        return is_queued(trial)
+    if job.closed or job.placed is not None or job.stop is not None:
+        return False
+    return isinstance(fact, f.JobPlaced) or fact.reason != job.waiting
+
+
+def apply(state: ExperimentState, recorded: f.Recorded) -> None:
+    """Change the state by one fact. Raises InvalidTransition."""
+    state.number, state.last_at = recorded.number, recorded.at
+    _STEPS[type(recorded.fact)](state, recorded)

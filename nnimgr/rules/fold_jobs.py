@@ -1,0 +1,330 @@
+"""The steps of the fold that concern jobs and keepers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from typing import Any
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.phases import take_final, waiting_reason
+from nnimgr.rules.state import (
+    ExperimentState,
+    JobState,
+    KeeperState,
+    MachineState,
+    TrialState,
+    trial_of_job,
+)
+from nnimgr.rules.transitions import Step, job_touched, move, note, reindex, trial_touched
+
+# ---- jobs -------------------------------------------------------------------------------------------------
+
+
+def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialState, JobState]:
+    """The trial and the job of a placing or waiting fact; the job is made when it is the first."""
+    trial_id, attempt = trial_of_job(job_id)
+    trial = trial_touched(state, trial_id, fact)
+    job = state.jobs.get(job_id)
+    if job is None:
+        job = state.jobs[job_id] = JobState(id=job_id, trial_id=trial_id, attempt=attempt)
+        state.open_jobs += 1
+        trial.job_id, trial.due_at = job_id, None
+    state.touched.jobs[job_id] = job
+    return trial, job
+
+
+def _placed(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    trial, job = _attach(state, fact.job_id, fact)
+    job.placed, job.waiting, job.placed_at = fact, None, r.at
+    trial.reason = "is being started"
+    reindex(state, trial)
+
+
+def _waiting(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    trial, job = _attach(state, fact.job_id, fact)
+    job.waiting = trial.reason = fact.reason
+    reindex(state, trial)
+
+
+def _started(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    job = job_touched(state, fact.job_id)
+    trial = trial_touched(state, job.trial_id, fact)
+    job.started_at, job.pid = fact.started_at, fact.pid
+    trial.started_at, trial.running_since = fact.started_at, r.at
+    trial.note = None  # what was in the way of its start
+    if job.stop is None:
+        trial.reason = waiting_reason(trial)
+    move(state, trial, f.TrialStatus.RUNNING)
+    reindex(state, trial)
+
+
+def _metric(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    if fact.job_id in state.jobs:
+        job = job_touched(state, fact.job_id)
+        job.recorded += 1
+        trial_id = job.trial_id
+    else:  # it is another trial's result, which this one has without being run
+        trial_id, _ = trial_of_job(fact.job_id)
+    trial = state.trials[trial_id]
+    state.touched.trials[trial.id] = trial
+    if fact.type == "FINAL":
+        if state.limits.multi_phase:
+            take_final(state, trial, fact)
+        elif trial.final_text is None:
+            trial.final_value, trial.final_text = fact.value, fact.text
+    else:
+        trial.latest_value, trial.latest_text = fact.value, fact.text
+        trial.intermediates += 1
+
+
+def _skipped(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    job = job_touched(state, fact.job_id)
+    job.recorded += 1
+    trial_touched(state, job.trial_id, fact).note = fact.reason
+
+
+def _stop_ordered(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    job = job_touched(state, fact.job_id)
+    job.stop, job.stop_at = fact, r.at
+    trial = trial_touched(state, job.trial_id, fact)
+    trial.reason = f"is being stopped: {trial.target_reason}"
+    if trial.unknown_since is not None:
+        trial.reason += f"; its host does not hear of it: {silence(state, trial)}"
+    if fact.cmd_seq is None:  # it had no place: nothing of it runs
+        _close(state, job, trial, r)
+    else:
+        reindex(state, trial)
+
+
+def _job_ended(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    job = job_touched(state, fact.job_id)
+    trial = trial_touched(state, job.trial_id, fact)
+    job.ended = fact
+    job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # its host's clock may have been set
+    if job.placed is not None:
+        keeper = state.keepers[job.placed.place.keeper_id]
+        keeper.acked_cmd = max(keeper.acked_cmd, fact.acked_cmd)
+    if fact.message:
+        trial.note = fact.message
+    _close(state, job, trial, r)
+
+
+def _job_lost(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    job = job_touched(state, fact.job_id)
+    trial = trial_touched(state, job.trial_id, fact)
+    job.lost, job.ended_at = fact.reason, r.at
+    if job.started_at is not None and trial.running_since is not None:
+        job.ended_at = job.started_at + (r.at - trial.running_since)  # on its host's clock
+    _close(state, job, trial, r)
+
+
+def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Recorded) -> None:
+    if not job.closed:
+        job.lost, job.ended_at = "never placed", r.at
+    state.open_jobs -= 1
+    trial.closed_job, trial.job_id = job.id, None
+    trial.wants.clear()
+    trial.slot_lent = False
+    state.closing_jobs[job.id] = None
+    reindex(state, trial)
+    _release(state)
+
+
+def _job_noted(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    trial_id, _ = trial_of_job(fact.job_id)
+    note(state, trial_id, fact.note)
+
+
+def _release(state: ExperimentState) -> None:
+    """Forget the closed jobs whose keepers have acknowledged their last command."""
+    for job_id in list(state.closing_jobs):
+        job = state.jobs[job_id]
+        if job.placed is not None:
+            keeper = state.keepers[job.placed.place.keeper_id]
+            same = keeper.instance == job.placed.place.instance
+            if same and job.last_cmd > keeper.acked_cmd:
+                continue
+        del state.jobs[job_id], state.closing_jobs[job_id]
+
+
+# ---- keepers ----------------------------------------------------------------------------------------------
+
+
+def _enrolled(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    known = state.keepers.get(fact.keeper_id)
+    if known is None:
+        state.keepers[fact.keeper_id] = KeeperState(token_sha256=fact.token_sha256)
+    else:
+        known.token_sha256 = fact.token_sha256
+    state.touched.keepers.add(fact.keeper_id)
+
+
+def _bound(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    keeper = state.keepers[fact.keeper_id]
+    if keeper.instance != fact.instance:
+        keeper.acked_cmd = 0
+        if keeper.instance is not None:
+            keeper.retired.append(keeper.instance)
+    keeper.instance, keeper.boot_id = fact.instance, fact.boot_id
+    state.touched.keepers.add(fact.keeper_id)
+    _release(state)
+
+
+def _acknowledged(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    state.keepers[fact.keeper_id].acked_cmd = fact.acked_cmd
+    _release(state)
+
+
+def _silent(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    state.keepers[fact.keeper_id].silent = fact.reason
+    for job in _open_jobs(state, fact.keeper_id):
+        if state.trials[job.trial_id].status is not f.TrialStatus.UNKNOWN:
+            trial = trial_touched(state, job.trial_id, fact)
+            trial.unknown_since = r.at
+            trial.reason = f"{silence(state, trial)}; {_ways_out(state, trial)}"
+            move(state, trial, f.TrialStatus.UNKNOWN)
+            reindex(state, trial)
+
+
+def _heard(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    state.keepers[fact.keeper_id].silent = None
+    for job in _open_jobs(state, fact.keeper_id):
+        if state.trials[job.trial_id].status is f.TrialStatus.UNKNOWN:
+            trial = trial_touched(state, job.trial_id, fact)
+            started = job.started_at is not None
+            if job.stop is not None:
+                trial.reason = f"is being stopped: {trial.target_reason}"
+            else:
+                trial.reason = waiting_reason(trial) if started else "is being started"
+            move(state, trial, f.TrialStatus.RUNNING if started else f.TrialStatus.WAITING)
+            reindex(state, trial)
+
+
+def _gone(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    _acknowledge_nothing(state, fact.keeper_id)
+    del state.keepers[fact.keeper_id]
+    state.touched.keepers.add(fact.keeper_id)
+
+
+def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
+    """Forget the closed jobs that this keeper had: nobody is left there who could acknowledge anything."""
+    for job_id in list(state.closing_jobs):
+        placed = state.jobs[job_id].placed
+        if placed is not None and placed.place.keeper_id == keeper_id:
+            del state.jobs[job_id], state.closing_jobs[job_id]
+
+
+def _open_jobs(state: ExperimentState, keeper_id: str) -> Iterator[JobState]:
+    """Those that have their place there."""
+    for job in state.jobs.values():
+        if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
+            yield job
+
+
+def silence(state: ExperimentState, trial: TrialState) -> str:
+    """Since when its host is silent, and why: a sentence on a trial that is UNKNOWN."""
+    assert trial.job_id is not None and trial.unknown_since is not None
+    placed = state.jobs[trial.job_id].placed
+    assert placed is not None
+    since = trial.unknown_since.astimezone(UTC)
+    return f"unknown since {since:%Y-%m-%d %H:%M:%S} UTC: {state.keepers[placed.place.keeper_id].silent}"
+
+
+def _ways_out(state: ExperimentState, trial: TrialState) -> str:
+    """What ends its being UNKNOWN."""
+    lease = state.config.get("lease")
+    if lease is not None:
+        return (
+            f"it goes on when its machine is heard again; if not, it ends there by its lease ({lease}) and "
+            f"is then tried anew (at once, if 'nnictl trial lost {trial.id}' says that it will not come back)"
+        )
+    return (
+        "it goes on when its machine is heard again, is tried anew once that is seen to have been restarted, "
+        f"or if 'nnictl trial lost {trial.id}' says that it will not come back"
+    )
+
+
+def _loss_declared(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    trial = trial_touched(state, fact.trial_id, fact)
+    trial.declared_lost = True
+    reindex(state, trial)
+
+
+def _slot_lent(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    trial = trial_touched(state, fact.trial_id, fact)
+    trial.slot_lent = True
+    trial.reason = f"{trial.reason}; its slot is given to another trial meanwhile"
+    reindex(state, trial)
+
+
+# ---- machines ---------------------------------------------------------------------------------------------
+
+
+def _machine_added(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    before = state.machines.get(fact.keeper_id)
+    added = fact.machine if fact.machine is not None or before is None else before.added
+    state.machines[fact.keeper_id] = MachineState(added=added)
+
+
+def _machine_drained(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    state.machines.setdefault(fact.keeper_id, MachineState()).draining = True
+
+
+def _machine_removed(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    machine = state.machines.setdefault(fact.keeper_id, MachineState())
+    machine.draining = machine.removing = True
+    machine.forced = machine.forced or fact.force
+
+
+def _machine_gone(state: ExperimentState, r: f.Recorded) -> None:
+    fact: Any = r.fact
+    state.machines[fact.keeper_id].gone = True
+    if (keeper := state.keepers.get(fact.keeper_id)) is not None:
+        keeper.silent = None  # nobody listens for it any more
+    _acknowledge_nothing(state, fact.keeper_id)
+
+
+JOB_STEPS: Mapping[type[Any], Step] = {
+    f.JobPlaced: _placed,
+    f.JobWaiting: _waiting,
+    f.JobStarted: _started,
+    f.MetricReported: _metric,
+    f.FrameSkipped: _skipped,
+    f.StopOrdered: _stop_ordered,
+    f.JobEnded: _job_ended,
+    f.JobLost: _job_lost,
+    f.JobNoted: _job_noted,
+    f.KeeperEnrolled: _enrolled,
+    f.KeeperBound: _bound,
+    f.KeeperAcknowledged: _acknowledged,
+    f.KeeperSilent: _silent,
+    f.KeeperHeard: _heard,
+    f.KeeperGone: _gone,
+    f.LossDeclared: _loss_declared,
+    f.SlotLent: _slot_lent,
+    f.MachineAdded: _machine_added,
+    f.MachineDrained: _machine_drained,
+    f.MachineRemoved: _machine_removed,
+    f.MachineGone: _machine_gone,
+}

@@ -1,0 +1,203 @@
+"""``plan``: what should hold now. Pure: it lists wishes, and granting one twice does no harm.
+
+Its facts are what follows without an act; its commands what has to be asked of a service or the tuner. The
+cost of a call grows with what is to be done, not with the number of trials: it looks only at the state's
+small indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
+from nnimgr.rules.experiment_status import in_seconds, move_status, time_is_up
+from nnimgr.rules.phases import is_due, parameter_record
+from nnimgr.rules.reuse import reuse_result
+from nnimgr.rules.silent_hosts import give_up_overdue, give_up_silent, given_up_at, lent_at, overdue_at
+from nnimgr.rules.state import (
+    ExperimentState,
+    JobState,
+    TrialState,
+    is_unsettled,
+    job_id_of,
+    trial_id_of,
+)
+from nnimgr.rules.trial_ends import REMOVED, end_unplaced, settle, take_results
+from training_services.base import TRIAL_GRACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    facts: tuple[f.Fact, ...]
+    commands: tuple[Command, ...]
+    wake_at: datetime | None  # when a limit or a retry falls due
+
+
+def plan(state: ExperimentState, now: datetime, *, ahead: int = 0) -> Plan:
+    """List what follows from the state at ``now``.
+
+    ``ahead``: suggestions to hold ready beyond the free slots. When there are facts, they are to be applied
+    and ``plan`` called again; commands are only listed once nothing follows any more.
+    """
+    consequences = tuple(_consequences(state, now))
+    if consequences:
+        return Plan(facts=consequences, commands=(), wake_at=None)
+    return Plan(facts=(), commands=tuple(_commands(state, now, ahead)), wake_at=_wake_at(state, now))
+
+
+def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+    if state.status is f.ExperimentStatus.VIEWED or not state.id:
+        return
+    for trial_id in state.reported:
+        yield from take_results(state.trials[trial_id])
+    for trial_id in state.unsettled:
+        trial = state.trials[trial_id]
+        if trial.reuse is not None:
+            yield from reuse_result(state, trial, trial.reuse)
+        else:
+            yield settle(state, trial, now)
+    for keeper_id in state.forsaken:
+        keeper = state.keepers.get(keeper_id)
+        if keeper is not None and keeper.silent is not None:
+            for job in _jobs_at(state, keeper_id):
+                yield f.JobLost(job_id=job.id, reason=f"{REMOVED} while there was {keeper.silent}")
+    for trial_id in state.condemned:
+        trial = state.trials[trial_id]
+        if trial.job_id is None and not trial.closed_job:
+            yield end_unplaced(trial)
+    yield from _aims(state, now)
+    given_up = tuple(give_up_silent(state, now))
+    yield from given_up or give_up_overdue(state, now)  # some may be both; they are looked at again
+    if (moved := move_status(state, now)) is not None:
+        yield moved
+    elif state.interrupted and state.status is f.ExperimentStatus.RUNNING:
+        yield from _run_again(state)
+
+
+def _jobs_at(state: ExperimentState, keeper_id: str) -> Iterator[JobState]:
+    """The open jobs that are placed there."""
+    for job in state.jobs.values():
+        if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
+            yield job
+
+
+def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+    """Targets that a limit or the experiment's end moves."""
+    limit = state.limits.max_trial_duration
+    if limit is not None:
+        for trial_id in state.running:
+            trial = state.trials[trial_id]
+            if trial.running_since is None or trial.running_since + limit > now:
+                break  # the oldest come first
+            if trial.target is None and not trial.closed_job:
+                reason = f"maxTrialDuration ({in_seconds(limit)}) is over"
+                yield f.TargetMoved(trial_id=trial_id, kind=f.StopKind.DURATION, reason=reason)
+    if state.stop_requested and not state.detached:
+        for trial in state.trials.values():
+            if trial.target in (None, f.StopKind.PAUSE) and not is_unsettled(trial):
+                yield f.TargetMoved(
+                    trial_id=trial.id, kind=f.StopKind.CUT, reason="the experiment was stopped"
+                )
+        return
+    for trial_id in state.superseded:
+        trial = state.trials[trial_id]
+        if trial.target is None and not is_unsettled(trial):
+            yield _cancelled(trial, "the search space was replaced before it started")
+    if time_is_up(state, now):
+        for trial_id in state.queued:
+            trial = state.trials[trial_id]
+            if trial.target is None:
+                yield _cancelled(trial, "the experiment's time was up before it started")
+
+
+def _cancelled(trial: TrialState, reason: str) -> f.TargetMoved:
+    return f.TargetMoved(trial_id=trial.id, kind=f.StopKind.SYSTEM, reason=reason)
+
+
+def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
+    """A trial that a stop cut off runs again as a new one, with the same parameters."""
+    again = sorted(state.interrupted, key=lambda cut: cut.sequence)
+    for offset, cut in enumerate(again):
+        sequence = state.next_sequence + offset
+        yield f.Suggested(
+            trial_id=trial_id_of(state.id, sequence),
+            sequence=sequence,
+            source=f.SuggestionSource.RESUMED,
+            parameter_id=cut.parameter_id,
+            parameters=cut.parameters,
+            retry_of=cut.trial_id,
+        )
+
+
+def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Command]:
+    for trial_id in state.condemned:
+        trial = state.trials[trial_id]
+        if trial.job_id is not None:
+            yield CancelJob(job_id=trial.job_id, grace=TRIAL_GRACE)
+    for keeper_id in state.forsaken:
+        for job in _jobs_at(state, keeper_id):
+            if job.stop is None:
+                yield CancelJob(job_id=job.id, grace=TRIAL_GRACE)
+    for trial_id in state.wanting:
+        yield from _hand_over(state, state.trials[trial_id])
+    if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
+        return
+    free = state.limits.trial_concurrency - state.open_jobs + len(state.lent)
+    waiting = len(state.queued)
+    if free > 0:
+        for trial_id in state.queued:
+            if free <= 0:
+                break
+            trial = state.trials[trial_id]
+            if trial.target is not None or (trial.due_at is not None and trial.due_at > now):
+                continue
+            free -= 1
+            waiting -= 1
+            yield SubmitJob(trial_id=trial_id, job_id=job_id_of(state.id, trial_id, trial.attempt))
+    if state.status is f.ExperimentStatus.RUNNING:
+        wanted = max(0, free) + ahead - waiting
+        if state.budget is not None:
+            wanted = min(wanted, state.budget)
+        if wanted > 0:
+            yield AskTuner(count=wanted, urgent=free > 0)
+
+
+def _hand_over(state: ExperimentState, trial: TrialState) -> Iterator[Command]:
+    """The parameter sets that a running trial waits for."""
+    if trial.job_id is None or state.jobs[trial.job_id].stop is not None:
+        return
+    for index in trial.wants:
+        if is_due(state, trial, index):
+            yield AskFurther(trial_id=trial.id, index=index)
+        else:
+            yield UpdateJob(job_id=trial.job_id, index=index, record=parameter_record(trial, index))
+
+
+def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
+    due: list[datetime] = []
+    limit = state.limits.max_trial_duration
+    if limit is not None:
+        for trial_id in state.running:
+            trial = state.trials[trial_id]
+            if trial.target is None and trial.running_since is not None:
+                due.append(trial.running_since + limit)
+                break
+    limit = state.limits.max_experiment_duration
+    if limit is not None and state.active_since is not None and not time_is_up(state, now):
+        due.append(state.active_since + limit - state.active)
+    for trial_id in state.unknown:
+        trial = state.trials[trial_id]
+        if trial.job_id is not None:
+            at = given_up_at(state, trial, state.jobs[trial.job_id])
+            due += [] if at is None else [at]
+            due += [] if trial.slot_lent else [lent_at(state, trial)]
+    overdue = overdue_at(state)
+    due += [] if overdue is None else [overdue]
+    # Trials with a retry to wait for are few; those that wait for a slot alone have no due_at.
+    due += [
+        at for trial_id in state.retrying if (at := state.trials[trial_id].due_at) is not None and at > now
+    ]
+    return min(due) if due else None

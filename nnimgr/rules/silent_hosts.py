@@ -1,0 +1,86 @@
+"""How long the plan waits for hosts that are silent, and what it gives up after that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.experiment_status import in_seconds
+from nnimgr.rules.fold_jobs import silence
+from nnimgr.rules.state import (
+    ExperimentState,
+    JobState,
+    TrialState,
+)
+from training_services.base import TRIAL_GRACE
+
+SILENT_GRACE = timedelta(seconds=10)  # so long a silent host may still answer a stop that a user wants
+STOP_LIMIT = TRIAL_GRACE + timedelta(seconds=4)  # from the stop of an experiment to the end of its trials
+
+
+def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+    """Lend the slots of trials on silent hosts to others, and give up attempts that users want stopped."""
+    for trial_id in state.unknown:
+        trial = state.trials[trial_id]
+        if trial.job_id is None:
+            continue
+        job = state.jobs[trial.job_id]
+        due = given_up_at(state, trial, job)
+        if trial.declared_lost and job.stop is not None:
+            yield f.JobLost(job_id=job.id, reason="a user declared it lost, while its machine was silent")
+        elif due is not None and due <= now:
+            yield f.JobLost(
+                job_id=job.id, reason=f"it may still run on its machine ({silence(state, trial)})"
+            )
+        elif not trial.slot_lent and lent_at(state, trial) <= now:
+            yield f.SlotLent(trial_id=trial_id)
+
+
+def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
+    """Give up the trials of an experiment that a user stops, if they have not ended in time."""
+    due = overdue_at(state)
+    if due is None or due > now:
+        return
+    for job in state.jobs.values():
+        trial = state.trials.get(job.trial_id)
+        if trial is not None and trial.job_id == job.id and trial.target is not None:
+            limit = in_seconds(STOP_LIMIT)
+            yield f.JobLost(
+                job_id=job.id,
+                reason=f"its end was not reported within {limit}; it may still run on its machine",
+            )
+
+
+def overdue_at(state: ExperimentState) -> datetime | None:
+    """Return when the trials of an experiment that a user stops must have ended.
+
+    A restarted server starts counting again.
+    """
+    if state.stop_requested_at is None or state.detached or not state.trials:
+        return None
+    return max(state.stop_requested_at, state.opened_at or state.stop_requested_at) + STOP_LIMIT
+
+
+def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:
+    """Return when the silence began, at the earliest with this server, which has heard of no host before."""
+    assert trial.unknown_since is not None
+    return max(trial.unknown_since, state.opened_at or trial.unknown_since)
+
+
+def given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> datetime | None:
+    """Return when a trial that a user wants stopped is given up; no further attempt could run beside it.
+
+    The stop of an experiment is a stop of every trial, also of those that a limit or the assessor stops.
+    """
+    wanted = trial.target in (f.StopKind.USER, f.StopKind.CUT) or (
+        state.stop_requested and not state.detached
+    )
+    if not wanted or job.stop_at is None:
+        return None
+    return max(_silent_since(state, trial), job.stop_at) + SILENT_GRACE
+
+
+def lent_at(state: ExperimentState, trial: TrialState) -> datetime:
+    """Return when the slot of a trial on a silent host is lent to another trial."""
+    return _silent_since(state, trial) + state.limits.slot_held_for

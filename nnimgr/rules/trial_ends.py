@@ -1,0 +1,195 @@
+"""Decides what follows the end of an attempt: another attempt, a pause, or the end of the trial."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from signal import Signals
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.experiment_status import time_is_up
+from nnimgr.rules.state import (
+    ExperimentState,
+    JobState,
+    TrialState,
+    next_attempt,
+)
+
+REMOVED = "its machine was removed by force"
+SHOWN = 60  # characters of a user's text in a sentence
+RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further one
+LONGEST_RETRY_DELAY = timedelta(minutes=5)
+_LAST_STATUS = {
+    f.StopKind.USER: f.TrialStatus.USER_CANCELED,
+    f.StopKind.ASSESSOR: f.TrialStatus.EARLY_STOPPED,
+    f.StopKind.DURATION: f.TrialStatus.EARLY_STOPPED,
+    f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
+    f.StopKind.CUT: f.TrialStatus.SYS_CANCELED,
+}
+_SHELL_SAYS = {126: "cannot be executed", 127: "was not found"}
+
+
+def take_results(trial: TrialState) -> Iterator[f.Fact]:
+    """Pass the results of a multi-phase trial that are new on to the tuner."""
+    for index in trial.untold:
+        held = trial.sets[index]
+        assert held.parameters is not None and held.result is not None
+        yield f.ResultTaken(
+            trial_id=trial.id,
+            index=index,
+            parameter_id=held.parameter_id,
+            parameters=held.parameters,
+            text=held.result,
+        )
+
+
+def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
+    """Decide what follows for a trial whose attempt has closed, or whose pause is over."""
+    if trial.status is f.TrialStatus.PAUSED:
+        return f.AttemptDue(
+            trial_id=trial.id,
+            attempt=next_attempt(trial),
+            due_at=now,
+            reason="its pause is over",
+            lost=False,
+        )
+    job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
+    end = job.ended if job else None
+    if end is not None and end.reason is f.EndReason.EXITED:
+        return _exited(state, trial, end, now)
+    if trial.target is f.StopKind.PAUSE:
+        return f.TrialPaused(trial_id=trial.id, reason=f"paused: {trial.target_reason}")
+    if trial.target is not None:
+        reason = f"stopped: {trial.target_reason}"
+        if job is not None and job.lost is not None:
+            reason += f"; {job.lost}"
+        return _stopped(trial, trial.target, reason)
+    if job is not None and job.placed is not None and job.placed.place.keeper_id in state.forsaken:
+        return f.AttemptDue(
+            trial_id=trial.id, attempt=next_attempt(trial), due_at=now, reason=REMOVED, lost=False
+        )
+    if end is not None and end.reason is f.EndReason.STOPPED:
+        return f.AttemptDue(
+            trial_id=trial.id,
+            attempt=next_attempt(trial),
+            due_at=now,
+            reason="its stop was taken back",
+            lost=False,
+        )
+    if end is not None and end.reason is not f.EndReason.LEASE:
+        return _failed(state, trial, end.message or "its command could not be started")
+    return _retry(state, trial, job, now)
+
+
+def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: datetime) -> f.Fact:
+    if end.exit_code == 0:
+        reason = "exited with code 0"
+        stand_in = None
+        if trial.final_text is None:
+            reason += " without a final result"
+        elif trial.final_value is None:
+            reason += f", but its final result {_fault(state)}: {_shown(trial.final_text)}"
+            stand_in = _stand_in(state)
+        return f.TrialEnded(
+            trial_id=trial.id, status=f.TrialStatus.SUCCEEDED, reason=reason, stand_in=stand_in
+        )
+    if end.signal is not None:
+        reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
+    elif end.exit_code is not None:
+        reason = f"exited with code {end.exit_code}"
+        if end.exit_code in _SHELL_SAYS:
+            what = _SHELL_SAYS[end.exit_code]
+            reason += f", by which the shell says that a command {what}: {_shown(state.trial_command)}"
+    else:
+        reason = end.message or "ended without an exit code"
+    again = trial.failed_attempts < state.limits.max_failed_attempts
+    if again and trial.target is None and not time_is_up(state, now):
+        return f.AttemptDue(
+            trial_id=trial.id,
+            attempt=next_attempt(trial),
+            due_at=now + _pause(trial.failed_attempts),
+            reason=reason,
+            lost=False,
+            failed=True,
+        )
+    if trial.failed_attempts:
+        reason += f"; it has failed {trial.failed_attempts + 1} times"
+    return _failed(state, trial, reason)
+
+
+def _failed(state: ExperimentState, trial: TrialState, reason: str) -> f.TrialEnded:
+    stand_in = _stand_in(state)
+    if stand_in is not None:
+        reason += f"; the tuner is given {stand_in} for a result"
+    elif state.limits.on_failure is not f.OnFailure.SKIP:
+        reason += "; the tuner is given no penalty, since there is no result yet"
+    return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason, stand_in=stand_in)
+
+
+def _stand_in(state: ExperimentState) -> str | None:
+    """JSON text of the result that the tuner gets where there is none, if it gets one."""
+    objectives = state.objectives
+    value: float | Mapping[str, float] | None = None
+    match state.limits.on_failure:
+        case f.OnFailure.PENALTY:
+            value = (state.worst_of or None) if objectives else state.worst
+        case f.OnFailure.VALUE:
+            value = state.limits.failure_value
+    if objectives and isinstance(value, float | int):
+        value = dict.fromkeys(objectives, value)
+    return None if value is None else json.dumps(value)
+
+
+def _fault(state: ExperimentState) -> str:
+    """Say what is wrong with a final result that lacks the number of the main objective."""
+    if not state.objectives:
+        return "holds no finite number"
+    return f"holds no finite number for each objective ({', '.join(state.objectives)})"
+
+
+def _shown(text: str) -> str:
+    """Its beginning, for a sentence."""
+    line, _, more = text.strip().partition("\n")
+    return line if not more and len(line) <= SHOWN else f"{line[:SHOWN]}..."
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return Signals(number).name
+    except ValueError:
+        return "a real-time signal"
+
+
+def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now: datetime) -> f.Fact:
+    why = (job.lost if job else None) or "its host ended it because the server was silent for too long"
+    if trial.lost_attempts >= state.limits.max_lost_attempts:
+        times = "once" if not trial.lost_attempts else f"{trial.lost_attempts + 1} times, at last"
+        return _failed(state, trial, f"its infrastructure was lost {times}: {why}")
+    due_at = now + _pause(trial.lost_attempts)
+    return f.AttemptDue(trial_id=trial.id, attempt=next_attempt(trial), due_at=due_at, reason=why)
+
+
+def _pause(before: int) -> timedelta:
+    """Return the pause before the next attempt, after ``before`` attempts for the same cause."""
+    if not before:
+        return timedelta(0)
+    return min(RETRY_DELAY * (1 << min(before - 1, 16)), LONGEST_RETRY_DELAY)
+
+
+def end_unplaced(trial: TrialState) -> f.Fact:
+    assert trial.target is not None
+    if trial.target is f.StopKind.PAUSE:
+        return f.TrialPaused(trial_id=trial.id, reason=f"paused before it started: {trial.target_reason}")
+    return _stopped(trial, trial.target, f"stopped before it started: {trial.target_reason}")
+
+
+def _stopped(trial: TrialState, target: f.StopKind, reason: str) -> f.TrialEnded:
+    """Its set is untried if nobody wanted that: a user may have, and what is cut off or failed runs again."""
+    suggested = trial.source is not f.SuggestionSource.RERUN and trial.parameter_id is not None
+    return f.TrialEnded(
+        trial_id=trial.id,
+        status=_LAST_STATUS[target],
+        reason=reason,
+        untried=target is f.StopKind.SYSTEM and suggested,
+    )

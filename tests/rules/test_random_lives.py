@@ -1,0 +1,129 @@
+"""Random lives: whatever happens in whatever order, the state stays valid, folds again, and ends."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pytest
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import JobState, trial_of_job
+from tests.rules.driver import PLACE, Life, refold
+
+
+def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
+    """One thing that may happen, doubled or late ones included."""
+    jobs = [*life.state.jobs, *(life.job(n, draw.randint(1, 3)) for n in range(3))]
+    job_id = draw.choice(jobs)
+    trial_id, attempt = trial_of_job(job_id)
+    job = life.state.jobs.get(job_id)
+    position = job.recorded if job else draw.randint(0, 5)
+    choice = draw.random()
+    now = life.now
+    event: f.Fact
+    if choice < 0.3:
+        event = f.JobStarted(job_id=job_id, started_at=now)
+    elif choice < 0.55:
+        value = draw.random()
+        kind = draw.choice(["PERIODICAL", "PERIODICAL", "FINAL"])
+        parameter_id = "0"
+        if life.state.limits.multi_phase and (trial := life.state.trials.get(trial_id)):
+            held = draw.choice(trial.sets)
+            parameter_id = str(held.parameter_id)
+        event = f.MetricReported(
+            job_id, position + draw.choice([0, 0, 0, -1, 1]), kind, 0, parameter_id, value, repr(value)
+        )
+    elif choice < 0.75:
+        event = f.JobEnded(
+            job_id=job_id,
+            reason=draw.choice(list(f.EndReason)),
+            exit_code=draw.choice([0, 0, 1, None]),
+            signal=None,
+            metrics=position,
+            acked_cmd=draw.choice([life.cmd_seq, life.cmd_seq, 0]),
+            ended_at=now,
+        )
+    elif choice < 0.8:
+        event = f.JobLost(job_id=job_id, reason="gone")
+    elif choice < 0.85:
+        event = f.StopRequested(
+            trial_id=trial_id, kind=draw.choice([f.StopKind.USER, f.StopKind.USER, f.StopKind.PAUSE])
+        )
+    elif choice < 0.9:
+        event = f.Verdict(trial_id=trial_id, attempt=attempt, position=0)
+    elif choice < 0.93:
+        event = f.KeeperSilent(keeper_id="local", reason="silent")
+    elif choice < 0.96:
+        event = f.KeeperHeard(keeper_id="local")
+    elif choice < 0.97 and life.state.limits.multi_phase:
+        event = f.ParametersWanted(job_id=job_id, position=position, index=draw.choice([0, 1, 1, 1, 2, 3]))
+    elif choice < 0.98:
+        event = f.ResumeRequested(trial_id=trial_id)
+    else:
+        event = f.KeeperAcknowledged(keeper_id="local", acked_cmd=life.cmd_seq)
+    life.wait_reason = draw.choice([None, None, "no GPU is free"])
+    later = timedelta(seconds=draw.choice([0, 0, 1, 10]))
+    for asked_for, index in life.further[-1:]:
+        asking = life.state.trials.get(asked_for)
+        if asking is not None and len(asking.sets) == index and draw.random() < 0.5:
+            life.answer(asking, index, '{"x": 2}' if draw.random() < 0.9 else None)
+    if stopping and draw.random() < 0.02:
+        life.take(event, f.ExperimentStopRequested(), after=later)
+    else:
+        life.take(event, after=later)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_life_stays_valid_and_ends(seed: int) -> None:
+    draw = random.Random(seed)
+    life = Life(
+        trial_concurrency=draw.randint(1, 4),
+        max_trial_number=draw.randint(3, 12),
+        max_trial_duration=draw.choice([None, timedelta(seconds=30)]),
+        multi_phase=seed % 2 == 1,
+    )
+    stopping = draw.random() < 0.5
+    for _ in range(150):
+        step(life, draw, stopping=stopping)
+    if draw.random() < 0.3:
+        life.take(f.ExperimentStopRequested())
+    life.wait_reason = None
+    for _ in range(200):
+        life.take(
+            *(f.JobPlaced(job_id=j.id, place=PLACE, cmd_seq=_next(life)) for j in _unplaced(life)),
+            *(f.ResumeRequested(trial_id=trial_id) for trial_id in life.state.trials),
+            after=timedelta(seconds=5),
+        )
+        for job in [*life.state.jobs.values()]:
+            if not job.closed:
+                life.take(
+                    f.JobEnded(
+                        job_id=job.id,
+                        reason=f.EndReason.STOPPED if job.stop else f.EndReason.EXITED,
+                        exit_code=0,
+                        signal=None,
+                        metrics=job.recorded,
+                        acked_cmd=life.cmd_seq,
+                        ended_at=life.now,
+                    )
+                )
+        life.take(f.KeeperAcknowledged(keeper_id="local", acked_cmd=life.cmd_seq))
+        if life.state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED):
+            break
+    assert life.state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
+    assert not life.state.trials and not life.state.jobs
+    assert refold(life.log) == life.state
+    told = [(r.fact.trial_id, r.fact.index) for r in life.log if isinstance(r.fact, f.ResultTaken)]
+    assert len(told) == len(set(told)), "a result was told twice"
+    ends = [r.fact.trial_id for r in life.log if isinstance(r.fact, f.TrialEnded)]
+    assert len(ends) == len(set(ends)), "a trial ended twice"
+
+
+def _next(life: Life) -> int:
+    life.cmd_seq += 1
+    return life.cmd_seq
+
+
+def _unplaced(life: Life) -> list[JobState]:
+    return [job for job in life.state.jobs.values() if job.placed is None and not job.closed]
