@@ -1,9 +1,9 @@
 """The directory in which everything of one user is found: ``$NNIMGR_HOME``, else ``~/nni-experiments``.
 
 It holds the index of experiments (``nnimgr.index``) and ``.nnimgr/`` (mode 0700) with the token (0600) and,
-per server, ``server-<port>.json`` beside the lock that the server holds for its life. Whether a server runs
-is told by that lock alone: a process that was killed has lost it. Standard library only and quick to import,
-since every ``nnictl`` command starts here.
+per server, ``server-<port>.json`` beside the lock that the server holds for its life and the Unix socket at
+which commands call the server. Whether a server runs is told by that lock alone: a process that was killed
+has lost it. Standard library only and quick to import, since every ``nnictl`` command starts here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from training_services.private import make_private_folder, open_private
 
 __all__ = ["Home", "HomeError", "ServerAlreadyRunning", "ServerClaim", "ServerInfo", "check_prefix"]
 
@@ -81,13 +83,17 @@ class Home:
     def server_lock_path(self, port: int) -> Path:
         return self.private_path / f"server-{port}.lock"
 
+    def server_socket_path(self, port: int) -> Path:
+        """Where commands of this user call the server. An ended server leaves its socket there."""
+        return self.private_path / f"server-{port}.sock"
+
     def server_log_path(self, port: int) -> Path:
         return self.private_path / f"server-{port}.log"
 
     def prepare(self) -> None:
         """Make the directories. Raises HomeError if that is impossible or if they cannot be written."""
         with self._writing():
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.path)
             self.private_path.mkdir(mode=0o700, exist_ok=True)
             if self.private_path.stat().st_mode & 0o077:
                 self.private_path.chmod(0o700)
@@ -220,9 +226,8 @@ class ServerClaim:
         path = self.home.server_path(self.port)
         fresh = path.with_suffix(f".{os.getpid()}.new")
         with self.home._writing():
-            fresh.write_text(
-                json.dumps({"pid": server.pid, "url": url, "version": version}), encoding="utf-8"
-            )
+            with open(fresh, "w", encoding="utf-8", opener=open_private) as file:
+                json.dump({"pid": server.pid, "url": url, "version": version}, file)
             fresh.replace(path)
         return server
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.home import Home, HomeError
+from training_services.private import open_private
 
 __all__ = [
     "Index",
@@ -158,7 +159,7 @@ class Index:
         path = self._home.index_path
         fresh = path.with_name(".experiment.new")
         try:
-            with open(fresh, "w", encoding="utf-8") as file:
+            with open(fresh, "w", encoding="utf-8", opener=open_private) as file:
                 json.dump(raw, file, indent=4)
                 file.flush()
                 os.fsync(file.fileno())

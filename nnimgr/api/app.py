@@ -1,12 +1,16 @@
-"""The ASGI application of the server: the keepers' door and the probes, then authentication, then FastAPI.
+"""The ASGI application of the server: the probes, then authentication, then FastAPI.
 
-Keepers have credentials of their own and call often, so their door stands before everything else. The table
-``_STATUS`` is the only place that knows which failure is which HTTP status.
+Keepers call at doors of their own (``nnimgr.server.doors``). The table ``_STATUS`` is the only place that
+knows which failure is which HTTP status.
 """
 
 from __future__ import annotations
 
+import asyncio
 import http
+import json
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -20,7 +24,7 @@ from nnimgr.api import dashboard
 from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send, refuse
 from nnimgr.api.auth import AllowedHosts, Authentication, FailureThrottle
 from nnimgr.api.dependencies import ApiParts, NotFound
-from nnimgr.api.limits import BodyLimit
+from nnimgr.api.limits import BodyLimit, ReadableAnswers
 from nnimgr.api.models import ErrorAnswer, ErrorBody
 from nnimgr.api.nni import face as nni
 from nnimgr.api.pages import Page
@@ -40,19 +44,21 @@ from nnimgr.api.routes import (
     trials,
 )
 from nnimgr.config import ConfigError
-from nnimgr.core.machines import UnknownMachine
-from nnimgr.core.manager import UnknownExperiment
-from nnimgr.core.requests import RequestRefused, UnknownTrial
-from nnimgr.core.runner import RunnerClosed
+from nnimgr.core.managing.machines import UnknownMachine
+from nnimgr.core.managing.manager import UnknownExperiment
+from nnimgr.core.running.requests import RequestRefused, UnknownTrial
+from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.home import HomeError
 from nnimgr.store.errors import StoreError
 from training_services.base import ServiceError
 
 __all__ = ["create_app"]
 
-KEEPERS = "/keepers/v1/"
 _LEAVING = ((b"connection", b"close"), (b"retry-after", b"1"))
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_MOST_PROBLEMS = 20  # in one answer
+_MOST_VALID = 100  # values that a problem suggests
+_LONGEST_TEXT = 1000  # characters of a sentence, which may repeat what was sent
 
 _STATUS: dict[type[Exception], int] = {
     server.LoginRefused: 401,
@@ -77,8 +83,8 @@ _ABOUT = (
 )
 
 
-def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) -> ASGIApp:
-    """The whole application. ``keeper_door`` gets every request below ``/keepers/v1/`` as it is."""
+def create_app(parts: ApiParts, *, hosts: AllowedHosts) -> ASGIApp:
+    """Build the whole application."""
     guarded = Authentication(
         nni.beside(BodyLimit(api(parts)), parts),
         credentials=parts.credentials,
@@ -90,8 +96,6 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) ->
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await guarded(scope, receive, send)
-        elif scope["path"].startswith(KEEPERS):
-            await keeper_door(scope, receive, send)
         elif scope["path"] in (LIVE, READY):
             await answer_probe(scope, send, leaving=parts.life.closing.is_set())
         elif parts.life.closing.is_set():
@@ -102,7 +106,7 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts, keeper_door: ASGIApp) ->
             with parts.life.change():
                 await guarded(scope, receive, send)
 
-    return application
+    return ReadableAnswers(application)
 
 
 def api(parts: ApiParts) -> FastAPI:
@@ -115,6 +119,15 @@ def api(parts: ApiParts) -> FastAPI:
     @app.get("/docs", include_in_schema=False)
     async def docs_page() -> Response:
         return Response(docs.body, media_type="text/html", headers={"content-security-policy": docs.policy})
+
+    @app.get("/api/v1/openapi.json", include_in_schema=False)
+    async def description() -> Response:
+        """Built with the first request for it, in a thread: that takes longer than others should wait."""
+        return Response(await asyncio.to_thread(document), media_type="application/json")
+
+    @cache
+    def document() -> bytes:
+        return json.dumps(app.openapi()).encode()
 
     for kind in _STATUS:
         app.add_exception_handler(kind, _failed)
@@ -136,7 +149,7 @@ def _routed(version: str) -> FastAPI:
         title="nnimgr",
         version=version,
         description=_ABOUT,
-        openapi_url="/api/v1/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
     )
@@ -206,7 +219,32 @@ async def _crashed(request: Request, failure: Exception) -> Response:
 
 
 def _error(status: int, sentence: str, *, problems: Any = None, headers: Any = None) -> Response:
+    """Answer with an error. Its size is bounded, whatever was sent."""
+    if problems is not None and len(problems) > _MOST_PROBLEMS:
+        left_out = len(problems) - _MOST_PROBLEMS
+        sentence = f"{sentence} The first {_MOST_PROBLEMS} problems are listed; there are {left_out} more."
+        problems = problems[:_MOST_PROBLEMS]
     answer = ErrorAnswer(
-        error=ErrorBody(message=sentence or http.HTTPStatus(status).phrase, problems=problems)
+        error=ErrorBody(
+            message=_short(sentence) or http.HTTPStatus(status).phrase,
+            problems=None if problems is None else [_short_problem(problem) for problem in problems],
+        )
     )
     return JSONResponse(answer.model_dump(exclude_none=True), status_code=status, headers=headers)
+
+
+def _short_problem(problem: Mapping[str, Any]) -> Any:
+    return {
+        key: _short(value)
+        if isinstance(value, str)
+        else [_short(str(item)) for item in value[:_MOST_VALID]]
+        if isinstance(value, list)
+        else value
+        for key, value in problem.items()
+    }
+
+
+def _short(text: str) -> str:
+    """``text``, cut where it is too long, and with what no UTF-8 text can hold written as an escape."""
+    cut = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+    return cut.encode(errors="backslashreplace").decode()

@@ -20,6 +20,7 @@ from enum import Enum, auto
 from http.cookies import CookieError, SimpleCookie
 
 from nnimgr.api.asgi import ASGIApp, Message, Receive, Scope, Send, header, refuse
+from nnimgr.api.limits import BodyLimit
 from nnimgr.api.pages import Page
 from nnimgr.api.sessions import SESSION_LIFE, Sessions
 
@@ -28,6 +29,7 @@ __all__ = ["AllowedHosts", "Authentication", "Credentials", "FailureThrottle", "
 LOGIN_PAGE = "/login"
 LOGIN_ROUTE = "/api/v1/login"
 REQUEST_HEADER = b"x-nnimgr-request"
+MOST_OPEN_BODY = 4096  # bytes of a request that nobody has to show a credential for
 
 _OPEN_ROUTES = frozenset({("GET", LOGIN_PAGE), ("POST", LOGIN_ROUTE)})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -124,9 +126,10 @@ class AllowedHosts:
 
 
 class FailureThrottle:
-    """Counts failed attempts per client; a client with too many has to wait.
+    """Count of failed attempts per client. A client with too many of them gets 429 for each further failure.
 
-    Right credentials are never refused, so nobody can lock the user out.
+    A right credential is accepted at any time: only an attempt that fails is held against the throttle.
+    Otherwise anybody on the machine could lock the user out with a few wrong tokens.
     """
 
     def __init__(
@@ -173,6 +176,7 @@ class Authentication:
         login_page: Page,
     ) -> None:
         self._app = app
+        self._open = BodyLimit(app, most=MOST_OPEN_BODY)
         self._credentials = credentials
         self._hosts = hosts
         self._throttle = throttle
@@ -207,18 +211,26 @@ class Authentication:
         if scope["path"] == LOGIN_PAGE:
             await self._login_page.send(send, 200)
             return
-        if await self._throttled(send, client):
-            return
+
+        seconds = self._throttle.wait_s(client)
+        refused = False
 
         async def counting(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 401:
+            nonlocal refused
+            if message["type"] == "http.response.start" and 400 <= message["status"] < 500:
                 self._throttle.failed(client)
-            await send(message)
+                if seconds:
+                    refused = True
+                    await _too_many(send, seconds)
+            if not refused:
+                await send(message)
 
-        await self._app(scope, receive, counting)
+        await self._open(scope, receive, counting)
 
     async def _unknown(self, scope: Scope, send: Send, *, client: str) -> None:
-        if await self._throttled(send, client):
+        seconds = self._throttle.wait_s(client)
+        if seconds:
+            await _too_many(send, seconds)
             return
         if header(scope, b"authorization") or self._credentials.session_of(scope):
             self._throttle.failed(client)
@@ -230,13 +242,6 @@ class Authentication:
             # To a script's request, or before the page, a browser would open a dialog of its own.
             challenges.append((b"www-authenticate", b'Basic realm="nnimgr", charset="UTF-8"'))
         await refuse(send, 401, sentence=_HOW, headers=challenges)
-
-    async def _throttled(self, send: Send, client: str) -> bool:
-        seconds = self._throttle.wait_s(client)
-        if seconds:
-            sentence = f"Too many failed attempts: try again in {seconds} s."
-            await refuse(send, 429, sentence=sentence, headers=[(b"retry-after", str(seconds).encode())])
-        return bool(seconds)
 
     def _foreign(self, scope: Scope) -> str | None:
         """Why this request may come from another site, as one sentence; None if it does not."""
@@ -250,6 +255,11 @@ class Authentication:
         if site in ("cross-site", "same-site") and header(scope, b"sec-fetch-mode") != "navigate":
             return "The request comes from another web page."
         return None
+
+
+async def _too_many(send: Send, seconds: int) -> None:
+    sentence = f"Too many failed attempts: try again in {seconds} s."
+    await refuse(send, 429, sentence=sentence, headers=[(b"retry-after", str(seconds).encode())])
 
 
 def _forged(scope: Scope) -> str | None:

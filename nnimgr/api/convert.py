@@ -15,13 +15,15 @@ from pydantic.alias_generators import to_camel
 
 from nnimgr.api import models
 from nnimgr.api.places import Places
-from nnimgr.core.facts import MetricReported, Recorded
-from nnimgr.core.state import trial_of_job
-from nnimgr.store.reader import ExperimentReader, JobRow, MetricRow, TrialRow, TrialSet
+from nnimgr.rules.facts import MetricReported, Recorded
+from nnimgr.rules.state import trial_of_job
+from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow, TrialSet
+from nnimgr.store.trial_metrics import MetricRow
 
 __all__ = ["event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
 
-_HIDDEN = frozenset({"token_sha256", "tuner_state"})  # of no use to a client, one secret-like, one large
+# Of no use to clients: one is like a secret, one is large, one is another client's.
+_HIDDEN = frozenset({"token_sha256", "tuner_state", "request_key"})
 _JSON_TEXTS = frozenset({"parameters", "records"})
 
 

@@ -18,8 +18,8 @@ from nnimgr.api.auth import Credentials
 from nnimgr.api.life import ServerLife
 from nnimgr.api.models import ErrorAnswer
 from nnimgr.api.places import Places
-from nnimgr.core.manager import NNIManager
-from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.managing.manager import NNIManager
+from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader, JobRow
 from training_services.base import FileListing, TrainingService
 from training_services.keeper_host import KeeperFiles, attempt_folder

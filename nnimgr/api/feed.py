@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nnimgr.api.models.feed import Severity
-from nnimgr.core import facts as f
-from nnimgr.core.now import waits
-from nnimgr.core.state import trial_of_job
+from nnimgr.rules import facts as f
+from nnimgr.rules.activity import waits
+from nnimgr.rules.state import trial_of_job
 from nnimgr.store.reader import TrialRow
 from training_services.local import KEEPER_ID as LOCAL
 from training_services.ssh.config import host_of
@@ -69,7 +69,10 @@ def mentioned(fact: f.Fact) -> tuple[str, ...]:
 
 
 def _opened(fact: f.ExperimentOpened, names: Names) -> tuple[Severity, str]:
-    return _INFO, "a user resumed the experiment" if fact.resumed else "a server has opened the experiment"
+    opened = "a user resumed the experiment" if fact.resumed else "a server has opened the experiment"
+    if fact.next_sequence is not None:
+        return _WARNING, f"{opened}; its database is an older one: {fact.missing} events are missing"
+    return _INFO, opened
 
 
 def _config_changed(fact: f.ConfigChanged, names: Names) -> tuple[Severity, str]:

@@ -1,4 +1,4 @@
-"""Bounds on what one request may take: an ASGI layer that refuses bodies that are too large or too slow."""
+"""Limits on what one request may cost: the size of its body, its number of values, and the time it takes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from starlette.exceptions import HTTPException
 
 from nnimgr.api.asgi import ASGIApp, Message, Receive, Scope, Send, header, refuse
 
-__all__ = ["MOST_BODY", "BodyLimit"]
+__all__ = ["MOST_BODY", "MOST_VALUES", "BodyLimit", "ReadableAnswers"]
 
 MOST_BODY = 8 << 20
+MOST_VALUES = 120_000  # of a JSON text: parsing more of them would keep every other request waiting
+_MOST_RECORDS = 600_000  # values of an import, which has up to 100,000 records
+_IMPORT = "/import"
 _BODY_S = 30.0
+_MOST_DRAINED = 64 << 20
+_DRAIN_S = 10.0
 
 
 class BodyLimit:
-    """Passes requests on whose body has at most ``most`` bytes and arrives within ``seconds``."""
+    """ASGI layer that refuses a body above ``most`` bytes or too many values, or slower than ``seconds``.
+
+    Values are counted by the commas and brackets of the text, before anything is parsed. Commas inside of
+    strings count too.
+    """
 
     def __init__(self, app: ASGIApp, *, most: int = MOST_BODY, seconds: float = _BODY_S) -> None:
         self._app = app
@@ -30,15 +39,16 @@ class BodyLimit:
         if len(length) > 20 or not length.isascii() or not length.isdigit() or int(length) > self._most:
             await refuse(send, 413, sentence=self._too_large)
         else:
-            await self._app(scope, self._counting(receive), send)
+            most = _MOST_RECORDS if str(scope.get("path")).endswith(_IMPORT) else MOST_VALUES
+            await self._app(scope, self._counting(receive, most), send)
 
-    def _counting(self, receive: Receive) -> Receive:
-        taken = 0
+    def _counting(self, receive: Receive, most_values: int) -> Receive:
+        taken = values = 0
         complete = False
         deadline = asyncio.get_running_loop().time() + self._seconds
 
         async def counting() -> Message:
-            nonlocal taken, complete
+            nonlocal taken, values, complete
             if complete:
                 return await receive()  # waits for the client to go
             try:
@@ -46,9 +56,13 @@ class BodyLimit:
                     message = await receive()
             except TimeoutError:
                 raise HTTPException(408, "The request's body did not arrive in time.") from None
-            taken += len(message.get("body", b""))
+            body: bytes = message.get("body", b"")
+            taken += len(body)
             if taken > self._most:
                 raise HTTPException(413, self._too_large)
+            values += body.count(b",") + body.count(b"[") + body.count(b"{")
+            if values > most_values:
+                raise HTTPException(413, f"The request's body has more than {most_values} values.")
             complete = not message.get("more_body", False)
             return message
 
@@ -57,3 +71,54 @@ class BodyLimit:
     @property
     def _too_large(self) -> str:
         return f"The request's body has more than {self._most} bytes."
+
+
+class ReadableAnswers:
+    """ASGI layer that lets a client read an answer which came before its whole body was taken.
+
+    A connection that is closed while its client still sends is reset, and the client never sees the answer.
+    So if this connection closes after the answer, the rest of the body is thrown away first, up to a limit.
+    On a connection that stays open the server reads on by itself.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not _closes(scope) or header(scope, b"expect") is not None:
+            await self._app(scope, receive, send)
+            return
+        taken = False
+
+        async def watched() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken = taken or not message.get("more_body", False)
+            return message
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and not taken:
+                await _drain(watched)
+            await send(message)
+
+        await self._app(scope, watched, sending)
+
+
+async def _drain(receive: Receive) -> None:
+    """Throw away the rest of a body."""
+    drained = 0
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            while drained <= _MOST_DRAINED:
+                message = await receive()
+                drained += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
+
+
+def _closes(scope: Scope) -> bool:
+    """Whether the client wants its connection closed after the answer."""
+    wanted = (header(scope, b"connection") or "").lower()
+    return scope.get("http_version") == "1.0" or "close" in [part.strip() for part in wanted.split(",")]

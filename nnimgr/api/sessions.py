@@ -1,21 +1,17 @@
 """Browser sessions: login codes that work once, and the cookie sessions they or the token are exchanged for.
 
-A session survives a restart of the server, and a logout survives it too, so sessions are kept in a small file
-of their own, as SHA-256 sums only. Another token (it was rotated) makes all of them void. Login codes live in
-memory: whoever could read a code after a restart could as well ask for a new one.
+Both live in the memory of one server process, as SHA-256 sums, and end with it. A browser sends its cookie to
+whoever listens at the address, and once the server has ended that may be another account of the machine. What
+this account gets is then worth nothing: no server will know that session again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
-import os
 import secrets
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 __all__ = ["SESSION_LIFE", "Sessions"]
 
@@ -25,19 +21,17 @@ _MOST_CODES = 64
 _MOST_SESSIONS = 256
 
 
+def _now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)  # a sleeping machine's sessions end too
+
+
 class Sessions:
-    """Login codes and sessions of one server.
+    """Login codes and sessions of one server process. ``clock`` gives seconds and never goes back."""
 
-    ``path`` is where sessions are kept (0600; None: in memory only), ``token`` the token they stand for, and
-    ``clock`` gives unix seconds.
-    """
-
-    def __init__(self, path: Path | None, *, token: str, clock: Callable[[], float] = time.time) -> None:
-        self._path = path
-        self._seal = _digest(f"sessions of {token}")
+    def __init__(self, *, clock: Callable[[], float] = _now) -> None:
         self._clock = clock
         self._codes: dict[str, float] = {}
-        self._sessions = self._read()
+        self._sessions: dict[str, float] = {}
 
     def new_code(self) -> str:
         """A code that ``exchange`` takes once, within twelve hours."""
@@ -60,7 +54,6 @@ class Sessions:
         while len(self._sessions) >= _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         self._sessions[_digest(session)] = now + SESSION_LIFE.total_seconds()
-        self._write()
         return session
 
     def knows(self, session: str) -> bool:
@@ -70,31 +63,7 @@ class Sessions:
 
     def end(self, session: str) -> None:
         """Log out. An unknown session is no error."""
-        if self._sessions.pop(_digest(session), None) is not None:
-            self._write()
-
-    def _read(self) -> dict[str, float]:
-        if self._path is None:
-            return {}
-        try:
-            kept = json.loads(self._path.read_text(encoding="utf-8"))
-            if kept["seal"] != self._seal:
-                return {}
-            return {str(key): float(until) for key, until in kept["sessions"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}
-
-    def _write(self) -> None:
-        if self._path is None:
-            return
-        fresh = self._path.with_suffix(f".{os.getpid()}.new")
-        text = json.dumps({"seal": self._seal, "sessions": self._sessions})
-        # A full disk costs a login after the next restart and nothing else.
-        with contextlib.suppress(OSError):
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            fresh.replace(self._path)
+        self._sessions.pop(_digest(session), None)
 
 
 def _digest(secret: str) -> str:

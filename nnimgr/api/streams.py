@@ -20,13 +20,13 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
 from nnimgr.api.convert import event_of
-from nnimgr.core.facts import ExperimentStatus, Recorded
-from nnimgr.core.runner import RunnerClosed
+from nnimgr.core.running.runner import RunnerClosed
+from nnimgr.rules.facts import ExperimentStatus, Recorded
 from training_services.base import ServiceError, ServiceUnavailable
 
 if TYPE_CHECKING:
-    from nnimgr.core.changes import Follower
-    from nnimgr.core.runner import ExperimentRunner
+    from nnimgr.core.managing.change_feed import Follower
+    from nnimgr.core.running.runner import ExperimentRunner
     from nnimgr.store.reader import ExperimentReader
 
 __all__ = ["TrialStream", "changes_stream", "event_stream", "until", "whole"]

@@ -1,15 +1,22 @@
-"""The REST API seen from a command: one connection per call, JSON in and out, errors as sentences."""
+"""The REST API seen from a command: one connection per call, JSON in and out, errors as sentences.
+
+The calls carry the user's token, so they go to the server's Unix socket, whose other end is checked. At the
+server's port, any account could listen once the server has ended.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from nnimgr.cli.terminal import CliError
+from trial_keeper import local_http
 
 __all__ = ["ApiError", "Client", "Event", "ServerGone", "problem_line"]
 
@@ -47,13 +54,12 @@ class Event:
 
 
 class Client:
-    """Calls to one server."""
+    """Calls to the server that listens at the Unix socket ``path``; ``url`` is its address for people."""
 
-    def __init__(self, url: str, *, token: str) -> None:
-        parts = urlsplit(url)
+    def __init__(self, url: str, *, path: Path, token: str) -> None:
         self.url = url
-        self._host = parts.hostname or "127.0.0.1"
-        self.port = parts.port or 80
+        self.port = urlsplit(url).port or 80
+        self._path = str(path)
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
 
     def get(self, *path: str, **query: Any) -> Any:
@@ -149,7 +155,7 @@ class Client:
                 raise self._gone(error) from error
 
     def _connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(self._host, self.port, timeout=timeout_s)
+        return _LocalConnection(self._path, timeout_s)
 
     def _send(
         self,
@@ -181,6 +187,20 @@ class Client:
     def _gone(self, error: Exception) -> ServerGone:
         reason = str(error) or type(error).__name__
         return ServerGone(f"The server at {self.url} does not answer: {reason}.")
+
+
+class _LocalConnection(http.client.HTTPConnection):
+    """Connection to the HTTP server at the Unix socket ``path``, which must be of a trusted user."""
+
+    def __init__(self, path: str, timeout_s: float | None) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect. Raises OSError, and ForeignPeer if another user listens there."""
+        caller = local_http.connected(self._path, self.timeout)
+        self.sock = socket.socket(fileno=caller.detach())
+        self.sock.settimeout(self.timeout)
 
 
 def _refusal(status: int, text: bytes) -> ApiError | ServerGone:

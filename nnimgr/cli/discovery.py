@@ -12,12 +12,14 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from nnimgr.cli.terminal import CliError
 from nnimgr.home import HOME_VARIABLE, Home, HomeError, ServerInfo
+from training_services.private import open_private
 
 if TYPE_CHECKING:
     import subprocess
@@ -30,6 +32,8 @@ DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
 _READY_S = 60.0
 _LEAVE_S = 10.0
+_SOCKET_S = 0.5  # from the moment a server has its lock to that when it listens at its socket
+_SOCKET_LOOK_S = 0.01
 _MOST_STARTS = 3
 _LOG_LINES = 20
 _MOST_LOG_BYTES = 10 << 20
@@ -126,7 +130,7 @@ class ServerStart:
         path = self._home.server_log_path(self._port)
         if path.exists() and path.stat().st_size > _MOST_LOG_BYTES:
             path.replace(path.with_suffix(".log.1"))
-        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             self._log_from = os.fstat(log).st_size
             options = ["serve", "--port", str(self._port), "--until-idle", "--ready-fd", str(told)]
@@ -182,7 +186,14 @@ def connect(home: Home, port: int, *, no_token: bool = False, url_prefix: str | 
 def _client(home: Home, server: ServerInfo) -> Client:
     from nnimgr.cli.client import Client
 
-    return Client(server.url, token=home.token())
+    path = home.server_socket_path(server.port)
+    if server.pid is not None and not path.exists():
+        raise CliError(
+            f"The server on port {server.port} is of an earlier version ({server.version or 'unknown'}), "
+            f"which nnictl cannot tell from a stranger. End it with: kill {server.pid}. Its trials continue, "
+            "and the next nnictl command opens its experiments again."
+        )
+    return Client(server.url, path=path, token=home.token())
 
 
 def answering(home: Home, port: int) -> Client | None:
@@ -193,13 +204,18 @@ def answering(home: Home, port: int) -> Client | None:
     if server is None:
         return None
     client = _client(home, server)
-    try:
-        client.get("server")
-    except ServerGone:
-        if server.pid is None or not _has_ended(server.pid):
-            raise
-        return None
-    return client
+    until = time.monotonic() + _SOCKET_S
+    while True:
+        try:
+            client.get("server")
+        except ServerGone:
+            if server.pid is None and time.monotonic() < until:
+                time.sleep(_SOCKET_LOOK_S)
+                continue
+            if server.pid is None or not _has_ended(server.pid):
+                raise
+            return None
+        return client
 
 
 def has_left(server: ServerInfo | None) -> bool:

@@ -198,8 +198,8 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
         return [str(sentence) for sentence in answer.get("left", ())]
     if entry.status not in ("STOPPED", "VIEWED"):  # who viewed it is gone
         raise CliError(f"Experiment {entry.id} is {entry.status}: only one that was stopped can be deleted.")
-    from nnimgr.core.folder import delete_experiment
-    from nnimgr.core.requests import RequestRefused
+    from nnimgr.core.managing.folder import delete_experiment
+    from nnimgr.core.running.requests import RequestRefused
 
     try:
         delete_experiment(Index(home), entry)

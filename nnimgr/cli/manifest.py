@@ -36,7 +36,7 @@ def plan_job(config: ExperimentConfig, experiment_id: str, environ: Mapping[str,
 
 
 async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob:
-    from nnimgr.core.state import job_id_of, trial_id_of
+    from nnimgr.rules.state import job_id_of, trial_id_of
     from training_services.base import TRIAL_GRACE
     from training_services.keeper_host import Wants
     from training_services.kubernetes.client import Cluster

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import threading
+from collections.abc import Iterator
 
 from nnimgr.cli.client import Client
 from nnimgr.cli.discovery import has_left
@@ -13,6 +16,7 @@ from nnimgr.index import IndexEntry
 
 __all__ = ["stop", "stop_one"]
 
+_TELL_S = 1.0
 _STOP_TIMEOUT_S = 120.0  # trials get their grace before they are killed
 
 
@@ -60,12 +64,38 @@ def stop_one(
     If its server leaves with it, its port is free then.
     """
     server = home.server_running(client.port)
-    answer = client.post(
-        "experiments", experiment_id, "stop", body={"detach": detach}, timeout_s=_STOP_TIMEOUT_S
-    )
+    with _waits_told(client, experiment_id, terminal):
+        answer = client.post(
+            "experiments", experiment_id, "stop", body={"detach": detach}, timeout_s=_STOP_TIMEOUT_S
+        )
     if answer["serverLeaves"] and not has_left(server):
         terminal.warn(f"The server on port {client.port} takes long to leave.")
     return list(answer["stillRunning"]), list(answer.get("left", ()))
+
+
+@contextlib.contextmanager
+def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Iterator[None]:
+    """Say every second what the stop waits for, if that has changed."""
+    over = threading.Event()
+
+    def tell() -> None:
+        said = ""
+        while not over.wait(_TELL_S):
+            try:
+                sentence = str(client.get("experiments", experiment_id)["now"])
+            except CliError:  # the stop itself says what is wrong
+                return
+            if sentence != said and not over.is_set():
+                said = sentence
+                terminal.info(f"{sentence[:1].upper()}{sentence[1:]}.")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join(_TELL_S)
 
 
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:

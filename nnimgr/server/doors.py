@@ -1,7 +1,8 @@
-"""The keepers' doors beside the server's own address: a private socket for tunnels, and a network address.
+"""The keepers' doors: a socket for keepers of this machine, one for tunnels, and network addresses.
 
-Both speak TLS, and serve the keepers' routes and nothing else: API and dashboard stay where they were.
-Nothing of the certificate is ever checked but its fingerprint, which keepers are given with their token. What
+All of them serve the keepers' routes and nothing else, and no other address of the server serves these. The
+socket of this machine's keepers speaks plain HTTP, since the kernel tells both ends which user the other one
+is. All others speak TLS. Keepers check the certificate's fingerprint, which they get with their token. What
 leads to a door from elsewhere (a service, an ingress) is not ours: where it ends TLS itself, keepers check
 its certificate by the authorities they have.
 """
@@ -22,15 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send
 from nnimgr.server.addresses import Address, check_url, is_url
-from nnimgr.server.http import http_config
+from nnimgr.server.http import BoundedHTTP, http_config
+from nnimgr.server.local_socket import bind_private, is_own_user
 from training_services.base import ServiceUnavailable
 from training_services.doors import PrivateDoor
 from training_services.keeper_host import Reach
+from training_services.private import open_private
+from trial_keeper import local_http
 
 __all__ = ["Doors"]
 
@@ -39,7 +42,6 @@ logger = logging.getLogger(__name__)
 HANDSHAKE_S = 10.0
 FIRST_REQUEST_S = 20.0  # for its headers: anybody may connect at the network's door
 LAST_ANSWERS_S = 2.0
-_LONGEST_PATH = 107  # of a socket, in bytes: the kernel's
 _ROUTES = "/keepers/v1/"
 _GIVEN = "nniManagerIp"
 _LISTEN = "--keepers-listen"
@@ -74,7 +76,7 @@ class _Listening:
                     transport.abort()
 
 
-class _Connection(HttpToolsProtocol):
+class _Connection(BoundedHTTP):
     """A caller that says nothing is not waited for."""
 
     _patience: asyncio.TimerHandle
@@ -90,6 +92,15 @@ class _Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._patience.cancel()
         super().connection_lost(exc)
+
+
+class _LocalConnection(_Connection):
+    """A caller at the socket of this machine's keepers, who has to be of the server's own user."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not is_own_user(transport):
+            transport.abort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +121,7 @@ class _Standing:
 class Doors:
     """``KeeperDoors`` of a server.
 
-    ``app`` answers the keepers; ``folder`` (0700) keeps certificate, ports and socket, the last two under
+    ``app`` answers the keepers; ``folder`` (0700) keeps certificate, ports and sockets, the last two under
     ``name``, which no other server of this folder has at the same time. ``url`` leads here from elsewhere;
     ``authorities`` (PEM) sign what ends TLS there, None: those that the keepers' machines know.
     """
@@ -128,14 +139,23 @@ class Doors:
         self._authorities = authorities or ""
         self._app = _without_prefix(app)
         self._folder = folder
-        self._socket = f"door-{name}.sock"
+        self._path = folder / f"door-{name}.sock"
+        self._local_path = folder / f"keepers-{name}.sock"
         self._ports_path = folder / f"door-{name}.json"
         self._directory: int | None = None  # the folder, open, if the socket's path is too long
         self._private: PrivateDoor | None = None
+        self._local: Reach | None = None
         self._network: dict[str, Reach] = {}
         self._standing: _Standing | None = None
         self._open: list[_Listening] = []
         self._opening = asyncio.Lock()
+
+    async def local(self) -> Reach:
+        async with self._opening:
+            if self._local is None:
+                await self._open_socket(self._local_path, tls=None)
+                self._local = Reach([local_http.url_of(str(self._local_path))])
+            return self._local
 
     async def private(self) -> PrivateDoor:
         async with self._opening:
@@ -192,8 +212,11 @@ class Doors:
             self._open.clear()
             self._network.clear()
             self._standing = None
+            if self._local is not None:
+                self._local_path.unlink(missing_ok=True)
+                self._local = None
             if self._private is not None:
-                self._private.path.unlink(missing_ok=True)
+                self._path.unlink(missing_ok=True)
                 self._private = None
             if self._directory is not None:
                 os.close(self._directory)
@@ -201,23 +224,25 @@ class Doors:
 
     async def _open_private(self) -> PrivateDoor:
         tls, fingerprint = await asyncio.to_thread(self._identity)
-        path = self._folder / self._socket
-        listener = socket.socket(socket.AF_UNIX)
+        await self._open_socket(self._path, tls=tls)
+        path = self._path
+        if len(os.fsencode(path)) > local_http.LONGEST_PATH:
+            self._directory = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            path = Path(f"/proc/self/fd/{self._directory}/{path.name}")
+        return PrivateDoor(path, fingerprint)
+
+    async def _open_socket(self, path: Path, *, tls: ssl.SSLContext | None) -> None:
         try:
-            if len(os.fsencode(path)) > _LONGEST_PATH:
-                if self._directory is None:
-                    self._directory = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                path = Path(f"/proc/self/fd/{self._directory}/{self._socket}")
-            path.unlink(missing_ok=True)  # of a server that was killed: its name is ours now
-            listener.bind(str(path))
-            path.chmod(0o600)
+            listener = bind_private(path)
+        except OSError as error:
+            raise ServiceUnavailable(
+                f"the socket {path} for keepers cannot be made: {error.strerror}"
+            ) from error
+        try:
             await self._serve([listener], tls=tls)
         except OSError as error:
             listener.close()
-            raise ServiceUnavailable(
-                f"the socket {self._folder / self._socket} for tunnels cannot be made: {error.strerror}"
-            ) from error
-        return PrivateDoor(path, fingerprint)
+            raise ServiceUnavailable(f"the socket {path} for keepers cannot be served: {error}") from error
 
     async def _open_network(self, wanted: Address, hosts: _Hosts, *, said: str) -> Reach:
         tls, fingerprint = await asyncio.to_thread(self._identity)
@@ -253,14 +278,17 @@ class Doors:
             ) from error
         return context, hashlib.sha256(certificate).hexdigest()
 
-    async def _serve(self, sockets: list[socket.socket], *, tls: ssl.SSLContext) -> None:
+    async def _serve(self, sockets: list[socket.socket], *, tls: ssl.SSLContext | None) -> None:
+        """Serve the keepers there; without TLS at a Unix socket, whose callers are known by their user."""
         config = http_config(self._app, date_header=False)
         config.load()
         listening = _Listening([], ServerState())
         loop = asyncio.get_running_loop()
 
+        kind = _LocalConnection if tls is None else _Connection
+
         def protocol() -> asyncio.Protocol:
-            return _Connection(config=config, server_state=listening.state, app_state={}, _loop=loop)
+            return kind(config=config, server_state=listening.state, app_state={}, _loop=loop)
 
         try:
             for listener in sockets:
@@ -270,7 +298,7 @@ class Doors:
                     protocol,
                     sock=listener,
                     ssl=tls,
-                    ssl_handshake_timeout=HANDSHAKE_S,
+                    ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
                     backlog=config.backlog,
                 )
                 listening.servers.append(server)
@@ -288,7 +316,8 @@ class Doors:
 
     def _keep_port(self, host: str, port: int) -> None:
         fresh = self._ports_path.with_suffix(".new")
-        fresh.write_text(json.dumps({**self._kept_ports(), host: port}), encoding="utf-8")
+        with open(fresh, "w", encoding="utf-8", opener=open_private) as file:
+            json.dump({**self._kept_ports(), host: port}, file)
         fresh.replace(self._ports_path)
 
 

@@ -5,20 +5,67 @@ from __future__ import annotations
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nnimgr.api.asgi import ASGIApp
 
-__all__ = ["http_config"]
+__all__ = ["BoundedHTTP", "http_config"]
 
 _KEEP_ALIVE_S = 75  # keepers come back on the same connection
 _CONNECTIONS = 8_000
+_MOST_HEAD = 256 << 10  # bytes of a request beside its body
+_LINGER_S = 2.0
+_FRAMING = 16  # bytes around a chunk of a body, at most, for each byte in it
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s"
+)
+_SENTENCE = (
+    b'{"error":{"message":"The request\'s address and headers have more than %d bytes."}}' % _MOST_HEAD
+)
+
+
+class BoundedHTTP(HttpToolsProtocol):
+    """uvicorn's protocol with a limit on address, headers and trailers, which it would collect without one.
+
+    A caller needs no credential to send these.
+    """
+
+    _beside = 0  # bytes of this request that were not of its body
+    _refused = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._beside += len(data)
+        super().data_received(data)
+        if self._beside > _MOST_HEAD and not self.transport.is_closing():
+            self._refuse()
+
+    def on_body(self, body: bytes) -> None:
+        self._beside = max(0, self._beside - (_FRAMING + 1) * len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._beside = 0
+        super().on_message_complete()
+
+    def _refuse(self) -> None:
+        """Answer 431, and throw away what follows for a while, so that the client can read the answer."""
+        self._refused = True
+        self.logger.warning("A request with more than %d bytes beside its body was refused.", _MOST_HEAD)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()
+            return
+        self.transport.write(_TOO_LARGE % (len(_SENTENCE), _SENTENCE))
+        self.loop.call_later(_LINGER_S, self.transport.close)
 
 
 def http_config(app: ASGIApp, **more: Any) -> uvicorn.Config:
     """uvicorn's configuration for an application; ``more``: what is said of one listener only."""
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedHTTP,
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -6,6 +6,9 @@ import logging
 import sys
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Any
+
+from training_services.private import open_private
 
 __all__ = ["LEVELS", "start_log"]
 
@@ -14,6 +17,15 @@ LEVELS = ("debug", "info", "warning", "error")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MOST_BYTES = 10 << 20
 _KEPT_FILES = 3
+
+
+class _PrivateFileHandler(RotatingFileHandler):
+    """Writes files of mode 0600, the ones it rotates to among them."""
+
+    def _open(self) -> Any:
+        return open(
+            self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_private
+        )
 
 
 class _RedactingFormatter(logging.Formatter):
@@ -36,8 +48,7 @@ def start_log(level: str, *, file: Path | None, secrets: tuple[str, ...]) -> Non
     if file is None:
         handler = logging.StreamHandler(sys.stderr)
     else:
-        file.touch(mode=0o600)
-        handler = RotatingFileHandler(
+        handler = _PrivateFileHandler(
             file, maxBytes=_MOST_BYTES, backupCount=_KEPT_FILES, encoding="utf-8", errors="backslashreplace"
         )
     handler.setFormatter(_RedactingFormatter(secrets))

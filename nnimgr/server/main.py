@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnimgr import __version__
-from nnimgr.home import Home, HomeError, check_prefix
+from nnimgr.home import HOME_VARIABLE, Home, HomeError, check_prefix
 from nnimgr.server.addresses import Address, check_url
+from nnimgr.server.local_socket import bind_private
 from nnimgr.server.options import CannotServe, KeeperOptions, ServeOptions
 
 __all__ = ["main"]
@@ -29,6 +30,7 @@ LEVEL_VARIABLE = "NNIMGR_LOG_LEVEL"
 _KEEPERS = "NNIMGR_KEEPERS_"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _BACKLOG = 1024
+_LEAST_FILES = 256
 _OPEN_FILES = 16_384
 
 logger = logging.getLogger(__name__)
@@ -121,12 +123,16 @@ def _serve(parsed: argparse.Namespace) -> None:
             f"--no-token goes with --host {' or '.join(_LOOPBACK)} only: others could run commands here "
             f"by way of {options.host}."
         )
+    _allow_open_files()
     if options.ready_fd is not None:
         _own(options.ready_fd)
     home = Home.find()
-    with _bind(options) as listener, home.claim_server(options.port) as claim:
+    with (
+        _bind(options) as listener,
+        home.claim_server(options.port) as claim,
+        _bind_local(home, options.port) as local,
+    ):
         _start_log(parsed, token=home.token())
-        _allow_open_files()
         if options.host not in _LOOPBACK:
             logger.warning("%s can be reached by others, and what it says is not encrypted", options.url)
         if options.no_token:
@@ -135,11 +141,11 @@ def _serve(parsed: argparse.Namespace) -> None:
                 "commands as this user"
             )
         gc.disable()  # a sixth of the time that the import of so many modules takes
-        from nnimgr.server.process import run  # heavy: only once the port is ours
+        from nnimgr.server.process import Listeners, run  # heavy: only once the port is ours
 
         gc.freeze()
         gc.enable()
-        run(options, home=home, claim=claim, listener=listener)
+        run(options, home=home, claim=claim, listeners=Listeners(listener, local))
 
 
 def _keeper_options(parsed: argparse.Namespace) -> KeeperOptions:
@@ -211,6 +217,20 @@ def _bind(options: ServeOptions) -> socket.socket:
     return listener
 
 
+def _bind_local(home: Home, port: int) -> socket.socket:
+    """Listen where ``nnictl`` calls. The lock of the port keeps other servers from this path."""
+    path = home.server_socket_path(port)
+    try:
+        listener = bind_private(path)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise CannotServe(
+            f"The socket {path} cannot be made ({error.strerror}); set {HOME_VARIABLE} to a directory on a "
+            "file system that takes Unix sockets."
+        ) from error
+    return listener
+
+
 def _start_log(parsed: argparse.Namespace, *, token: str) -> None:
     from nnimgr.server.log import LEVELS, start_log
 
@@ -224,8 +244,13 @@ def _start_log(parsed: argparse.Namespace, *, token: str) -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the soft limit: every connection, database and pipe takes one."""
+    """Raise the soft limit: every connection, database and pipe takes one. Raises CannotServe."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < _LEAST_FILES:
+        raise CannotServe(
+            f"At most {hard} files can be open here (ulimit -n), and a server needs {_LEAST_FILES} to start "
+            "and stop trials safely. Raise the limit, for example with: ulimit -n 4096."
+        )
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):

@@ -14,11 +14,13 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import uvicorn
 import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nnimgr import __version__
 from nnimgr.api.app import create_app
@@ -27,11 +29,12 @@ from nnimgr.api.auth import AllowedHosts, Credentials
 from nnimgr.api.dependencies import ApiParts
 from nnimgr.api.life import ServerLife
 from nnimgr.api.sessions import Sessions
-from nnimgr.core.assembly import Assembly
-from nnimgr.core.manager import NNIManager
+from nnimgr.core.managing.assembly import Assembly
+from nnimgr.core.managing.manager import NNIManager
 from nnimgr.home import Home, ServerClaim
 from nnimgr.server.doors import Doors
 from nnimgr.server.http import http_config
+from nnimgr.server.local_socket import is_own_user
 from nnimgr.server.options import CannotServe, ServeOptions
 from nnimgr.server.watchdog import Watchdog
 from training_services.base import ServiceUnavailable
@@ -40,10 +43,11 @@ from training_services.keeper_hub import KeeperHub
 from training_services.keeper_service import ServiceTools
 from training_services.placement import HostLedger
 
-__all__ = ["run"]
+__all__ = ["Listeners", "run"]
 
 _FIRST_EXPERIMENT_S = 30.0  # how long a server that should leave when idle waits for its first experiment
 _LAST_ANSWERS_S = 2
+_DATE_S = 1.0  # the resolution of the Date header
 
 # Writers' threads run Python too: the loop must not wait 5 ms, the default, for each of them.
 SWITCH_INTERVAL_S = 0.0005
@@ -51,20 +55,27 @@ SWITCH_INTERVAL_S = 0.0005
 logger = logging.getLogger(__name__)
 
 
-def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: socket.socket) -> None:
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Where requests arrive: the port, and the Unix socket at which commands of the server's user call."""
+
+    port: socket.socket
+    local: socket.socket
+
+
+def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listeners: Listeners) -> None:
     """Serve until a signal, or until idle if so wanted."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, home=home, claim=claim, listener=listener))
+        runner.run(_serve(options, home=home, claim=claim, listeners=listeners))
 
 
-async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, listener: socket.socket) -> None:
+async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, listeners: Listeners) -> None:
     token = home.token()
     hub = KeeperHub()
-    door = KeeperDoor(hub)
     keepers = options.keepers
     doors = Doors(
-        door,
+        KeeperDoor(hub),
         folder=home.private_path,
         name=str(options.port),
         url=keepers.url,
@@ -75,9 +86,9 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
             await doors.listen(keepers.listen)
         except ServiceUnavailable as error:
             raise CannotServe(f"The keepers' door: {error}.") from error
-    tools = ServiceTools(hub=hub, ledger=HostLedger(), urls=(options.local_url,), doors=doors)
+    tools = ServiceTools(hub=hub, ledger=HostLedger(), doors=doors)
     assembly = Assembly(tools)
-    sessions = Sessions(home.private_path / f"sessions-{options.port}.json", token=token)
+    sessions = Sessions()
     parts = ApiParts(
         manager=NNIManager(
             home=home, port=options.port, assembly=assembly, url_prefix=options.url_prefix or None
@@ -91,23 +102,24 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         life=ServerLife(until_idle=options.until_idle),
     )
     hosts = AllowedHosts(options.host, extra=options.allowed_hosts)
-    app = create_app(parts, hosts=hosts, keeper_door=door)
+    app = create_app(parts, hosts=hosts)
 
     def ready() -> None:
         claim.publish(url=options.local_url, version=__version__)
         _tell_ready(options.ready_fd)
         logger.info("nnimgr %s serves %s (pid %d)", __version__, options.url, os.getpid())
 
-    server = _HTTPServer(app, on_ready=ready)
+    server = _HTTPServer(app, local=listeners.local, on_ready=ready)
     with Watchdog():
         async with parts.manager:
-            serving = asyncio.create_task(server.serve(sockets=[listener]), name="server:http")
+            serving = asyncio.create_task(server.serve(sockets=[listeners.port]), name="server:http")
             await _until_told(options, parts, serving)
         # Keepers are served until here: those that are not needed any more had to be told so.
         hub.close()
+        await assembly.close()
         await doors.close()
         await parts.analyst.close()
-        server.should_exit = True
+        server.leave()
         await serving
 
 
@@ -151,11 +163,28 @@ async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> Non
 class _HTTPServer(uvicorn.Server):
     """uvicorn, with signals left to us and a word when it is ready."""
 
-    def __init__(self, app: ASGIApp, *, on_ready: Callable[[], None]) -> None:
+    def __init__(self, app: ASGIApp, *, local: socket.socket, on_ready: Callable[[], None]) -> None:
         super().__init__(
             http_config(app, loop="uvloop", timeout_graceful_shutdown=_LAST_ANSWERS_S),
         )
+        self._local = local
         self._on_ready = on_ready
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        """Listen no more, and have ``serve`` return once the last answers are given."""
+        self.should_exit = True
+        self._leaving.set()
+
+    async def main_loop(self) -> None:
+        """Keep the Date header current until the server leaves.
+
+        uvicorn's own loop wakes up ten times a second for that, which is half of what an idle server does.
+        """
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_S):
+                    await self._leaving.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -163,7 +192,25 @@ class _HTTPServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        loop = asyncio.get_running_loop()
+
+        def connection() -> asyncio.Protocol:
+            return _LocalConnection(
+                config=self.config, server_state=self.server_state, app_state={}, _loop=loop
+            )
+
+        server: Any = await loop.create_unix_server(connection, sock=self._local, backlog=self.config.backlog)
+        self.servers.append(server)
         self._on_ready()
+
+
+class _LocalConnection(HttpToolsProtocol):
+    """A caller at the Unix socket, who has to be of the server's own user."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not is_own_user(transport):
+            transport.abort()
 
 
 def _tell_ready(descriptor: int | None) -> None:

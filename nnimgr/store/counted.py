@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, and_, literal_column, select
 
 from nnimgr.store import schema
-from nnimgr.store.reading import DatabaseReader
+from nnimgr.store.trial_metrics import BY_TRIAL, MetricLine, TrialMetrics
 
-
-class MetricLine(NamedTuple):
-    """A metric in a form that is quick to read in large numbers. ``at_us``: microseconds since 1970."""
-
-    number: int
-    trial_id: str
-    attempt: int
-    parameter_id: str | None
-    type: str
-    sequence: int
-    at_us: int
-    text: str
+__all__ = ["BY_TRIAL", "CountedMetrics", "Final", "MetricLine"]
 
 
 class Final(NamedTuple):
@@ -31,7 +21,6 @@ class Final(NamedTuple):
     value: float | None
 
 
-BY_TRIAL = "sqlite_autoindex_metrics_2"  # of metric_recorded_once
 _FINALS = schema.metric_finals.name
 _FEW_TRIALS = 1_000  # up to so many, reading them one by one beats reading all metrics
 
@@ -39,7 +28,7 @@ _LINE = tuple(schema.metrics.c[{"at_us": "at"}.get(name, name)] for name in Metr
 _IS_FINAL = schema.metrics.c.type == literal_column("'FINAL'")  # no parameter: partial indexes need it so
 
 
-class CountedMetrics(DatabaseReader):
+class CountedMetrics(TrialMetrics):
     """Queries that leave out what attempts have reported that do not count (any more)."""
 
     def lines(
@@ -54,14 +43,15 @@ class CountedMetrics(DatabaseReader):
         ``trials``: only those of the trials between these sequences, both included.
         """
         attempts = self._attempts(trials)
-        few = trials is not None and len(attempts) <= _FEW_TRIALS
+        if trials is not None and len(attempts) <= _FEW_TRIALS:
+            merged = self.merged_lines(attempts, kind=kind, page=page)
+            while lines := list(islice(merged, page)):
+                yield lines
+            return
         table = schema.metrics
         query = select(*_LINE).where(table.c.experiment_id == self._id).order_by(table.c.number).limit(page)
-        if few:
-            query = self._by(BY_TRIAL, query.where(table.c.trial_id.in_(list(attempts))), table)
         if kind == "FINAL":
-            query = query.where(_IS_FINAL)
-            query = query if few else self._by(_FINALS, query, table)
+            query = self._by(_FINALS, query.where(_IS_FINAL), table)
         elif kind is not None:
             query = query.where(table.c.type == kind)
         others = 1 if trials is None else 0
@@ -84,20 +74,13 @@ class CountedMetrics(DatabaseReader):
         with self._connect() as connection:
             return {trial_id: attempt for trial_id, attempt in connection.execute(query)}
 
-    def trial_lines(self, trial_id: str, *, kind: str | None = None) -> list[MetricLine]:
-        """The metrics of one trial; none if there is no such trial."""
-        table, trials = schema.metrics, schema.trials
-        counts = (
-            select(trials.c.attempt)
-            .where(trials.c.experiment_id == self._id, trials.c.trial_id == trial_id)
-            .scalar_subquery()
-        )
-        query = select(*_LINE).where(
-            table.c.experiment_id == self._id, table.c.trial_id == trial_id, table.c.attempt == counts
-        )
-        if kind is not None:
-            query = query.where(table.c.type == kind)
-        return self._lines(self._by(BY_TRIAL, query, table).order_by(table.c.number))
+    def trial_lines(self, trial_id: str, *, kind: str | None = None) -> Iterator[MetricLine]:
+        """Yield the metrics of one trial, read in pages; nothing if the trial does not exist."""
+        table = schema.trials
+        query = select(table.c.attempt).where(table.c.experiment_id == self._id, table.c.trial_id == trial_id)
+        with self._connect() as connection:
+            counts = connection.execute(query).scalar_one_or_none()
+        return iter(()) if counts is None else self.attempt_lines(trial_id, counts, kind=kind)
 
     def finals(self, trial_ids: Sequence[str]) -> dict[tuple[str, int], list[Final]]:
         """By trial and attempt: the first FINAL metric for each parameter id, in the order they came in."""
@@ -154,7 +137,3 @@ class CountedMetrics(DatabaseReader):
                 line = max(reported, key=lambda metric: (metric.sequence, metric.number))
             lines.append(line)
         return lines
-
-    def _lines(self, query: Select[Any]) -> list[MetricLine]:
-        with self._connect() as connection:
-            return [MetricLine._make(row) for row in connection.execute(query)]

@@ -7,6 +7,8 @@ StoreError            it cannot be read or written
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class StoreError(Exception):
     """The database cannot be read or written; the message is one sentence for the user."""
@@ -14,6 +16,11 @@ class StoreError(Exception):
 
 class StoreLocked(StoreError):
     """Another server holds the experiment."""
+
+
+def empty_database(path: Path) -> StoreError:
+    """Build the error for a database that has lost all it held."""
+    return StoreError(f"the database {path} is empty; put a copy of it back in its place")
 
 
 class NewerDatabase(StoreError):

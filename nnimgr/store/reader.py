@@ -17,12 +17,14 @@ from typing import Any
 
 from sqlalchemy import Select, func, literal_column, select
 
-from nnimgr.core import facts as f
-from nnimgr.core.state import ExperimentState
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
 from nnimgr.store import schema
 from nnimgr.store.bulk import like_pattern
-from nnimgr.store.counted import BY_TRIAL, CountedMetrics, Final
+from nnimgr.store.counted import CountedMetrics, Final
+from nnimgr.store.errors import empty_database
 from nnimgr.store.rows import from_us, read_fact
+from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.writer import database_path, load, read_page
 
 
@@ -89,20 +91,6 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRow:
-    number: int
-    trial_id: str
-    attempt: int
-    position: int
-    parameter_id: str | None
-    type: str
-    sequence: int
-    at: datetime
-    value: float | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSet:
     """A parameter set of a trial, which has one unless it is a multi-phase trial; ``parameters``: JSON text.
 
@@ -162,7 +150,9 @@ class ExperimentReader(CountedMetrics):
 
     def experiment(self) -> ExperimentRow:
         with self._connect() as connection:
-            row = connection.execute(select(schema.experiments)).one()
+            row = connection.execute(select(schema.experiments)).one_or_none()
+            if row is None:
+                raise empty_database(self.path)
             values = _convert(row._mapping)
             return ExperimentRow(**values | {"status": f.ExperimentStatus(values["status"])})
 
@@ -259,10 +249,10 @@ class ExperimentReader(CountedMetrics):
         limit: int = 10_000,
     ) -> list[MetricRow]:
         """Metrics with a number above ``after``, in the order in which they were recorded."""
+        if trial_id is not None:
+            return self.trial_page(trial_id, attempt=attempt, kind=kind, after=after, limit=limit)
         table = schema.metrics
         query = self._of(table).where(table.c.number > after).order_by(table.c.number).limit(limit)
-        if trial_id is not None:
-            query = self._by(BY_TRIAL, query.where(table.c.trial_id == trial_id), table)
         if attempt is not None:
             query = query.where(table.c.attempt == attempt)
         if kind is not None:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.pool import QueuePool
 
 from nnimgr.store import schema
-from nnimgr.store.errors import StoreError
+from nnimgr.store.errors import StoreError, empty_database
 from nnimgr.store.writer import database_path
 
 
@@ -63,6 +63,8 @@ class DatabaseReader:
                 yield connection
         except exc.DatabaseError as error:
             self._engine.dispose()  # once it is repaired, its old connections would still find it broken
+            if "no such table" in str(error.orig):
+                raise empty_database(self.path) from error
             raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
         finally:
             if pool is not self._engine.pool or self._closed.is_set():  # it was released meanwhile
@@ -95,8 +97,13 @@ class DatabaseReader:
         SQLite has no statistics of our tables and takes the primary key, which reads all of a table, where an
         index would serve.
         """
+        known = index is not None and self._has_index(index)
+        return query.with_hint(table, f"INDEXED BY {index}", "sqlite") if known else query
+
+    def _has_index(self, index: str) -> bool:
+        """Whether the database has this index: one that an earlier version has made may lack it."""
         if not self._indexes:
             with self._connect() as connection:
                 names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'index'")
                 self._indexes = frozenset(names.scalars())
-        return query.with_hint(table, f"INDEXED BY {index}", "sqlite") if index in self._indexes else query
+        return index in self._indexes

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nnimgr import codec
-from nnimgr.core import facts as f
-from nnimgr.core.state import (
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import (
     SNAPSHOT_VERSION,
     ExperimentState,
     JobState,

@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, exc
 from sqlalchemy.pool import StaticPool
 
-from nnimgr.core import facts as f
-from nnimgr.core.fold import apply
-from nnimgr.core.state import ExperimentState, Touched
+from nnimgr.rules import facts as f
+from nnimgr.rules.fold import apply
+from nnimgr.rules.state import ExperimentState, Touched
 from nnimgr.store import schema
 from nnimgr.store.errors import StoreError, StoreLocked
+from nnimgr.store.high_water import HighWater, HighWaterFile
 from nnimgr.store.migrations import migrate
 from nnimgr.store.rows import (
     Batch,
@@ -33,6 +34,14 @@ from nnimgr.store.rows import (
     read_metric,
     read_snapshot,
     snapshot_row,
+)
+from training_services.private import (
+    FILE,
+    FOLDER,
+    forbid_writing,
+    make_private_folder,
+    open_private,
+    tighten,
 )
 
 SNAPSHOT_EVERY = 5000  # facts
@@ -88,6 +97,8 @@ class ExperimentWriter:
         self.path = database_path(directory)
         self.db_id = ""
         self.m_epoch = 0
+        self.missing: HighWater | None = None  # how far the experiment had come, if the database is older
+        self._mark: HighWaterFile | None = None
         self._since_snapshot = 0.0
         self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"store-{directory.name}")
@@ -106,7 +117,8 @@ class ExperimentWriter:
         if self._since_snapshot >= SNAPSHOT_EVERY:
             rows.snapshot = snapshot_row(state)
             self._since_snapshot = 0
-        await self._call(lambda: self._write(rows))
+        mark = HighWater(state.number, state.m_epoch, state.next_sequence)
+        await self._call(lambda: self._write(rows, mark))
 
     async def close(self, state: ExperimentState | None = None) -> None:
         """Let go; with a state, a snapshot is left so that the next start has nothing to fold."""
@@ -132,7 +144,9 @@ class ExperimentWriter:
     # ---- in the thread ------------------------------------------------------------------------------------
 
     def _open(self) -> ExperimentState:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.path.parent)
+        forbid_writing(self.path.parent.parent)  # its owner may have shown the experiment to others
+        tighten(self.path.parent, FOLDER)
         self._lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,6 +154,10 @@ class ExperimentWriter:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
             raise StoreLocked(f"{self.path.parent.parent.name} is open in another server") from error
+        self._mark = HighWaterFile(self.path.with_suffix(".mark"))
+        os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))  # SQLite's own files get its mode
+        for beside in ("-wal", "-shm"):
+            tighten(self.path.with_name(self.path.name + beside), FILE)
         self._engine = _engine(self.path)
         connection = self._connection = self._engine.connect()
         with connection.begin():
@@ -151,12 +169,15 @@ class ExperimentWriter:
         if row is None:
             self.db_id, self.m_epoch = secrets.token_hex(16), 1
             return ExperimentState()
-        self.db_id, self.m_epoch = row[0], row[1] + 1
         with connection.begin():
             state, self._since_snapshot = load(connection, row[2])
+        self.db_id, self.m_epoch = row[0], row[1] + 1
+        mark = self._mark.read()
+        if mark is not None and mark.number > state.number:
+            self.missing, self.m_epoch = mark, max(row[1], mark.m_epoch) + 1
         return state
 
-    def _write(self, rows: Batch) -> None:
+    def _write(self, rows: Batch, mark: HighWater) -> None:
         connection = self._connection
         assert connection is not None
         run = connection.exec_driver_sql
@@ -179,6 +200,8 @@ class ExperimentWriter:
                 run(_DEFINITION, rows.definition)
             if rows.snapshot is not None:
                 self._snapshot(connection, rows.snapshot)
+        if self._mark is not None:
+            self._mark.note(mark)
 
     def _new_row(self, rows: Batch) -> Row:
         assert rows.definition is not None
@@ -204,6 +227,9 @@ class ExperimentWriter:
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
+        if self._mark is not None:
+            self._mark.close()
+            self._mark = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -16,33 +16,33 @@ import httpx
 from nnimgr.analysis.process import Analyst
 from nnimgr.analysis.questions import Answers
 from nnimgr.api.app import create_app
-from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send, answer
+from nnimgr.api.asgi import ASGIApp
 from nnimgr.api.auth import AllowedHosts, Credentials
 from nnimgr.api.dependencies import ApiParts
 from nnimgr.api.sessions import Sessions
-from nnimgr.core import facts as f
-from nnimgr.core import requests
-from nnimgr.core.assembly import Assembly
-from nnimgr.core.changes import Changes
-from nnimgr.core.index_notes import nni_status
-from nnimgr.core.manager import (
+from nnimgr.core.managing.assembly import Assembly
+from nnimgr.core.managing.change_feed import Changes
+from nnimgr.core.managing.index_notes import nni_status
+from nnimgr.core.managing.leftovers import Remains
+from nnimgr.core.managing.manager import (
     ExperimentConflict,
     ExperimentSummary,
     NewExperiment,
     NNIManager,
     UnknownExperiment,
 )
-from nnimgr.core.now import happening
-from nnimgr.core.remains import Remains
-from nnimgr.core.requests import RequestRefused
-from nnimgr.core.runner import RunnerClosed
-from nnimgr.core.search import Builder, Notice
-from nnimgr.core.state import Touched
-from nnimgr.core.stored import StoredSummaries
+from nnimgr.core.managing.stored import StoredSummaries
+from nnimgr.core.running import requests
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.runner import RunnerClosed
+from nnimgr.core.running.search import Builder, Notice
 from nnimgr.home import Home
+from nnimgr.rules import facts as f
+from nnimgr.rules.activity import happening
+from nnimgr.rules.state import AddedTrial, Touched
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
-from tests.core.driver import Life
+from tests.rules.driver import Life
 from training_services.base import FileListing, Machine, TrialFile
 from training_services.placement import HostLedger
 from trial_keeper.plain import check_path
@@ -230,10 +230,11 @@ class FakeRunner:
         await self.commit()
         return facts
 
-    async def add_trial(self, parameters: Any) -> f.Suggested:
-        (suggested,) = await self.request(requests.add_trial(parameters, outstanding=0))
-        assert isinstance(suggested, f.Suggested)
-        return suggested
+    async def add_trial(self, parameters: Any, *, key: str | None = None) -> AddedTrial:
+        addition = requests.TrialAddition(parameters, outstanding=0, key=key)
+        await self.request(addition)
+        assert addition.added is not None
+        return addition.added
 
     async def rerun(self, find: Callable[[], Sequence[requests.FailedTrial]]) -> Sequence[f.Suggested]:
         facts = await self.request(requests.rerun(await asyncio.to_thread(find)))
@@ -426,10 +427,6 @@ class Lab:
         return self.runner.service
 
 
-async def door(scope: Scope, receive: Receive, send: Send) -> None:
-    await answer(send, 418, body=b"the keepers' door", content_type=b"text/plain")
-
-
 @asynccontextmanager
 async def open_lab(directory: Path) -> AsyncGenerator[Lab, None]:
     writer = ExperimentWriter(directory)
@@ -438,7 +435,7 @@ async def open_lab(directory: Path) -> AsyncGenerator[Lab, None]:
     runner = FakeRunner(life, writer)
     await runner.commit()
     manager = FakeManager(runner, directory)
-    sessions = Sessions(directory / "sessions.json", token=TOKEN)
+    sessions = Sessions()
     analyst = NearAnalyst()
     parts = ApiParts(
         analyst=analyst,
@@ -449,7 +446,7 @@ async def open_lab(directory: Path) -> AsyncGenerator[Lab, None]:
         version="0.0.test",
         started_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
-    app = create_app(parts, hosts=AllowedHosts("127.0.0.1"), keeper_door=door)
+    app = create_app(parts, hosts=AllowedHosts("127.0.0.1"))
     async with (
         httpx.AsyncClient(transport=_transport(app), base_url=BASE, headers=BEARER) as client,
         httpx.AsyncClient(transport=_transport(app), base_url=BASE) as stranger,

@@ -8,7 +8,7 @@ import pytest
 
 from nnimgr.analysis.errors import AnalysisFailed
 from nnimgr.api import models
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from tests.analysis.given import unpack
 from tests.api.lab import EXPERIMENT, Lab
 

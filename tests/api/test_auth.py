@@ -197,10 +197,9 @@ async def test_a_rebound_name_gets_nothing(lab: Lab) -> None:
         assert "evil.example" in answer.json()["error"]["message"]
 
 
-async def test_the_keepers_door_stands_before_all_this(lab: Lab) -> None:
-    answer = await lab.stranger.post("/keepers/v1/exp/local/sync", headers={"Host": "anything"})
-    assert answer.status_code == 418
-    assert (await lab.stranger.get("/keepers/v2/x")).status_code == 401
+async def test_keepers_have_no_route_here(lab: Lab) -> None:
+    assert (await lab.stranger.post("/keepers/v1/exp/local/sync")).status_code == 401
+    assert (await lab.client.post("/keepers/v1/exp/local/sync")).status_code == 404
 
 
 async def test_security_headers_are_on_every_answer(lab: Lab) -> None:
@@ -265,13 +264,39 @@ async def test_wrong_tokens_count_as_failures(lab: Lab) -> None:
         answer = await lab.stranger.post("/api/v1/login", json={"token": "wrong"})
         assert answer.status_code == 401 and "set-cookie" not in answer.headers
         assert answer.json()["error"]["message"] == "This is not the token of this server."
-    assert (await lab.stranger.post("/api/v1/login", json={"token": TOKEN})).status_code == 429
+    assert (await lab.stranger.post("/api/v1/login", json={"token": "wrong"})).status_code == 429
 
 
 async def test_wrong_codes_count_as_failures(lab: Lab) -> None:
     for _ in range(20):
         assert (await lab.stranger.post("/api/v1/login", json={"code": "x"})).status_code == 401
     assert (await lab.stranger.post("/api/v1/login", json={"code": "x"})).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("content", "status"), [(b"{", 422), (b"[" * 4000, 400), (b'{"tok":1}', 422), (b" " * 4097, 413)]
+)
+async def test_refused_bodies_count_as_failures(lab: Lab, content: bytes, status: int) -> None:
+    headers = {"Content-Type": "application/json"}
+    statuses = [
+        (await lab.stranger.post("/api/v1/login", content=content, headers=headers)).status_code
+        for _ in range(21)
+    ]
+    assert statuses == [status] * 20 + [429]
+
+
+async def test_a_right_credential_is_accepted_after_any_number_of_wrong_ones(lab: Lab) -> None:
+    url = (await lab.client.post("/api/v1/server/login-code")).json()["url"]
+    for _ in range(50):
+        await lab.stranger.post("/api/v1/login", json={"token": "wrong"})
+    assert (await lab.stranger.post("/api/v1/login", json={"token": "wrong"})).status_code == 429
+    for body in ({"token": TOKEN}, {"code": url.partition("#code=")[2]}):
+        answer = await lab.stranger.post("/api/v1/login", json=body)
+        assert answer.status_code == 200
+        cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+        lab.stranger.cookies.clear()
+        assert (await lab.stranger.get("/api/v1/server", headers=cookie)).status_code == 200
+    assert (await lab.stranger.post("/api/v1/login", json={"token": "wrong"})).status_code == 429
 
 
 def test_the_throttle_forgets() -> None:

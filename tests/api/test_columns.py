@@ -14,7 +14,7 @@ import pytest
 from nnimgr.analysis.errors import AnalysisFailed
 from nnimgr.api.analysis import COLUMNS
 from nnimgr.api.asgi import Scope
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from nnimgr.store.errors import StoreError
 from tests.analysis.test_packed import unpack
 from tests.api.lab import BEARER, EXPERIMENT, Lab

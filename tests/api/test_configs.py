@@ -179,3 +179,42 @@ async def test_constraints(lab: Lab, folder: Path) -> None:
     (problem,) = found["problems"]
     assert (problem["field"], problem["line"], problem["column"]) == ("searchSpaceConstraints[1]", 15, 5)
     assert problem["message"].startswith("the search space has no parameter z")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "mapping"),
+        ("a: [", "expected"),
+        ("- 1\n- 2\n", "mapping"),
+        ("tuner: {name: TPE}\ntuner: {name: Random}\n", "twice"),
+        ("!!python/object:os.system {}", ""),
+        ("&a [*a]", ""),
+        ("\x00", ""),
+        ("? [1, 2]\n: 3\n", ""),
+        ("[" * 2000, ""),
+    ],
+)
+async def test_a_text_that_is_no_configuration_is_refused(
+    lab: Lab, folder: Path, text: str, said: str
+) -> None:
+    answer = await lab.client.post(CREATE, json={"text": text, "cwd": str(folder)})
+    assert answer.status_code == 400, answer.text
+    problems = answer.json()["error"]["problems"]
+    assert problems and said in str(problems), problems
+    found = await validated(lab, text, folder)
+    assert found["problems"] and found["plan"] is None
+    assert not lab.manager.created
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "host: a\nhost: b\n", "3", "[" * 2000])
+async def test_a_text_that_is_no_machine_is_refused(lab: Lab, text: str) -> None:
+    answer = await lab.client.post("/api/v1/experiments/exp/machines", json={"text": text})
+    assert answer.status_code in (400, 409), answer.text
+
+
+async def test_a_change_of_no_field_is_refused(lab: Lab) -> None:
+    answer = await lab.client.patch("/api/v1/experiments/exp", json={"": 1})
+    assert answer.status_code == 400, answer.text
+    (problem,) = answer.json()["error"]["problems"]
+    assert problem["field"] == "" and "cannot be changed" in problem["message"]

@@ -8,7 +8,7 @@ import gc
 import pytest
 
 from nnimgr.api import streams
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from tests.api.lab import BEARER, EXPERIMENT, Lab
 from tests.api.streaming import opened
 

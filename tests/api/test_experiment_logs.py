@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from tests.api.lab import EXPERIMENT, PORT, Lab
 from tests.api.streaming import opened
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nnimgr.config import ConfigError, Problem
-from nnimgr.core import facts as f
-from nnimgr.core.requests import RequestRefused
-from nnimgr.core.runner import RunnerClosed
-from nnimgr.core.search import Notice
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.runner import RunnerClosed
+from nnimgr.core.running.search import Notice
+from nnimgr.rules import facts as f
 from nnimgr.store.errors import StoreError
 from tests.api.lab import EXPERIMENT, PORT, SPACE, Lab, several_sets
 
@@ -399,3 +399,17 @@ async def test_the_configuration_as_text_can_be_used_again(lab: Lab) -> None:
     assert text.startswith("experimentName: lab\n")
     again = (await lab.client.post("/api/v1/validate", json={"text": text})).json()
     assert again["problems"] == [] and again["plan"]["parameters"] == [{"name": "x", "type": "uniform"}]
+
+
+async def test_a_wrong_record_of_an_import_is_named(lab: Lab) -> None:
+    records: list[dict[str, Any]] = [{"parameter": {"x": number}, "value": number} for number in range(1000)]
+    records[777] = {"parameter": 3, "value": 1}
+    answer = await lab.client.post(f"{EXPERIMENT}/import", json={"records": records})
+    assert answer.status_code == 422
+    (problem,) = answer.json()["error"]["problems"]
+    assert problem["field"] == "body.records.777.parameter"
+    records[777] = {"parameter": {}, "value": [1, None, {"default": 2.5}]}
+    answer = await lab.client.post(f"{EXPERIMENT}/import", json={"records": records})
+    assert answer.status_code == 200
+    (text,) = lab.manager.reading.imports()
+    assert json.loads(text) == records

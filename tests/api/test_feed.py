@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nnimgr.api.feed import LEFT_OUT, TOLD, Names, mentioned, tell
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from nnimgr.store.reader import TrialRow
 from tests.api.lab import EXPERIMENT, Lab
-from tests.core.driver import PLACE, T0
+from tests.rules.driver import PLACE, T0
 from training_services.base import Place
 
 FEED = f"{EXPERIMENT}/feed"

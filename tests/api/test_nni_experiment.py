@@ -13,9 +13,9 @@ import pytest
 
 from nnimgr.api.app import create_app
 from nnimgr.api.auth import AllowedHosts
-from nnimgr.core import facts as f
-from tests.api.lab import BASE, BEARER, PORT, SPACE, Lab, door, full_config
-from tests.core.driver import T0
+from nnimgr.rules import facts as f
+from tests.api.lab import BASE, BEARER, PORT, SPACE, Lab, full_config
+from tests.rules.driver import T0
 
 NNI = "/api/v1/nni"
 BOTH = pytest.mark.parametrize("base", [NNI, "/e/exp/api/v1/nni"])
@@ -302,9 +302,7 @@ async def test_the_token_is_needed(lab: Lab) -> None:
 
 
 async def test_a_prefix(lab: Lab) -> None:
-    app = create_app(
-        dataclasses.replace(lab.parts, url_prefix="a/b"), hosts=AllowedHosts("127.0.0.1"), keeper_door=door
-    )
+    app = create_app(dataclasses.replace(lab.parts, url_prefix="a/b"), hosts=AllowedHosts("127.0.0.1"))
     transport = httpx.ASGITransport(app=cast(Any, app))
     async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=BEARER) as client:
         for base in (NNI, "/e/exp/api/v1/nni"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from tests.api.lab import Lab, several_sets
 from tests.api.test_nni_experiment import BOTH, NNI, T0_MS, headers_of, is_empty, says
 

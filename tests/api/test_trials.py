@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
-from nnimgr.core import facts as f
+from nnimgr.rules import facts as f
 from tests.api.lab import EXPERIMENT, Lab
 
 
@@ -207,3 +208,39 @@ async def test_failed_trials_are_run_again_once(finished: Lab) -> None:
     ):
         answer = await finished.client.post(f"{EXPERIMENT}/rerun", json={"trialIds": [trial]})
         assert (answer.status_code, answer.json()["error"]["message"]) == (status, message)
+
+
+# ---- repeated requests
+
+
+async def test_a_repeated_request_adds_one_trial(lab: Lab) -> None:
+    async def add(x: float, **headers: str) -> httpx.Response:
+        return await lab.client.post(f"{EXPERIMENT}/trials", json={"parameters": {"x": x}}, headers=headers)
+
+    key = {"Idempotency-Key": "9f1c"}
+    first = await add(0.5, **key)
+    assert first.status_code == 201
+    assert (await add(0.5, **key)).json() == first.json()
+    other = await add(0.25, **key)
+    assert other.status_code == 409
+    assert f"has added trial {first.json()['id']} with other parameters" in other.json()["error"]["message"]
+    assert (await add(0.5)).json()["id"] != first.json()["id"]
+    for wrong in ("", "x" * 101, "a b"):
+        assert (await add(0.5, **{"Idempotency-Key": wrong})).status_code == 422
+
+
+async def test_a_curve_of_few_points(lab: Lab) -> None:
+    lab.life.start(0)
+    for position in range(50):
+        lab.life.metric(0, position, 1.0 if position == 17 else 0.0)
+    await lab.runner.commit()
+    path = f"{EXPERIMENT}/trials/{lab.life.trial(0)}"
+    whole = (await lab.client.get(f"{path}/curve")).json()
+    assert (whole["attempt"], whole["total"], len(whole["metrics"])) == (1, 50, 50)
+    few = (await lab.client.get(f"{path}/curve", params={"points": 10})).json()
+    assert few["total"] == 50 and len(few["metrics"]) <= 10
+    assert 17 in [metric["position"] for metric in few["metrics"]]
+    behind = (await lab.client.get(f"{path}/metrics", params={"after": few["after"]})).json()
+    assert behind == {"metrics": [], "nextAfter": None}
+    assert (await lab.client.get(f"{EXPERIMENT}/trials/zzzzz/curve")).status_code == 404
+    assert (await lab.client.get(f"{path}/curve", params={"points": 3})).status_code == 422

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
+from tests.trial_keeper.harness import LocalServer
 
 CANCELLED = {"status": "SYS_CANCELED", "reason": "the experiment was stopped"}
 CREATED_AT = "2026-01-02T03:04:05+00:00"
@@ -116,9 +118,9 @@ class FakeServer:
         self.patch: dict[str, Any] = {}  # what an experiment is changed to when it is
         self.changed = threading.Condition()
         self.breaking: set[str] = set()  # experiments whose event stream breaks once, after what is there
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"fake": self}))
-        self._http.daemon_threads = False
-        self.port = int(self._http.server_address[1])
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
         self.closing = False
         self.leaves = False  # with the first experiment that is stopped, as the server does after its last
         self.leaving = False
@@ -127,8 +129,11 @@ class FakeServer:
 
     @contextmanager
     def running(self) -> Iterator[FakeServer]:
-        thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
         with self.home.claim_server(self.port) as claim:
+            handler = type("Handler", (_Handler,), {"fake": self})
+            http = LocalServer(str(self.home.server_socket_path(self.port)), handler)
+            http.daemon_threads = False
+            thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
             claim.publish(url=f"http://127.0.0.1:{self.port}", version="0")
             thread.start()
             try:
@@ -137,9 +142,9 @@ class FakeServer:
                 with self.changed:
                     self.closing = True
                     self.changed.notify_all()
-                self._http.shutdown()
+                http.shutdown()
                 thread.join()
-                self._http.server_close()
+                http.server_close()
 
     def add(self, experiment_id: str, *, status: str = "RUNNING", **changes: Any) -> FakeExperiment:
         """An experiment that this server has, and its line in the index."""

@@ -29,7 +29,12 @@ ready = int(words[words.index("--ready-fd") + 1])
 assert os.getsid(0) == os.getpid()
 """
 GOOD = """
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
+sys.path.insert(0, ROOT)
+from tests.trial_keeper.harness import LocalServer
+
+home = Home.find()
+claim = home.claim_server(port)
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
@@ -38,8 +43,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"{}")
 
-http = HTTPServer(("127.0.0.1", port), Handler)
-claim = Home.find().claim_server(port)
+http = LocalServer(str(home.server_socket_path(port)), Handler)
 claim.publish(url=f"http://127.0.0.1:{port}", version="0")
 open(f"started-{os.getpid()}", "w").close()
 os.write(ready, b"x")
@@ -47,6 +51,8 @@ os.close(ready)
 http.serve_forever()
 """
 BAD = "print('it is', 'broken', file=sys.stderr)\nsys.exit(3)\n"
+
+ROOT = Path(__file__).parent.parent.parent
 
 Program = Callable[[str], tuple[str, ...]]
 
@@ -57,7 +63,7 @@ def program(home: Home, tmp_path: Path) -> Iterator[Program]:
 
     def program(text: str) -> tuple[str, ...]:
         path = tmp_path / "server.py"
-        path.write_text(PRELUDE + text)
+        path.write_text(f"ROOT = {str(ROOT)!r}\n{PRELUDE}{text}")
         return sys.executable, str(path)
 
     yield program
@@ -150,8 +156,9 @@ def test_a_server_that_is_about_to_leave_is_waited_for(home: Home, program: Prog
         "import socket\nfrom pathlib import Path\nhome, port = Home(Path(sys.argv[1])), int(sys.argv[2])\n"
     )
     leaving += "claim = home.claim_server(port)\nclaim.publish(url=f'http://127.0.0.1:{port}', version='0')\n"
-    leaving += "with socket.create_server(('127.0.0.1', port)) as listener:\n"
-    leaving += "    print(flush=True)\n    connection, _ = listener.accept()\n"
+    leaving += "listener = socket.socket(socket.AF_UNIX)\n"
+    leaving += "listener.bind(str(home.server_socket_path(port)))\nlistener.listen()\n"
+    leaving += "print(flush=True)\nconnection, _ = listener.accept()\n"
     text = "import os, sys\nfrom nnimgr.home import Home\n" + leaving
     with subprocess.Popen(
         [sys.executable, "-c", text, str(home.path), str(port)], stdout=subprocess.PIPE

@@ -71,7 +71,6 @@ def test_labels_by_the_server(server: FakeServer, capsys: pytest.CaptureFixture[
 
 def test_labels_without_a_server(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeServer(home)
-    fake._http.server_close()
     fake.add("abc", status="DONE")
     assert main(["experiment", "tag", "abc", "one"]) == 0
     assert main(["experiment", "archive", "abc"]) == 0
@@ -85,7 +84,6 @@ def test_labels_without_a_server(home: Home, capsys: pytest.CaptureFixture[str])
 
 def test_a_list_says_whose_server_is_dead(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeServer(home)
-    fake._http.server_close()
     fake.add("abc")
     fake.add("def")
     assert main(["experiment", "list"]) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -16,7 +17,7 @@ import pytest
 
 from nnimgr import __version__
 from nnimgr.server import main as command
-from nnimgr.server.options import ServeOptions
+from nnimgr.server.options import CannotServe, ServeOptions
 from tests.certificates import Authority
 from tests.server.harness import free_port, serving
 
@@ -45,6 +46,12 @@ def test_an_idle_server_is_small(tmp_path: Path) -> None:
         status = Path(f"/proc/{server.process.pid}/status").read_text()
         resident = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert resident is not None and int(resident[1]) < 110 * 1024
+
+
+def test_too_few_open_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, 64))
+    with pytest.raises(CannotServe, match=r"At most 64 files can be open here .* ulimit -n 4096"):
+        command._allow_open_files()
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:
@@ -117,7 +124,7 @@ def test_the_keepers_door_opens_with_the_server(tmp_path: Path) -> None:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with closing(http.client.HTTPSConnection("127.0.0.1", port, context=context)) as keeper:
             keeper.request("POST", "/keepers/v1/exp/local/sync", b"x")
-            assert keeper.getresponse().status == 404
+            assert keeper.getresponse().status == 401
         with closing(server.connection()) as probe:
             probe.request("GET", "/readyz")
             assert probe.getresponse().status == 200

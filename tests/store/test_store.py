@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from nnimgr.core import facts as f
-from nnimgr.core.state import ExperimentState, Touched
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState, Touched
 from nnimgr.store import writer as store
 from nnimgr.store.errors import NewerDatabase, StoreError, StoreLocked
 from nnimgr.store.reader import ExperimentReader, stored_live_trials, stored_status
 from nnimgr.store.schema import SCHEMA_VERSION
 from nnimgr.store.writer import ExperimentWriter, database_path, load
-from tests.core.driver import Life
+from tests.rules.driver import Life
 
 
 class StoredLife(Life):

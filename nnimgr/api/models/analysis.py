@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from nnimgr.api.models.base import JsonValue, Model, Request
-from nnimgr.core.facts import TrialStatus
+from nnimgr.api.models.base import First, JsonValue, Model, Request, few
+from nnimgr.rules.facts import TrialStatus
 
 
 class OptimizeMode(StrEnum):
@@ -40,7 +40,7 @@ class Brush(Request):
     range: tuple[Finite | None, Finite | None] | None = Field(
         None, description="from and to, both included; null: open"
     )
-    values: list[JsonValue] | None = Field(None, max_length=10_000)
+    values: Annotated[list[JsonValue], First] | None = Field(None, max_length=10_000)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -50,8 +50,10 @@ class Brush(Request):
 
 
 class ParallelQuestion(Request):
-    axes: list[WantedAxis] = Field(min_length=1, max_length=100)
-    brushes: dict[str, Brush] = Field(default={}, max_length=100, description="by column; all must hold")
+    axes: Annotated[list[WantedAxis], First] = Field(min_length=1, max_length=100)
+    brushes: Annotated[dict[str, Brush], few(100)] = Field(
+        default={}, max_length=100, description="by column; all must hold"
+    )
     top: float | None = Field(None, gt=0, le=1, description="only this share of the trials, the best ones")
     filter: str = Field("", max_length=4000)
     bins: int = Field(128, ge=2, le=512, description="of an axis of numbers")

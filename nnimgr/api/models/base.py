@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 _MOST_DEPTH = 64
 _MOST_KEYS = 10_000
+_MOST_UNKNOWN = 20  # fields that a refusal names one by one
 
 
 def sober(value: Any) -> Any:
@@ -27,6 +28,8 @@ def sober(value: Any) -> Any:
             if isinstance(item, str):
                 _check_text(item)
             elif isinstance(item, dict):
+                if len(item) > _MOST_KEYS:
+                    raise ValueError(f"at most {_MOST_KEYS} values are allowed")
                 for key in item:
                     _check_text(key)
                 below.extend(item.values())
@@ -50,6 +53,25 @@ def _check_text(text: str) -> None:
             raise ValueError(f"a text must be valid Unicode, not {text!a:.60}") from None
 
 
+def few(most: int) -> BeforeValidator:
+    """Refuse a mapping with too many keys before any of its values is read."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > most:
+            raise ValueError(f"at most {most} values are allowed, not {len(value)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+class _FailFast(FailFast):
+    """Make the validator hashable: pydantic demands that of annotations of a union's members."""
+
+    __hash__ = object.__hash__
+
+
+Few = few(_MOST_KEYS)
+First = _FailFast()  # a list reports its first bad item only: there may be very many
 JsonObject = Annotated[dict[str, Any], AfterValidator(sober)]
 JsonValue = Annotated[Any, AfterValidator(sober)]
 
@@ -65,7 +87,17 @@ class Model(BaseModel):
 
 
 class Request(Model):
+    """A request's body. Unknown fields are refused, each by its name unless there are very many."""
+
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > 2 * len(cls.model_fields) + _MOST_UNKNOWN:
+            fields = ", ".join(to_camel(name) for name in cls.model_fields)
+            raise ValueError(f"{len(value)} fields were sent, but only these are known: {fields}")
+        return value
 
 
 class Problem(BaseModel):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field, SkipValidation
 
-from nnimgr.api.models.base import Done, JsonObject, JsonValue, Model, Request, sober
-from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
+from nnimgr.api.models.base import Done, Few, First, JsonObject, JsonValue, Model, Request, sober
 from nnimgr.index import check_experiment_id
+from nnimgr.rules.facts import DrainReason, ExperimentStatus, TrialStatus
+
+Environ = Annotated[dict[str, str], Few]
 
 
 class CreateExperiment(Request):
@@ -19,7 +21,7 @@ class CreateExperiment(Request):
     id: Annotated[str, AfterValidator(check_experiment_id)] | None = Field(
         None, description="an id of your own: sent twice it makes one experiment"
     )
-    environ: dict[str, str] | None = Field(None, description="variables for its tuner and local trials")
+    environ: Environ | None = Field(None, description="variables for its tuner and local trials")
     cwd: str | None = Field(None, description="absolute; what relative paths of the configuration refer to")
     python: str | None = Field(None, description="absolute path of the interpreter of its tuner and assessor")
 
@@ -27,7 +29,7 @@ class CreateExperiment(Request):
 class ResumeExperiment(Request):
     """Without ``environ`` the experiment goes on with the surroundings it had."""
 
-    environ: dict[str, str] | None = None
+    environ: Environ | None = None
     cwd: str | None = None
     python: str | None = None
 
@@ -42,7 +44,14 @@ class ImportedRecord(Request):
 
 
 class ImportData(Request):
-    records: list[ImportedRecord] = Field(max_length=100_000)
+    # Checked by the route in a thread: very many of them take longer than others should wait.
+    records: list[SkipValidation[ImportedRecord]] = Field(max_length=100_000)
+
+
+class ImportedRecords(Model):
+    """A few records of an import."""
+
+    records: Annotated[list[ImportedRecord], First]
 
 
 class Created(Model):
@@ -74,7 +83,7 @@ Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(sober)]
 class ChangeLabels(Request):
     """What is not given stays as it is."""
 
-    tags: list[Tag] | None = Field(None, max_length=50)
+    tags: Annotated[list[Tag], First] | None = Field(None, max_length=50)
     archived: bool | None = Field(None, description="put away: lists leave it out unless they show all")
 
 

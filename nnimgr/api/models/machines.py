@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from nnimgr.api.models.base import JsonObject, Model, Request
+from nnimgr.api.models.base import First, JsonObject, Model, Request
 from training_services.base import MachineStatus
 
 
 class AddMachines(Request):
     """Either ``machines`` or ``text``."""
 
-    machines: list[JsonObject] | None = Field(
+    machines: Annotated[list[JsonObject], First] | None = Field(
         None, description="items of machineList, canonical", min_length=1, max_length=1000
     )
     text: str | None = Field(

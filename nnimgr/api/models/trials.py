@@ -6,18 +6,20 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
-from nnimgr.api.models.base import JsonObject, Model, Request
-from nnimgr.core.facts import SuggestionSource, TrialStatus
+from nnimgr.api.models.base import First, JsonObject, Model, Request
+from nnimgr.rules.facts import SuggestionSource, TrialStatus
+
+TrialIds = Annotated[list[Annotated[str, Field(max_length=16)]], First]
 
 
 class RerunTrials(Request):
     """Without ``trialIds`` all trials that have failed and were not run again."""
 
-    trial_ids: list[Annotated[str, Field(max_length=16)]] | None = Field(None, max_length=100_000)
+    trial_ids: TrialIds | None = Field(None, max_length=100_000)
 
 
 class StopTrials(Request):
-    trial_ids: list[Annotated[str, Field(max_length=16)]] = Field(min_length=1, max_length=10_000)
+    trial_ids: TrialIds = Field(min_length=1, max_length=10_000)
 
 
 class NotStopped(Model):
@@ -123,6 +125,15 @@ class Metric(Model):
 class Metrics(Model):
     metrics: list[Metric]
     next_after: int | None = Field(description="what to send as `after` for the next page; null: no more now")
+
+
+class TrialCurve(Model):
+    """Intermediate metrics of the latest attempt that has reported any: all of them, or few."""
+
+    attempt: int = Field(description="0: no attempt has reported any")
+    total: int = Field(description="how many intermediate metrics the attempt has reported")
+    after: int = Field(description="a cursor: `/metrics?after=` continues behind the last metric looked at")
+    metrics: list[Metric]
 
 
 class TrialFile(Model):

@@ -17,8 +17,8 @@ from nnimgr.api.dependencies import ApiParts, NotFound
 from nnimgr.api.models import JsonValue
 from nnimgr.api.nni.javascript import parse, stringify
 from nnimgr.api.nni.trials import ShownTrials, condemned
-from nnimgr.core.facts import TrialStatus
-from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.reader import ExperimentReader
 
 __all__ = [

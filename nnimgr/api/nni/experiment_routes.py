@@ -16,13 +16,13 @@ from nnimgr.api.dependencies import ApiParts
 from nnimgr.api.nni.asking import answer, body_of, built, listing, sober, target
 from nnimgr.api.nni.javascript import parse, quote, stringify
 from nnimgr.api.nni.profile import profile
-from nnimgr.core import requests
-from nnimgr.core.facts import ExperimentStatus, TrialStatus
-from nnimgr.core.index_notes import nni_status
-from nnimgr.core.manager import NewExperiment, UnknownExperiment
-from nnimgr.core.runner import LIVE
+from nnimgr.core.managing.index_notes import nni_status
+from nnimgr.core.managing.manager import NewExperiment, UnknownExperiment
+from nnimgr.core.running import requests
+from nnimgr.core.running.runner import LIVE
 from nnimgr.home import Home
 from nnimgr.index import Index
+from nnimgr.rules.facts import ExperimentStatus, TrialStatus
 from nnimgr.store.reader import ExperimentReader
 
 __all__ = ["ROUTES"]

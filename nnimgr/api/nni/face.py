@@ -19,8 +19,8 @@ from nnimgr.api.nni import experiment_routes, trial_routes
 from nnimgr.api.nni.asking import ReadOnly, answer
 from nnimgr.api.nni.javascript import stringify
 from nnimgr.config import ConfigError
-from nnimgr.core.manager import UnknownExperiment
-from nnimgr.core.requests import BudgetSpent, RequestRefused, UnknownTrial
+from nnimgr.core.managing.manager import UnknownExperiment
+from nnimgr.core.running.requests import BudgetSpent, RequestRefused, UnknownTrial
 from nnimgr.home import HomeError
 from nnimgr.store.errors import StoreError
 
@@ -28,6 +28,7 @@ __all__ = ["beside"]
 
 _NNIS = re.compile(r"(/e/[^/]+)?/api/v1/nni(/|$)")
 _MOST_BODY = 50 << 20  # NNI's
+_LONGEST_TEXT = 4000  # characters of an error, which may repeat what was sent
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 _STATUS: dict[type[Exception], int] = {
@@ -104,4 +105,6 @@ async def _crashed(request: Request, failure: Exception) -> Response:
 
 
 def _error(status: int, sentence: str) -> Response:
+    if len(sentence) > _LONGEST_TEXT:
+        sentence = f"{sentence[:_LONGEST_TEXT]}..."
     return answer(stringify({"error": sentence or HTTPStatus(status).phrase}), status=status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from itertools import islice
 from typing import cast
 
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from nnimgr.api.nni.asking import HEADERS, Target, answer, body_of, listing, sob
 from nnimgr.api.nni.javascript import number, stringify
 from nnimgr.api.nni.metrics import main_objective, metric_text
 from nnimgr.api.nni.trials import ShownTrials, stored_statuses
-from nnimgr.core.requests import UnknownTrial
+from nnimgr.core.running.requests import UnknownTrial
 from nnimgr.store.counted import MetricLine
 from nnimgr.store.reader import ExperimentReader, TrialRow
 
@@ -47,8 +48,8 @@ async def show_trial(request: Request) -> Response:
 async def add_trial(request: Request) -> Response:
     """Try this parameter set."""
     runner = target(request).changeable("add customized trial job")
-    suggested = await runner.add_trial(sober(await body_of(request)))
-    return answer(stringify({"sequenceId": suggested.sequence}))
+    added = await runner.add_trial(sober(await body_of(request)))
+    return answer(stringify({"sequenceId": added.sequence}))
 
 
 async def cancel_trial(request: Request) -> Response:
@@ -74,7 +75,9 @@ async def trial_metrics(request: Request) -> Response:
     kind = request.query_params.get("type")
 
     def pages() -> Iterator[list[MetricLine]]:
-        yield reader.trial_lines(trial_id, kind=kind)
+        lines = reader.trial_lines(trial_id, kind=kind)
+        while page := list(islice(lines, _PAGE)):
+            yield page
 
     return await listing(_texts(reader, pages()))
 

@@ -9,8 +9,8 @@ from nnimgr.api.nni.javascript import parse, quote, stringify
 from nnimgr.api.nni.metrics import main_objective, metric_text
 from nnimgr.api.nni.profile import millis
 from nnimgr.api.places import Places
-from nnimgr.core.facts import StopKind, SuggestionSource, TrialStatus
-from nnimgr.core.state import ExperimentState
+from nnimgr.rules.facts import StopKind, SuggestionSource, TrialStatus
+from nnimgr.rules.state import ExperimentState
 from nnimgr.store.reader import ExperimentReader, TrialRow, TrialSet
 from training_services.local import KEEPER_ID as LOCAL
 

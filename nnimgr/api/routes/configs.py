@@ -13,7 +13,7 @@ from nnimgr.api import models
 from nnimgr.api.dependencies import ApiParts, Parts, refusals
 from nnimgr.config import ConfigError, Loaded, Problem, load_text
 from nnimgr.config.preview import MemberPreview, preview
-from nnimgr.core.manager import NewExperiment
+from nnimgr.core.managing.manager import NewExperiment
 from nnimgr.home import HOME_VARIABLE
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from fastapi import APIRouter, Body, Query, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
+from pydantic import ValidationError
 
 from nnimgr.api import models
 from nnimgr.api.convert import plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
 from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
-from nnimgr.core.facts import DrainReason, ExperimentStatus, TrialStatus
-from nnimgr.core.manager import ExperimentSummary, NewExperiment
-from nnimgr.core.now import best_so_far, sentence_of
-from nnimgr.core.swap import change_config
-from nnimgr.objectives import optimize_mode
+from nnimgr.core.managing.manager import ExperimentSummary, NewExperiment
+from nnimgr.core.managing.tuner_change import change_config
+from nnimgr.goal import optimize_mode
+from nnimgr.rules.activity import best_so_far, sentence_of
+from nnimgr.rules.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
+
+_AT_ONCE = 200  # records of an import that are checked without giving way
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -134,7 +139,7 @@ async def change_labels(
 @router.post("/{id}/import", responses=refusals(404, 409, 422))
 async def import_data(runner: Live, wanted: models.ImportData) -> models.Done:
     """Tell the tuner of results that were found elsewhere."""
-    await runner.import_data([record.model_dump() for record in wanted.records])
+    await runner.import_data(await asyncio.to_thread(_checked, wanted.records))
     return models.Done()
 
 
@@ -144,6 +149,22 @@ async def export_results(
 ) -> StreamingResponse:
     """All trials that have a final result, in the order of their creation."""
     return StreamingResponse(_export(reader, intermediate=intermediate), media_type="application/json")
+
+
+def _checked(records: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the records as plain values. Raise RequestValidationError. Runs in a thread, in small steps."""
+    found: list[dict[str, Any]] = []
+    for begin in range(0, len(records), _AT_ONCE):
+        try:
+            part = models.ImportedRecords(records=list(records[begin : begin + _AT_ONCE]))
+        except ValidationError as error:
+            faults = error.errors(include_url=False)
+            for fault in faults:
+                _, number, *rest = fault["loc"]
+                fault["loc"] = ("body", "records", begin + int(number), *rest)
+            raise RequestValidationError(faults) from error
+        found += ({"parameter": record.parameter, "value": record.value} for record in part.records)
+    return found
 
 
 def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:

@@ -9,9 +9,9 @@ from fastapi import APIRouter
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import Parts
-from nnimgr.core.manager import NNIManager
-from nnimgr.core.runner import ExperimentRunner
-from nnimgr.core.state import trial_of_job
+from nnimgr.core.managing.manager import NNIManager
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.rules.state import trial_of_job
 from training_services.base import Machine
 from training_services.placement import HostUse
 

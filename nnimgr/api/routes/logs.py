@@ -17,7 +17,7 @@ from nnimgr.api import models
 from nnimgr.api.dependencies import ApiParts, ExperimentId, NotFound, Parts, Reader, refusals, reply, streams
 from nnimgr.api.logs import log_stream, plain_log
 from nnimgr.api.streams import TrialStream, until
-from nnimgr.core.requests import RequestRefused
+from nnimgr.core.running.requests import RequestRefused
 from nnimgr.store.reader import ExperimentReader
 from training_services.local import KEEPER_ID as LOCAL
 from training_services.ssh.config import host_of

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Path, Query
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, Live, Parts, refusals
 from nnimgr.config.machines import load_machines_text
-from nnimgr.core import machines
-from nnimgr.core.runner import ExperimentRunner
+from nnimgr.core.managing import machines
+from nnimgr.core.running.runner import ExperimentRunner
 from training_services.base import Machine
 
 router = APIRouter(prefix="/api/v1/experiments/{id}/machines", tags=["machines"])

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
 from nnimgr.api import models
@@ -26,8 +26,8 @@ from nnimgr.api.dependencies import (
 )
 from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.streams import TrialStream, until, whole
-from nnimgr.core.facts import TrialStatus
-from nnimgr.core.requests import FailedTrial, RequestRefused, UnknownTrial
+from nnimgr.core.running.requests import FailedTrial, RequestRefused, UnknownTrial
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, JobRow, TrialRow
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
@@ -59,6 +59,16 @@ Search = Annotated[
 ]
 Attempt = Annotated[int | None, Query(ge=1, lt=2**31, description="the latest if not given")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="a fact number: only what is newer")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=100,
+        pattern=r"^[!-~]+$",
+        description="any text of the client's that it has not used before, such as a random UUID",
+    ),
+]
 MetricLimit = Annotated[int, Query(ge=1, le=10_000)]
 
 
@@ -118,10 +128,14 @@ async def show_trial(
 
 
 @router.post("/trials", status_code=201, responses=refusals(404, 409, 422))
-async def add_trial(runner: Live, wanted: models.AddTrial) -> models.CreatedTrial:
-    """Try this parameter set (a customised trial)."""
-    suggested = await runner.add_trial(wanted.parameters)
-    return models.CreatedTrial(id=suggested.trial_id, sequence=suggested.sequence)
+async def add_trial(runner: Live, wanted: models.AddTrial, key: IdempotencyKey = None) -> models.CreatedTrial:
+    """Try this parameter set (a customised trial).
+
+    A client that got no answer repeats the request with the same `Idempotency-Key`: it gets the trial that
+    the first request has added, or 409 if the parameters are others. The newest 1000 keys are kept.
+    """
+    added = await runner.add_trial(wanted.parameters, key=key)
+    return models.CreatedTrial(id=added.trial_id, sequence=added.sequence)
 
 
 @router.post("/rerun", status_code=201, responses=refusals(404, 409, 422))
@@ -209,6 +223,32 @@ async def list_trial_metrics(
     def build() -> models.Metrics:
         _trial(reader, trial_id)
         return _metrics(reader, trial_id, type, after=after, limit=limit)
+
+    return await reply(build)
+
+
+@router.get("/trials/{trialId}/curve", response_model=models.TrialCurve, responses=refusals(404, 422))
+async def show_trial_curve(
+    reader: Reader,
+    trial_id: TrialId,
+    points: Annotated[int, Query(ge=4, le=10_000, description="metrics at most")] = 1000,
+) -> Response:
+    """Intermediate metrics for a chart of one trial.
+
+    Of more than `points` metrics these are left: the first, the last, and of each of equally many neighbours
+    the one with the lowest value and the one with the highest. `value` decides; metrics that are objects
+    have their other numbers as they are in these.
+    """
+
+    def build() -> models.TrialCurve:
+        _trial(reader, trial_id)
+        found = reader.curve(trial_id, points=points)
+        return models.TrialCurve(
+            attempt=found.attempt,
+            total=found.total,
+            after=found.after,
+            metrics=[metric_of(row) for row in found.metrics],
+        )
 
     return await reply(build)
 

@@ -1,4 +1,4 @@
-/** The intermediate results of a trial, read on from where the page has come to. */
+/** The intermediate results of a trial: at first a curve of few points, then what is new behind it. */
 import { queryOptions, type QueryClient, type QueryKey } from "@tanstack/react-query";
 import { answerOf, api, type Schemas } from "@/api/client";
 import { strings } from "@/strings";
@@ -8,6 +8,8 @@ import { isRecord } from "@/ui/trial/space";
 
 export const DEFAULT_KEY = "default";
 const PAGE = 10_000;
+const POINTS = 2_000; // of a curve as it is read at first
+const MOST_POINTS = 4_000; // a longer one is read again with fewer
 
 export interface CurvePoint {
   readonly step: number;
@@ -18,12 +20,15 @@ export interface CurvePoint {
 /** What the latest attempt has reported. */
 export interface Curve {
   readonly attempt: number;
+  /** Of very many results these are few, which keep the peaks. */
   readonly points: readonly CurvePoint[];
+  /** How many results there are. */
+  readonly total: number;
   /** The number of the last metric that is in it. */
   readonly after: number;
 }
 
-const NOTHING: Curve = { attempt: 0, points: [], after: 0 };
+export const NOTHING: Curve = { attempt: 0, points: [], total: 0, after: 0 };
 
 /** `ended`: nothing more comes, so that it is not read again with every change of the experiment. */
 export const curveQuery = (id: string, trialId: string, ended = false) =>
@@ -39,28 +44,53 @@ async function readOn(
   trialId: string,
   signal: AbortSignal,
 ): Promise<Curve> {
-  let curve = client.getQueryData<Curve>(queryKey) ?? NOTHING;
-  for (;;) {
+  const path = { id, trialId };
+  const curve = client.getQueryData<Curve>(queryKey);
+  if (curve !== undefined && curve.points.length <= MOST_POINTS) {
     const page = await answerOf(
       api.GET("/api/v1/experiments/{id}/trials/{trialId}/metrics", {
-        params: { path: { id, trialId }, query: { type: "PERIODICAL", after: curve.after, limit: PAGE } },
+        params: { path, query: { type: "PERIODICAL", after: curve.after, limit: PAGE } },
         signal,
       }),
     );
-    curve = longer(curve, page.metrics);
-    if (page.nextAfter === null) return curve;
+    if (page.nextAfter === null) return longer(curve, page.metrics);
   }
+  const whole = await answerOf(
+    api.GET("/api/v1/experiments/{id}/trials/{trialId}/curve", {
+      params: { path, query: { points: POINTS } },
+      signal,
+    }),
+  );
+  return {
+    attempt: whole.attempt,
+    points: whole.metrics.map(pointOf),
+    total: whole.total,
+    after: whole.after,
+  };
 }
 
-function longer(curve: Curve, metrics: readonly Schemas["Metric"][]): Curve {
+/** The curve with what was reported behind it; a later attempt begins another one. */
+export function longer(curve: Curve, metrics: readonly Schemas["Metric"][]): Curve {
   const last = metrics.at(-1);
   if (last === undefined) return curve;
   const attempt = metrics.reduce((latest, metric) => Math.max(latest, metric.attempt), curve.attempt);
-  const kept = attempt === curve.attempt ? curve.points : [];
-  const more = metrics
-    .filter((metric) => metric.attempt === attempt)
-    .map((metric) => ({ step: metric.sequence, values: valuesOf(metric) }));
-  return { attempt, points: [...kept, ...more], after: last.number };
+  const kept = attempt === curve.attempt ? curve : NOTHING;
+  const more = metrics.filter((metric) => metric.attempt === attempt).map(pointOf);
+  return {
+    attempt,
+    points: [...kept.points, ...more],
+    total: kept.total + more.length,
+    after: last.number,
+  };
+}
+
+/** How many results a chart of these values stands for. */
+export function countOf(curve: Curve, values: readonly unknown[]): number {
+  return curve.total > curve.points.length ? curve.total : values.length;
+}
+
+function pointOf(metric: Schemas["Metric"]): CurvePoint {
+  return { step: metric.sequence, values: valuesOf(metric) };
 }
 
 function valuesOf({ value, text }: Schemas["Metric"]): Record<string, number> {
@@ -89,7 +119,7 @@ export function summaryOf(curve: Curve, key: string): string | null {
   const least = values.reduce((a, b) => Math.min(a, b));
   const most = values.reduce((a, b) => Math.max(a, b));
   return strings.trials.curve.summary(
-    values.length,
+    countOf(curve, values),
     formatNumber(first),
     formatNumber(last),
     formatNumber(least),

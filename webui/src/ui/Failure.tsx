@@ -17,7 +17,10 @@ export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => vo
   );
 }
 
-/** Keeps a fault of one page from taking the others down. */
+/**
+ * Keeps an error in one page from taking the others down.
+ * "Try again" reloads the page, since a script that could not be fetched is not fetched again otherwise.
+ */
 export class FailureBoundary extends Component<{ children: ReactNode }, { error: unknown }> {
   override state: { error: unknown } = { error: null };
 
@@ -34,7 +37,7 @@ export class FailureBoundary extends Component<{ children: ReactNode }, { error:
     return (
       <div className="stack">
         <h1>{strings.common.pageFailed}</h1>
-        <Failure error={this.state.error} onRetry={() => this.setState({ error: null })} />
+        <Failure error={this.state.error} onRetry={() => window.location.reload()} />
       </div>
     );
   }

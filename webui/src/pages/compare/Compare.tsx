@@ -3,7 +3,7 @@ import { useQueries, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { Link } from "wouter";
 import { profileQuery } from "@/data/experiment";
-import { curveQuery } from "@/data/metrics";
+import { curveQuery, NOTHING } from "@/data/metrics";
 import { trialsQuery, type Trial } from "@/data/trials";
 import { strings } from "@/strings";
 import { Failure } from "@/ui/Failure";
@@ -71,7 +71,7 @@ function Curves({ id, trials }: { id: string; trials: readonly Trial[] }) {
     () =>
       trials.map((trial, at) => ({
         name: text.trial(trial.sequence),
-        curve: read[at] ?? { attempt: 0, points: [], after: 0 },
+        curve: read[at] ?? NOTHING,
       })),
     [trials, read],
   );

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Schemas } from "@/api/client";
-import { curveQuery, DEFAULT_KEY, keysOf, type Curve } from "@/data/metrics";
+import { countOf, curveQuery, DEFAULT_KEY, keysOf, type Curve } from "@/data/metrics";
 import { LIVE_STATUSES } from "@/data/trials";
 import { strings } from "@/strings";
 import { Chart } from "@/ui/chart/Chart";
@@ -72,7 +72,7 @@ function Line({ curve }: { curve: Curve }) {
     values.length === 0
       ? text.noNumbers
       : text.summary(
-          formatNumber(values.length),
+          formatNumber(countOf(curve, values)),
           formatNumber(values.at(-1)),
           formatNumber(values.reduce((a, b) => Math.min(a, b))),
           formatNumber(values.reduce((a, b) => Math.max(a, b))),

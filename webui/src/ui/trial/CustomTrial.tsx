@@ -4,6 +4,7 @@ import { useMemo, useState, type SubmitEvent } from "react";
 import { Link } from "wouter";
 import { answerOf, api } from "@/api/client";
 import { profileQuery } from "@/data/experiment";
+import { RequestKeys } from "@/data/requestKeys";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
@@ -78,14 +79,16 @@ function Form({ id, title, space, parameters, refused, onClose }: FormProps) {
   const reading = useMemo(() => read(fields, drafts), [fields, drafts]);
   const faults = Object.keys(reading.faults).length;
   const warnings = Object.keys(reading.warnings).length;
+  const [keys] = useState(() => new RequestKeys());
   const adding = useMutation({
     mutationFn: (wanted: Readonly<Record<string, unknown>>) =>
       answerOf(
         api.POST("/api/v1/experiments/{id}/trials", {
-          params: { path: { id } },
+          params: { path: { id }, header: { "Idempotency-Key": keys.of(wanted) } },
           body: { parameters: wanted },
         }),
       ),
+    onSuccess: () => keys.answered(),
   });
   const submit = (event: SubmitEvent) => {
     event.preventDefault();

@@ -1,0 +1,43 @@
+"""Unix sockets of the server: found below the home's private folder, open to its own user only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+from trial_keeper.local_http import LONGEST_PATH, is_trusted, peer_uid
+
+__all__ = ["bind_private", "is_own_user"]
+
+
+def bind_private(path: Path) -> socket.socket:
+    """Bind a socket at ``path``, in place of one that an ended server has left. Raises OSError.
+
+    No other server may use this path at the same time.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = -1
+    try:
+        os.fchmod(listener.fileno(), 0o600)  # the mode of the file that ``bind`` makes
+        path.unlink(missing_ok=True)
+        address = str(path)
+        if len(os.fsencode(path)) > LONGEST_PATH:
+            folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            address = f"/proc/self/fd/{folder}/{path.name}"
+        listener.bind(address)
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        if folder >= 0:
+            os.close(folder)
+    return listener
+
+
+def is_own_user(transport: asyncio.BaseTransport) -> bool:
+    """Check whether the process that has connected to a Unix socket may use the server."""
+    connected = transport.get_extra_info("socket")
+    with socket.socket(fileno=os.dup(connected.fileno())) as peer:  # uvloop's has no getsockopt
+        return is_trusted(peer_uid(peer))
