@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import past
-from nnimgr.core.facts import TrialStatus
-from nnimgr.core.validate import validate
 from nnimgr.home import Home
 from nnimgr.index import Index
+from nnimgr.rules.facts import TrialStatus
+from nnimgr.rules.validate import validate
 from nnimgr.store.reader import ExperimentReader
 
 TRIALS = 150

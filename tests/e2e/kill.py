@@ -1,6 +1,6 @@
-"""Kills server, keeper and dispatcher children of real experiments, and compares what is left row by row.
+"""Kills server, keeper, dispatcher children and their zygote, and compares what is left row by row.
 
-    python -m tests.e2e.kill --server 100 --keeper 100 --dispatcher 30 --all 30 [--seed 1]
+    python -m tests.e2e.kill --server 100 --keeper 100 --dispatcher 30 --zygote 30 --all 30 [--seed 1]
 
 Trials of one to three seconds report 20 metrics each, and write what they do to files of their own that
 the product knows nothing of. Only kills while a trial runs count. Some come within 50 ms after a start, some
@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.processes import holders, of_home
+from tests.e2e.processes import dispatchers, holders, of_home, zygotes
 from tests.e2e.product import Product
 
 METRICS = 20
-KINDS = ("server", "keeper", "dispatcher", "all")
+KINDS = ("server", "keeper", "dispatcher", "zygote", "all")
 
 TRIAL = """
 import os, random, time
@@ -120,7 +120,9 @@ class Victim(Product):
         if kind == "keeper":
             return holders(self.folder / "keeper" / "lock")
         if kind == "dispatcher":
-            return [p.pid for p in of_home(self.home) if "nnimgr.dispatcher.worker" in p.command]
+            return [process.pid for process in dispatchers(self.home)]
+        if kind == "zygote":
+            return [process.pid for process in zygotes(self.home)]
         return [pid for each in KINDS[:-1] for pid in self.pids(each)]
 
     def trial_runs(self) -> bool:

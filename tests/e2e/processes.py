@@ -46,6 +46,24 @@ def of_home(home: Path) -> list[Process]:
     return mine
 
 
+def zygotes(home: Path) -> list[Process]:
+    """The processes that dispatcher children are forked from."""
+    return _algorithms(home)[0]
+
+
+def dispatchers(home: Path) -> list[Process]:
+    """The dispatcher children: forks of a zygote, and those with an interpreter of their own."""
+    return _algorithms(home)[1]
+
+
+def _algorithms(home: Path) -> tuple[list[Process], list[Process]]:
+    """Tell zygotes and children apart: a fork has its parent's command line."""
+    found = [process for process in of_home(home) if "nnimgr.dispatcher" in process.command]
+    forking = {process.pid for process in found if "nnimgr.dispatcher.zygote" in process.command}
+    parents = [process for process in found if process.pid in forking and process.parent not in forking]
+    return parents, [process for process in found if process not in parents]
+
+
 def holders(path: Path) -> list[int]:
     """The processes that have this file open."""
     found = []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.tuners.hyperband import Hyperband
-from tests.e2e.processes import of_home
+from tests.e2e.processes import dispatchers
 from tests.e2e.scene import Scene, eventually
 from tests.server.harness import nothing_left, serving
 from tests.tuners.running import Life
@@ -135,9 +135,8 @@ def test_a_killed_dispatcher_changes_nothing(tmp_path: Path) -> None:
         tuner = {"name": "PBT", "classArgs": arguments}
         found.create(found.script(script), tuner=tuner, trialConcurrency=3, maxTrialNumber=9)
         eventually(lambda: len(found.trials()) >= 4, "the second generation")
-        for process in of_home(found.server.home.path):
-            if "nnimgr.dispatcher.worker" in process.command:
-                os.kill(process.pid, signal.SIGKILL)
+        for process in dispatchers(found.server.home.path):
+            os.kill(process.pid, signal.SIGKILL)
         given: list[Any] = [
             trial["parameters"] for trial in sorted(found.done(), key=lambda each: each["sequence"])
         ]

@@ -16,7 +16,7 @@ from nnimgr.algorithm import NoMoreTrialError
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.tuner import TunerHost
 from tests.dispatcher.hosting import start_line
-from tests.e2e.processes import of_home
+from tests.e2e.processes import dispatchers
 from tests.e2e.scene import Scene, eventually
 from tests.server.harness import Server, nothing_left, serving
 
@@ -67,7 +67,7 @@ def kill_tuner(server: Server) -> None:
     """kill -9, once it runs."""
 
     def pids() -> list[int]:
-        return [p.pid for p in of_home(server.home.path) if "nnimgr.dispatcher.worker" in p.command]
+        return [process.pid for process in dispatchers(server.home.path)]
 
     for pid in eventually(pids, "the tuner's process"):
         os.kill(pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import vandalism
 from tests.e2e.cluster import SDK, SHARED, Ground, answers, ground, kubectl, namespace, without
 from tests.e2e.scene import Scene, eventually
 from tests.server.harness import free_port, nothing_left, serving
@@ -180,6 +181,22 @@ elif number == "3":
     eventually(lambda: not field.place.left(), "nothing in the cluster", LIMIT_S)
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_trials_that_spoil_what_their_keepers_need_end(field: Field, stopped: bool) -> None:
+    records = field.place.shared / "records"
+    records.mkdir()
+    own = f"import os\nos.environ['RECORDS'] = '{SHARED}/records'\n"
+    field.begin(own + vandalism.TRIAL, trials=vandalism.TRIALS)
+    eventually(lambda: vandalism.all_have_spoiled(records), "the damage", LIMIT_S)
+    if stopped:
+        field.nnictl("stop", "exp")
+    else:
+        (records / "go").touch()
+        trials = field.done(vandalism.LIMIT_S)
+        assert vandalism.unexplained(trials) == []
+    assert vandalism.started_once(records)
+
+
 def test_a_stopped_experiment_is_resumed(field: Field) -> None:
     field.begin("wait('go')\nreport_both()", trials=2, trialConcurrency=1)
     field.until_running(0)
@@ -261,7 +278,7 @@ def test_pods_of_a_pool_are_shared_and_go_when_idle(field: Field) -> None:
         "wait('go') if number in '01' else wait('end') if number == '5' else None\nreport_both()",
         trials=6,
         trialConcurrency=2,
-        service={"reuseMode": True, "reuseIdle": "1s"},
+        service={"reuseMode": True, "reuseIdle": "5s"},
     )
     field.until_running(0, 1)
     field.release("go")

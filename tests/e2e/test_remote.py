@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import vandalism
 from tests.e2e.product import Product, product
 from tests.e2e.scene import eventually
 from tests.sshd import NEEDS_SSHD, Machine, Site, site
@@ -271,6 +272,30 @@ def test_delete_removes_it_from_its_machines_too(field: Field) -> None:
     assert idle.address in told[0]["left"][0]
     assert [folder.exists() for folder in folders] == [False, True]
     assert not (field.product.home / experiment).exists()
+
+
+@pytest.mark.parametrize("end", ["by itself", "by itself, without its keeper", "by a stop"])
+def test_trials_that_spoil_one_another_end(field: Field, tmp_path: Path, end: str) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    experiment = field.create(
+        vandalism.TRIAL,
+        trialCommand=f"RECORDS={records} python3 trial.py",
+        trialConcurrency=vandalism.TRIALS,
+        maxTrialNumber=vandalism.TRIALS,
+    )
+    eventually(lambda: vandalism.all_have_spoiled(records), "the damage")
+    if end == "by itself, without its keeper":
+        for pid in field.keepers():
+            os.kill(pid, signal.SIGKILL)
+    if end == "by a stop":
+        field.product.nnictl("stop", experiment)
+    else:
+        (records / "go").touch()
+        field.product.wait(experiment, limit_s=vandalism.LIMIT_S)
+        assert vandalism.unexplained(field.trials(experiment)) == []
+    eventually(lambda: not vandalism.left(records), "the end of the processes")
+    assert vandalism.started_once(records)
 
 
 STEADY_TRIAL = """

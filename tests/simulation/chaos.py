@@ -37,6 +37,7 @@ class Chaos:
             (3, lambda: self._fill(host)), (3, lambda: self._kill_shim(host)), (2, self._kill_child),
             (2, self._world.server.close), (1, self._world.start_second_server), (2, self._stall_server),
             (2, lambda: self._stall(host)), (6, lambda: self._hurry(host)), (1, host.end),
+            (3, lambda: self._spoil_claim(host)), (2, lambda: self._shorten(host)),
         ]  # fmt: skip
         act = kernel.random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]
         act()
@@ -68,6 +69,12 @@ class Chaos:
             self._world.store.lose_power()
         else:
             server.die("by chance")
+            phased = self._world.witness.phased is not None  # sets that were given cannot be known again
+            if self._kernel.random.random() < 0.15 and not phased:
+                self._world.store.restore_older()
+                if self._kernel.random.random() < 0.5:  # the server gives orders before it hears of a keeper
+                    for host in self._world.hosts:
+                        self._cut(host)
 
     def _stall_server(self) -> None:
         if self._world.server.alive:
@@ -119,6 +126,21 @@ class Chaos:
         shims = [shim for shim in host.shims if shim.alive]
         if shims:
             self._kernel.random.choice(shims).lose_shim()
+
+    def _spoil_claim(self, host: Host) -> None:
+        shims = [shim for shim in host.shims if shim.main]
+        if shims:
+            self._kernel.random.choice(shims).spoil_claim()
+
+    def _shorten(self, host: Host) -> None:
+        """The keeper is killed, and the end of its journal is lost although it was flushed.
+
+        Not where claims were spoiled: then nothing would be left that knows those attempts.
+        """
+        if any(self._world.witness.attempts[shim.job].spoiled for shim in host.shims):
+            return
+        self._crash(host)
+        host.journal.shorten(self._kernel)
 
     def _kill_child(self) -> None:
         children = list(self._world.server.children.values())

@@ -21,6 +21,7 @@ class Files:
     """What lies in the directory of one attempt."""
 
     claim: bytes | None = None
+    parted: bool = False  # the claim was removed: what its shim adds goes to a file without a name
     metrics: bytes = b""
     grace: float | None = None
     parameters: dict[int, str] = field(default_factory=dict)  # further sets, as their records
@@ -34,7 +35,15 @@ class Files:
         return True
 
     def add(self, line: bytes) -> None:
-        self.claim = (self.claim or b"") + line
+        if not self.parted:
+            self.claim = (self.claim or b"") + line
+
+    def spoil(self, kernel: Kernel) -> None:
+        """A trial removes the claim, empties it, or puts something else in its place."""
+        self.claim = kernel.random.choice(
+            [None, b"", b"aborted elsewhere\n", b"shim 1 2 nowhere\n", b"hello\n"]
+        )
+        self.parted = self.claim != b""
 
     def read_claim(self) -> Claim | None:
         return None if self.claim is None else parse(self.claim)

@@ -22,7 +22,7 @@ class Health:
 
 
 class SimChild:
-    """``nnimgr.core.search.Child`` without a process."""
+    """``nnimgr.core.running.search.Child`` without a process."""
 
     def __init__(
         self,

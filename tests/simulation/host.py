@@ -13,6 +13,7 @@ from tests.simulation.network import Network
 from tests.simulation.shim import Shim
 from tests.simulation.witness import Witness
 from trial_keeper import effects as fx
+from trial_keeper import memory
 
 
 class Host:
@@ -44,6 +45,11 @@ class Host:
 
     def files(self, directory: str) -> Files:
         return self._files.setdefault(directory, Files())
+
+    def knows_claim(self, job: str) -> bool:
+        """Whether the keeper that runs has seen who has claimed the attempt."""
+        found = None if self.keeper is None else self.keeper.core.attempts.get(job)
+        return found is not None and found.claimed
 
     def take_claim(self, files: Files, line: bytes) -> bool:
         return files.take(line)
@@ -81,11 +87,12 @@ class Host:
 
     # ---- what the keeper is told --------------------------------------------------------------------------
 
-    def wake(self, job: str) -> None:
-        """A shim writes the job's name into the pipe of the keeper of now."""
+    def wake(self, job: str, told: bytes) -> None:
+        """A shim names the job in the pipe of the present keeper, and sends its claim."""
         if (keeper := self.keeper) is not None:
             slow = self.kernel.likely(0.1)
             delay = self.kernel.random.uniform(0.1, 2.0) if slow else 0.001
+            keeper.told[job] = told
             self.kernel.at(delay, keeper.woken, job)
 
     def shim_gone(self, shim: Shim) -> None:
@@ -102,6 +109,9 @@ class Host:
         """Start a keeper, unless one runs: it holds the lock."""
         if not self.up or self.keeper is not None:
             return
+        if self.instance is not None and not memory.is_whole(self.journal.load()):
+            self.instance = None
+            self.journal = Journal()
         if self.instance is None:
             for shim in self.shims:  # what an earlier directory has left
                 if shim.stirs:

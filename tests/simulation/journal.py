@@ -14,6 +14,7 @@ class Journal:
     def __init__(self) -> None:
         self.content = b""
         self.synced = 0
+        self.shortened = False  # records that were durable are gone
 
     def load(self) -> list[Record]:
         """The sound records; a torn tail is cut."""
@@ -41,6 +42,16 @@ class Journal:
         """Only a part of the record is written."""
         frame = product.frame(record)
         self.content += frame[: kernel.random.randrange(len(frame))]
+
+    def shorten(self, kernel: Kernel) -> None:
+        """The file is cut, behind its first record; without that the keeper would be a new one."""
+        first = product.size(self.content)
+        longest = min(400, len(self.content) - first)
+        if self.content and longest > 0:
+            kernel.fault("journal shortened", "disk")
+            self.content = self.content[: len(self.content) - kernel.random.randint(1, longest)]
+            self.synced = min(self.synced, len(self.content))
+            self.shortened = True
 
     def lose_power(self, kernel: Kernel) -> None:
         kept = kernel.random.randint(self.synced, len(self.content))

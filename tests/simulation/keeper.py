@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.kernel import Violation
+from trial_keeper import claim
 from trial_keeper import core as product
 from trial_keeper import effects as fx
-from trial_keeper.core import Identity
+from trial_keeper.identity import Identity
 
 if TYPE_CHECKING:
     from tests.simulation.host import Host
@@ -32,6 +33,7 @@ class SimKeeper:
         self.alive = True
         self.stalled_until = 0.0  # the process is stopped, or starved
         host.keeper = self
+        self.told: dict[str, bytes] = {}  # claims in the wake-up pipe
         self._watched: set[str] = set()
         self._grown: set[str] = set()
         self._written = 0  # number of the last record
@@ -48,11 +50,13 @@ class SimKeeper:
             ending=host.ending,
         )
         self.core = product.KeeperCore(identity, host.journal.load())
+        self._unseen = {job for job, each in self.core.attempts.items() if each.live and not each.claimed}
         self._acts: dict[type, Callable[[Any], list[fx.Effect]]] = {
-            fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Look: self._look,
-            fx.Signal: self._signal, fx.Sweep: self._sweep, fx.Watch: self._watch, fx.Unwatch: self._unwatch,
-            fx.Read: self._read, fx.Count: self._count, fx.Update: self._update, fx.Send: self._send,
-            fx.Extend: self._extend, fx.Survey: self._survey, fx.Say: self._say, fx.Leave: self._leave,
+            fx.Append: self._append, fx.Spawn: self._spawn, fx.Abort: self._abort, fx.Fence: self._fence,
+            fx.Look: self._look, fx.Signal: self._signal, fx.Kill: self._kill, fx.Sweep: self._sweep,
+            fx.Watch: self._watch, fx.Unwatch: self._unwatch, fx.Read: self._read, fx.Count: self._count,
+            fx.Update: self._update, fx.Send: self._send, fx.Extend: self._extend, fx.Survey: self._survey,
+            fx.Say: self._say, fx.Leave: self._leave,
         }  # fmt: skip
 
     def begin(self) -> None:
@@ -128,13 +132,16 @@ class SimKeeper:
     # ---- what comes from outside --------------------------------------------------------------------------
 
     def woken(self, job: str) -> None:
-        self.tell(self.core.notified, job)
+        told = self.told.pop(job, None)
+        self.tell(self.core.notified, job, claim.parse(told) if told else None)
 
     def shim_gone(self, job: str) -> None:
         if job in self._watched:
-            self.tell(self.core.notified, job)
+            self.woken(job)  # the pipe is read first
 
     def shim_failed(self, job: str, why: str) -> None:
+        if job in self.told:
+            self.woken(job)  # the pipe is read first
         self.tell(self.core.shim_failed, job, why)
 
     def grown(self, job: str) -> None:
@@ -205,15 +212,25 @@ class SimKeeper:
             self.kernel.at(self.kernel.random.uniform(0.0, 2.0), self.die)
         return []
 
-    def _seen(self, job: str, directory: str) -> fx.Seen:
+    def _seen(self, job: str, directory: str, shim: fx.Shim | None) -> fx.Seen:
         found = self.host.files(directory).read_claim()
         alive = False
-        if found is not None and found.pid is not None and found.exit is None and found.failed is None:
-            alive = self.host.looks_alive(job, found.pid, found.start_time)
+        if shim is None and found is not None and found.pid is not None:
+            shim = found.pid, found.start_time
+        if shim is not None and (found is None or (found.exit is None and found.failed is None)):
+            alive = self.host.looks_alive(job, *shim)
+        if job in self._unseen or self.core.is_sought(job):
+            self._unseen.discard(job)
+            if found is None and any(each.job == job and each.runs for each in self.host.shims):
+                found = claim.damaged()
         return fx.Seen(found, alive, self.host.clock.unix())
 
     def _look(self, effect: fx.Look) -> list[fx.Effect]:
-        return self.core.looked(self.now, effect.job, self._seen(effect.job, effect.directory))
+        return self.core.looked(self.now, effect.job, self._seen(effect.job, effect.directory, effect.shim))
+
+    def _fence(self, effect: fx.Fence) -> list[fx.Effect]:
+        self.host.take_claim(self.host.files(effect.directory), f"aborted {self.host.boot_id}\n".encode())
+        return []
 
     def _abort(self, effect: fx.Abort) -> list[fx.Effect]:
         files = self.host.files(effect.directory)
@@ -221,7 +238,7 @@ class SimKeeper:
             self.kernel.fault("abort failed", self.host.name, "%s", effect.job)
         elif not self.host.full and self.host.take_claim(files, f"aborted {self.host.boot_id}\n".encode()):
             self.kernel.say(self.host.name, "aborts %s", effect.job)
-        return self.core.looked(self.now, effect.job, self._seen(effect.job, effect.directory))
+        return self.core.looked(self.now, effect.job, self._seen(effect.job, effect.directory, None))
 
     def _signal(self, effect: fx.Signal) -> list[fx.Effect]:
         shim = self.host.find(*effect.shim)
@@ -236,6 +253,12 @@ class SimKeeper:
         if self.host.full:
             return self.core.signal_failed(self.now, effect, "no space left on device")
         return []
+
+    def _kill(self, effect: fx.Kill) -> list[fx.Effect]:
+        shim = self.host.find(*effect.shim)
+        if shim is not None:
+            shim.lose_shim()
+        return self.core.killed(self.now, effect)
 
     def _sweep(self, effect: fx.Sweep) -> list[fx.Effect]:
         pids = [shim.pid + 10_000 for shim in self.host.shims if shim.job == effect.job and shim.sweep()]
@@ -290,6 +313,9 @@ class SimKeeper:
 
     def _leave(self, effect: fx.Leave) -> list[fx.Effect]:
         self.kernel.say(self.host.name, "keeper leaves: %s", effect.reason)
+        if effect.clear:
+            for shim in self.host.shims:
+                shim.die()
         self.exit()
         return []
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from nnimgr.core import mailbox
+from nnimgr.core.running import mailbox
 from tests.simulation.kernel import Kernel
 from training_services import keeper_hub, keeper_link, keeper_service
 from trial_keeper import reports, wire

@@ -13,10 +13,12 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
-from nnimgr.core import facts as f
-from nnimgr.core import fold, fold_jobs, phases, runner
-from nnimgr.core.runner import ExperimentRunner
-from nnimgr.core.state import ExperimentState
+from nnimgr.core.running import runner
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.rules import facts as f
+from nnimgr.rules import fold, fold_jobs, phases
+from nnimgr.rules.state import ExperimentState
+from tests.simulation import server
 from tests.simulation.disk import Files
 from tests.simulation.host import Host
 from tests.simulation.shim import Shim
@@ -99,10 +101,10 @@ def spawn_before_the_record() -> Iterator[None]:
     """A shim is forked before the journal knows of the start."""
     decide = KeeperCore._decide
 
-    def early(self: KeeperCore, seq: int, kind: str, job: str, body: Any) -> Decision:
+    def early(self: KeeperCore, now: float, seq: int, kind: str, job: str, body: Any) -> Decision:
         if kind == "start" and job not in self.attempts:
             self._out.append(fx.Spawn(job, body))
-        return decide(self, seq, kind, job, body)
+        return decide(self, now, seq, kind, job, body)
 
     with patch.object(KeeperCore, "_decide", early):
         yield
@@ -112,6 +114,51 @@ def spawn_before_the_record() -> Iterator[None]:
 def stop_never_journaled() -> Iterator[None]:
     """A stop is acted on and acknowledged, but a keeper that starts anew knows nothing of it."""
     with patch.object(core, "stop_record", lambda attempt: {"k": "nop"}):
+        yield
+
+
+@planted
+def claims_not_remembered() -> Iterator[None]:
+    """Only the claim file says that an attempt was started, and a trial can remove that."""
+    with patch.object(core, "claimed_record", lambda attempt: {"k": "nop"}):
+        yield
+
+
+@planted
+def vanished_claims_trusted() -> Iterator[None]:
+    """An attempt whose claim is gone is still waited for, whatever became of its processes."""
+    with patch.object(KeeperCore, "_judge_unread", lambda self, now, attempt, alive: None):
+        yield
+
+
+@planted
+def acknowledged_commands_forgotten() -> Iterator[None]:
+    """A keeper that has lost the end of its journal is not sent those commands again."""
+    take = KeeperLink._take_acknowledgement
+
+    def forgetful(self: KeeperLink, request: Request, events: list[JobEvent]) -> None:
+        take(self, request, events)
+        self._orders.forget(range(self._acked_cmd + 1))
+
+    with patch.object(KeeperLink, "_take_acknowledgement", forgetful):
+        yield
+
+
+@planted
+def used_numbers_given_again() -> Iterator[None]:
+    """A server does not look at how far the experiment had come before its database was replaced."""
+
+    def hopeful(state: ExperimentState, *, m_epoch: int, missing: Any) -> list[f.Fact]:
+        return [f.ExperimentOpened(m_epoch=m_epoch)]
+
+    with patch.object(server, "opening_facts", hopeful):
+        yield
+
+
+@planted
+def used_numbers_taken_for_obeyed() -> Iterator[None]:
+    """Orders of an older database keep numbers that their keeper has seen already, and it ignores them."""
+    with patch.object(KeeperLink, "_renumber", lambda self, seen: None):
         yield
 
 
@@ -221,19 +268,7 @@ def boot_of_the_sending() -> Iterator[None]:
 @planted
 def withdrawn_start_sent() -> Iterator[None]:
     """A start that was given up before it was sent leaves all the same."""
-    outgoing = KeeperLink._outgoing
-
-    def stubborn(self: KeeperLink) -> list[Sequence[Any]]:
-        commands: list[Sequence[Any]] = []
-        for command in outgoing(self):
-            order = self._orders.find(command[0])
-            revived = command[1] == "nop" and order is not None
-            commands.append(
-                (command[0], order.kind, order.job_id, order.body) if revived and order else command
-            )
-        return commands
-
-    with patch.object(KeeperLink, "_outgoing", stubborn):
+    with patch.object(KeeperLink, "_is_void", lambda self, seq, command, job: False):
         yield
 
 
@@ -243,19 +278,7 @@ def withdrawn_start_sent() -> Iterator[None]:
 @planted
 def start_not_revoked() -> Iterator[None]:
     """A start that has not left yet leaves, though its attempt was given up by its lease."""
-    outgoing = KeeperLink._outgoing
-
-    def stubborn(self: KeeperLink) -> list[Sequence[Any]]:
-        commands: list[Sequence[Any]] = []
-        for command in outgoing(self):
-            order = self._orders.find(command[0])
-            revived = order is not None and not order.withdrawn and order.kind == "start"
-            commands.append(
-                (command[0], order.kind, order.job_id, order.body) if revived and order else command
-            )
-        return commands
-
-    with patch.object(KeeperLink, "_outgoing", stubborn):
+    with patch.object(KeeperLink, "_is_void", lambda self, seq, command, job: command.withdrawn):
         yield
 
 
@@ -397,7 +420,7 @@ def commit_not_durable() -> Iterator[None]:
         lost = min(len(self.log) - 3, self.kernel.random.randint(1, 15))
         if lost > 0:
             del self.log[-lost:]
-            self.m_epoch, self._snapshot = self.fold().m_epoch, None
+            self.m_epoch, self._snapshot, self.mark = self.fold().m_epoch, None, None
             self.witness.replay(self.log)
 
     with patch.object(Store, "lose_power", lose_power):

@@ -9,13 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.core import facts as f
-from nnimgr.core.clock import SteadyClock
-from nnimgr.core.runner import ExperimentRunner, first_error
-from nnimgr.core.search import Search
-from nnimgr.core.state import ExperimentState
-from nnimgr.core.validate import validate
+from nnimgr.core.managing.clock import SteadyClock
+from nnimgr.core.managing.reopening import opening_facts
+from nnimgr.core.running.runner import ExperimentRunner, first_error
+from nnimgr.core.running.search import Search
 from nnimgr.dispatcher import messages as m
+from nnimgr.rules.state import ExperimentState
+from nnimgr.rules.validate import validate
 from nnimgr.store.errors import StoreError, StoreLocked
 from tests.simulation.dispatcher import SimChild
 from tests.simulation.kernel import Clock
@@ -89,7 +89,7 @@ class Server:
                 return
 
     async def _run(self, state: ExperimentState, writer: SimWriter) -> None:
-        opening: list[f.Fact] = [f.ExperimentOpened(m_epoch=writer.m_epoch)]
+        opening = opening_facts(state, m_epoch=writer.m_epoch, missing=writer.missing)
         if not state.id:
             opening.insert(0, self._world.created)
         runner = self.runner = ExperimentRunner(
@@ -144,7 +144,7 @@ class Server:
             silent_after=timedelta(seconds=world.silent_after_s),
             lease=None if world.lease_s is None else timedelta(seconds=world.lease_s),
         )
-        tools = ServiceTools(hub=self._hub, ledger=self._ledger, urls=["http://server"])
+        tools = ServiceTools(hub=self._hub, ledger=self._ledger)
         return SimService(context, tools, world.hosts)
 
     # ---- algorithms ---------------------------------------------------------------------------------------

@@ -81,6 +81,11 @@ class Shim:
         """Something of it runs, or may yet start."""
         return self.alive or self.main or self.strays > 0
 
+    @property
+    def runs(self) -> bool:
+        """A process with the attempt's mark runs."""
+        return self.main or self.strays > 0
+
     def die(self) -> None:
         """Everything of it is gone at once (power loss, eviction)."""
         self.alive = self.main = False
@@ -98,7 +103,7 @@ class Shim:
 
     def sweep(self) -> bool:
         """SIGKILL to what carries the attempt's mark; True: there was something."""
-        if not (self.main or self.strays):
+        if not self.runs:
             return False
         if self._reluctant:
             self._reluctant = False
@@ -129,10 +134,11 @@ class Shim:
             self.alive = False
             self._report_failure("the lease is over")
             return
-        line = f"shim {self.pid} {self.start_time} {self.boot}\n".encode()
-        if not self.host.take_claim(self.files, line):
+        self._lines = f"shim {self.pid} {self.start_time} {self.boot}\n".encode()
+        if not self.host.take_claim(self.files, self._lines):
             self.kernel.say(self.host.name, "shim %d of %s finds the claim taken", self.pid, self.job)
             self.alive = False
+            self.host.wake(self.job, b"")
             return
         self.kernel.say(self.host.name, "shim %d claims %s", self.pid, self.job)
         delay = self.kernel.random.uniform(0.3, 2.0) if self.kernel.likely(0.05) else 0.001
@@ -150,17 +156,19 @@ class Shim:
         if self.kernel.likely(0.01):
             self.kernel.fault("exec failed", self.host.name, "%s", self.job)
             self.host.witness.exec_failed(self.job)
-            self.files.add(b"failed %.6f no such directory\n" % self.host.clock.unix())
+            self._add(b"failed %.6f no such directory\n" % self.host.clock.unix())
             self._leave()
             return
         self.main = True
         self.host.witness.started(self.job, self.host, self.start, self.instance)
         self.conduct = self.host.witness.conduct(self.start["trial_id"])
         self.kernel.say(self.host.name, "%s runs", self.job)
-        self.files.add(b"started %d %.6f\n" % (self.pid + 10_000, self.host.clock.unix()))
-        self.host.wake(self.job)
+        self._add(b"started %d %.6f\n" % (self.pid + 10_000, self.host.clock.unix()))
+        self.host.wake(self.job, self._lines)
         if self._stopping:
             self._terminate()
+        if self.kernel.likely(0.03):
+            self.kernel.at(self.kernel.random.uniform(0.0, 1.0), self.spoil_claim)
         self._mind_lease()
         self._live(0)
 
@@ -313,14 +321,31 @@ class Shim:
             at=self.host.clock.unix(),
         )  # fmt: skip
         self.host.witness.exited(self.job, code, signal)
-        self.files.add(end.line())
+        self._add(end.line())
         self.kernel.say(self.host.name, "%s exits: code %s, signal %s", self.job, code, signal)
         self._leave()
 
     def _leave(self) -> None:
         self.alive = False
-        self.host.wake(self.job)
+        self.host.wake(self.job, self._lines)
         self.host.shim_gone(self)
+
+    def _add(self, line: bytes) -> None:
+        self._lines += line
+        self.files.add(line)
+
+    def spoil_claim(self) -> None:
+        """The command does something to the file that says who has started it.
+
+        Not while another shim of the attempt is still being forked, as after a crash of the keeper: that one
+        would find no claim. Nor if no keeper has seen the claim yet: nothing else could stop a second shim.
+        """
+        others = [shim for shim in self.host.shims if shim.job == self.job and shim is not self]
+        if not self.main or any(shim.alive for shim in others) or not self.host.knows_claim(self.job):
+            return
+        self.kernel.fault("claim spoiled", self.host.name, "%s", self.job)
+        self.host.witness.spoiled(self.job)
+        self.files.spoil(self.kernel)
 
     # ---- its stop -----------------------------------------------------------------------------------------
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from nnimgr.core import facts as f
-from nnimgr.core.fold import apply
-from nnimgr.core.state import ExperimentState, Touched, trial_of_job
+from nnimgr.rules import facts as f
+from nnimgr.rules.fold import apply
+from nnimgr.rules.state import ExperimentState, Touched, trial_of_job
 from nnimgr.store.errors import StoreError, StoreLocked
+from nnimgr.store.high_water import HighWater
 from nnimgr.store.rows import (
     Row,
     batch,
@@ -33,6 +34,7 @@ class Store:
         self.kernel, self.witness, self._placed = kernel, witness, placed
         self.log: list[f.Recorded] = []
         self.m_epoch = 0
+        self.mark: HighWater | None = None  # in a file of its own
         self.holder: SimWriter | None = None
         self.writing = False  # a turn is on its way to the disk
         self._snapshot: tuple[int, Row] | None = None  # number of its last fact
@@ -40,6 +42,7 @@ class Store:
     def commit(self, state: ExperimentState, turn: Sequence[f.Recorded]) -> None:
         self.log += turn
         self.m_epoch = state.m_epoch
+        self.mark = HighWater(state.number, state.m_epoch, state.next_sequence)
         self.witness.committed(turn)
         for recorded in turn:
             if isinstance(recorded.fact, f.JobPlaced):
@@ -47,6 +50,16 @@ class Store:
 
     def lose_power(self) -> None:
         """All that was committed is there."""
+
+    def restore_older(self) -> None:
+        """An older copy of the database takes its place."""
+        lost = min(len(self.log) - 3, self.kernel.random.randint(1, 40))
+        if lost > 0:
+            self.kernel.fault("older database", "store", "%d facts are gone", lost)
+            del self.log[-lost:]
+            self._snapshot = None
+            self.m_epoch = self.fold().m_epoch
+            self.witness.replay(self.log)
 
     def fold(self) -> ExperimentState:
         """The log from its start."""
@@ -91,6 +104,7 @@ class SimWriter:
         self._store, self._kernel, self._die = store, store.kernel, die
         self.db_id = "db"
         self.m_epoch = 0
+        self.missing: HighWater | None = None
         self._closed = False
 
     async def open(self) -> ExperimentState:
@@ -99,7 +113,10 @@ class SimWriter:
             raise StoreLocked("the experiment is open in another server")
         self._store.holder = self
         self.m_epoch = self._store.m_epoch + 1
-        return self._store.open()
+        state, mark = self._store.open(), self._store.mark
+        if mark is not None and mark.number > state.number:
+            self.missing, self.m_epoch = mark, max(self._store.m_epoch, mark.m_epoch) + 1
+        return state
 
     async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None:
         """Commit one turn. Raises StoreError. The server may die before, or after without knowing."""

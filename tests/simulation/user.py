@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.core import facts as f
-from nnimgr.core import requests
-from nnimgr.core.requests import RequestRefused
-from nnimgr.core.runner import LIVE, ExperimentRunner
+from nnimgr.core.running import requests
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.runner import LIVE, ExperimentRunner
+from nnimgr.rules import facts as f
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.core import facts as f
-from nnimgr.core.state import trial_of_job
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import trial_of_job
 from tests.simulation.kernel import Kernel
 from tests.simulation.shim import ENDLESS, Conduct
 from training_services.base import Place
@@ -32,6 +32,8 @@ class _Attempt:
     frames: list[bytes] = field(default_factory=list)  # written, whole
     exit: tuple[int | None, int | None] | None = None  # as its shim saw it
     shim_killed: bool = False
+    unrecorded: bool = False  # it was placed, and then an older database was put in place
+    spoiled: bool = False  # its claim was removed or overwritten
     exec_failed: bool = False
     lapsed: bool = False  # its shim has ended it by its lease, or has not begun
     forsaken: bool = False  # given up without proof, because a user wants that: it may still run, or start
@@ -67,6 +69,7 @@ class Witness:
         self._conducts: dict[str, Conduct] = {}
         self._epochs: dict[str, int] = {}  # instance -> the server obeyed last
         self.leased = False
+        self._older = False  # an older database was put in place
         self._stopped = False  # the experiment, by a user
         self._silent: set[str] = set()  # keepers
         self.phased: random.Random | None = None  # decides how many parameter sets trials ask for
@@ -104,11 +107,16 @@ class Witness:
             for shim in other.shims:
                 old = self.attempts[shim.job]
                 excused = (
-                    old.forsaken or attempt.forsaken or (self.leased and old.shim_killed)
+                    (old.unrecorded and old.place is None)
+                    or old.forsaken
+                    or attempt.forsaken
+                    or (self.leased and old.shim_killed)
                 )  # who holds a lease can be killed
                 if shim.main and shim.job != job and trial_of_job(shim.job)[0] == trial_id and not excused:
                     fail(f"attempts {shim.job} and {job} of one trial run together")
         self._check_gpus(job, host)
+        if attempt.place is None and attempt.unrecorded:
+            return
         if attempt.place is None or trial is None:
             fail(f"attempt {job} was started before its place was recorded")
             return
@@ -119,7 +127,7 @@ class Witness:
         if trial.parameters not in start["parameter"]:
             fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
         known = {record.get("job") for record in product.parse(host.journal.content)[0]}
-        if instance == host.instance and job not in known:
+        if instance == host.instance and job not in known and not host.journal.shortened:
             fail(f"attempt {job} runs, but its keeper's journal knows nothing of it")
 
     def _check_gpus(self, job: str, host: Host) -> None:
@@ -155,6 +163,9 @@ class Witness:
 
     def shim_killed(self, job: str) -> None:
         self.attempts[job].shim_killed = True
+
+    def spoiled(self, job: str) -> None:
+        self.attempts[job].spoiled = True
 
     def exec_failed(self, job: str) -> None:
         self.attempts[job].exec_failed = True
@@ -195,13 +206,14 @@ class Witness:
 
     def replay(self, log: Sequence[f.Recorded]) -> None:
         """The database holds this, and never held anything else."""
+        self._older = True
         self.number, self._at = 0, None
         self.trials.clear()
         self.reported.clear()
         self._silent.clear()
         for attempt in self.attempts.values():
+            attempt.unrecorded = attempt.unrecorded or attempt.place is not None
             attempt.place = attempt.stop = attempt.over = None
-            attempt.forsaken = False
             attempt.recorded = 0
         self.committed(log)
 
@@ -294,7 +306,8 @@ class Witness:
         trial = self.trials[fact.trial_id]
         if trial.stopped:
             self._kernel.fail(f"trial {fact.trial_id} was stopped and gets attempt {fact.attempt}")
-        if fact.attempt != trial.attempt + 1 or trial.ended is not None:
+        follows = fact.attempt > trial.attempt if self._older else fact.attempt == trial.attempt + 1
+        if not follows or trial.ended is not None:
             self._kernel.fail(f"trial {fact.trial_id} ({trial.ended}) gets attempt {fact.attempt}")
         trial.attempt = fact.attempt
         trial.declared = False
@@ -334,10 +347,10 @@ class Witness:
                 justified = attempt.execs == 1 or attempt.shim_killed
         if fact.exit_code is None and fact.signal is None:
             unsaid = fact.reason is f.EndReason.NEVER_STARTED or attempt.execs == 0
-            justified = justified and (unsaid or attempt.shim_killed)
+            justified = justified and (unsaid or attempt.shim_killed or attempt.spoiled)
         elif attempt.exit != (fact.exit_code, fact.signal):
             justified = False
-        if not justified:
+        if not justified and not attempt.unrecorded:  # why it was stopped may be forgotten
             fail(f"attempt {job} ended without cause: {fact}; {attempt}")
 
     def _fenced(self, attempt: _Attempt) -> bool:
@@ -350,11 +363,14 @@ class Witness:
     def _lost(self, fact: f.JobLost) -> None:
         attempt = self._ends(fact.job_id, f"lost: {fact.reason}")
         trial = self.trials[trial_of_job(fact.job_id)[0]]
-        if attempt.stop is not None and (trial.declared or trial.stopped or self._stopped):
+        wanted = attempt.stop is not None and (trial.declared or trial.stopped)
+        if wanted or self._stopped:
             attempt.forsaken = True  # even if its directory is gone: nobody may have ended it there yet
             self._kernel.counts["given up by a user"] += 1
-        elif self._fenced(attempt):
+        elif self._fenced(attempt) or attempt.unrecorded:
             return
+        elif self._older and not attempt.execs:
+            self._kernel.counts["given up behind an older database"] += 1  # which had used its number before
         elif self._ending(attempt):
             if self._runs(fact.job_id) or attempt.recorded != len(attempt.frames):
                 self._kernel.fail(
@@ -377,6 +393,16 @@ class Witness:
     def _runs(self, job: str) -> bool:
         return any(shim.main and shim.job == job for host in self.hosts.values() for shim in host.shims)
 
+    def leftovers(self) -> list[str]:
+        """What still runs and must not. An older database does not know whom to ask for the rest."""
+        return [
+            f"{shim.job} still runs on {host.name}"
+            for host in self.hosts.values()
+            for shim in host.shims
+            if shim.stirs
+            and not (self.attempts[shim.job].unrecorded and self.attempts[shim.job].place is None)
+        ]
+
     # ---- at the end ---------------------------------------------------------------------------------------
 
     def check_end(self, status: f.ExperimentStatus) -> None:
@@ -394,14 +420,14 @@ class Witness:
             key = None if parameter_id is None else int(parameter_id)
             if self.trials[trial_id].results.get(key) != texts[0]:
                 fail(f"set {parameter_id} of trial {trial_id} has {texts}; not the first was taken")
-        for host in self.hosts.values():
-            for shim in host.shims:
-                if shim.stirs:
-                    fail(f"{shim.job} still runs on {host.name}")
+        for leftover in self.leftovers():
+            fail(leftover)
         for job, attempt in self.attempts.items():
             if attempt.place is not None and attempt.over is None:
                 fail(f"attempt {job} is open in the end: {attempt}")
-            if attempt.sealed == wire.HOST_LOST and not self._fenced(attempt):
+            excused = attempt.unrecorded or self._fenced(attempt) or self._ending(attempt)
+            # A start that was withdrawn, and that a restarted server asks for, is sealed without having run.
+            if attempt.sealed == wire.HOST_LOST and attempt.execs and not excused:
                 fail(f"attempt {job} was sealed as lost without cause")
 
 

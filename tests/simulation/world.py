@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from nnimgr.core import facts as f
-from nnimgr.core.state import ExperimentState
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
 from tests.simulation.chaos import Chaos
 from tests.simulation.dispatcher import Health
 from tests.simulation.host import Host
@@ -117,7 +117,7 @@ class World:
             host.cut = host.full = host.busy = False
 
     def _settled(self) -> bool:
-        if any(shim.stirs for host in self.hosts for shim in host.shims):
+        if self.witness.leftovers():
             return False
         runner = self.server.runner
         if runner is None or runner.search is not None or runner.service is not None:

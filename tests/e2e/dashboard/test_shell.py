@@ -117,11 +117,16 @@ def test_a_lost_server_is_told_and_comes_back(browser: Browser, tmp_path: Path) 
         expect(view.heading("Experiments")).to_be_visible()  # before that it is not signed in
         page = view.open("/experiments/told")
         banner = page.get_by_text("The server has not answered since")
+        expect(page.get_by_role("list", name="Trials per status")).to_be_visible()  # its script is here
         expect(page.get_by_role("banner").get_by_text(re.compile("Live$"))).to_be_visible()
         made.kill()
         expect(banner).to_be_visible()
         made.tell("told", 0, "final 0.75")
         made.restart()
+        expect(page.get_by_text("You are signed out.")).to_be_visible()  # sessions end with their server
         expect(banner).to_be_hidden()
+        page.goto(made.sign_in())
+        expect(view.heading("Experiments")).to_be_visible()
+        page = view.open("/experiments/told")
         expect(page.get_by_role("banner").get_by_text(re.compile("Live$"))).to_be_visible()
-        view.forgive("ERR_|net::|EventSource|Unable to preload")  # some page that is read ahead
+        view.forgive("ERR_|net::|401|EventSource|Unable to preload")  # some page that is read ahead
