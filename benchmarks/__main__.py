@@ -34,6 +34,7 @@ PROGRAMS = {
     "throughput": ("--trials", "60", "--pairs", "1"),
     "ingest": ("--reports", "5000", "--runs", "1"),
     "idle": ("--trials", "100", "--seconds", "5"),
+    "many": ("--experiments", "10", "--seconds", "5"),
     "remote": (
         *("--trials", "60", "--pairs", "1", "--runs", "1"),
         *("--cut", "5", "--machines", "5", "--seconds", "5"),

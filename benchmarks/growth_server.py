@@ -21,12 +21,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import proc
-from nnimgr.core import facts as f
-from nnimgr.core.runner import ExperimentRunner
-from nnimgr.core.search import Child, Search
-from nnimgr.core.state import ExperimentState
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.core.running.search import Child, Search
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.process import DispatcherChild
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
 from nnimgr.store.writer import ExperimentWriter, database_path
 from training_services.base import JobEnded, JobEvent
 from training_services.fake import FakeService, ended, metric, started

@@ -35,13 +35,14 @@ from typing import Any
 
 from nnimgr import search_space
 from nnimgr.config import read_canonical
-from nnimgr.core import facts as f
-from nnimgr.core.fold import apply
-from nnimgr.core.folder import Surroundings, make_folder
-from nnimgr.core.plan import AskTuner, CancelJob, Command, SubmitJob, plan
-from nnimgr.core.state import ExperimentState, Touched, trial_id_of
+from nnimgr.core.managing.folder import Surroundings, make_folder
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
+from nnimgr.rules import facts as f
+from nnimgr.rules.commands import AskTuner, CancelJob, Command, SubmitJob
+from nnimgr.rules.fold import apply
+from nnimgr.rules.plan import plan
+from nnimgr.rules.state import ExperimentState, Touched, trial_id_of
 from nnimgr.store.writer import ExperimentWriter, database_path
 from training_services.base import Place
 from training_services.ssh.config import MachineConfig
@@ -193,14 +194,15 @@ class Life:
         self._take(*opening)
 
     def advance(self, facts: int) -> bool:
-        """Go on for about so many facts, which ``turn`` then holds; False once nothing is left to happen."""
+        """Continue for about this number of facts, which ``turn`` then holds; False once all has ended."""
         while self._events and len(self.turn) < facts:
             self._now, _, happen = heapq.heappop(self._events)
             happen()
         if self._events:
             return True
-        self._take(f.ExperimentStopRequested())
-        return False
+        if not self.state.stop_requested:
+            self._take(f.ExperimentStopRequested())
+        return bool(self._events)
 
     def take_turn(self) -> tuple[list[f.Recorded], Touched]:
         turn, self.turn = self.turn, []
@@ -218,11 +220,13 @@ class Life:
     def _take(self, *facts: f.Fact) -> None:
         """Fold them, and all that follows from them."""
         fresh = list(facts)
-        while fresh:
+        while True:
             for fact in fresh:
                 self._fold(fact)
             todo = plan(self.state, self._now)
             fresh = [*todo.facts, *(fact for command in todo.commands for fact in self._grant(command))]
+            if not fresh:
+                return
 
     def _grant(self, command: Command) -> list[f.Fact]:
         match command:

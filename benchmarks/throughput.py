@@ -97,14 +97,12 @@ class Accounts:
         )
 
     def _find(self) -> dict[str, int]:
-        """The keeper is named by its folder, the spawner is its child, the tuner the server's."""
+        """The keeper is named by its folder, the spawner is its child, the tuner by its log's."""
         log = f"{self._directory}/log"
         tuners = [
             process.pid
             for process in processes()
-            if process.parent == self._server
-            and "dispatcher.worker" in process.command
-            and proc.folder(process.pid) == log
+            if "nnimgr.dispatcher" in process.command and proc.folder(process.pid) == log
         ]
         try:
             keeper, spawner = proc.keepers(self._directory)
