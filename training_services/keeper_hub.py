@@ -8,6 +8,7 @@ the server's table of desks. Nothing here is stored.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
@@ -116,6 +117,7 @@ class KeeperDesk:
     answered_at: float = 0.0  # on the loop's clock; a lease runs from before that
     open: bool = False  # the jobs of before have all been submitted again: reports can be judged
     turn: str = ""  # of the last writing of the keeper's manager.json
+    _told: asyncio.Event = field(default_factory=asyncio.Event)  # an answer has said that it is to leave
     _calls: list[Call] = field(default_factory=list)
     _reads: dict[int, ReadStream] = field(default_factory=dict)
 
@@ -160,6 +162,20 @@ class KeeperDesk:
         for call in sorted(self._calls, key=lambda call: not call.request.news):
             if self._is_answerable(call):
                 self._finish(call, self._answer(call))
+
+    async def dismiss(self, limit_s: float) -> None:
+        """Have the keeper stop what it runs and leave; return once an answer has said so, or at the limit."""
+        self.link.leaving = True
+        self.flush()
+        if limit_s > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await self._told.wait()
+
+    @property
+    def dismissed(self) -> bool:
+        """Whether an answer has told the keeper to leave."""
+        return self._told.is_set()
 
     def close(self) -> None:
         """Answer every call that is held; later ones are turned away, and reads end."""
@@ -256,7 +272,10 @@ class KeeperDesk:
 
     def _answer(self, call: Call) -> Answer:
         self.answered_at = asyncio.get_running_loop().time()
-        return Answer(HTTPStatus.OK, self.link.answer(call.request))
+        answer = Answer(HTTPStatus.OK, self.link.answer(call.request))
+        if self.link.leaving:
+            self._told.set()
+        return answer
 
     def _finish(self, call: Call, answer: Answer) -> None:
         self._drop(call)

@@ -225,11 +225,12 @@ class KeeperService(TrainingService):
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
-        if not detach:
+        if detach:
+            await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
+        else:
             for job_id, seat in self._placed.items():
                 self._queue.release(job_id, seat)
-            left = await asyncio.gather(*(seat.dismiss() for seat in self._seats.values()))
+            left = await asyncio.gather(*(seat.dismiss(patient=True) for seat in self._seats.values()))
             for seat, sentence in zip(self._seats.values(), left, strict=True):
                 if sentence is None:
                     self._parted(seat)
@@ -412,8 +413,7 @@ class KeeperService(TrainingService):
 
     async def _let_go(self, seat: KeeperSeat) -> str | None:
         """Use it no more: its keeper is told to leave; what could not be done there, as one sentence."""
-        await seat.stop()
-        note = await seat.dismiss()
+        note = await seat.dismiss(patient=False)
         self._tools.hub.remove(self.context.experiment_id, seat.desk)
         await seat.keeper.close()
         for job_id in seat.jobs:

@@ -425,3 +425,10 @@ def commit_not_durable() -> Iterator[None]:
 
     with patch.object(Store, "lose_power", lose_power):
         yield
+
+
+@planted
+def silent_keepers_ended_at_once() -> Iterator[None]:
+    """A keeper that has not called when its experiment is over is killed, and not told what to stop."""
+    with patch.object(keeper_seat, "FAREWELL_S", 0.0):
+        yield

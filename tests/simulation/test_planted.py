@@ -13,6 +13,7 @@ KINDS = 4  # of lives, by the seed (see World)
 OF_KIND = {  # bugs that show in lives of one kind only, or seldom: the first seed
     "begins_without_a_lease": 1,
     "late_answers_obeyed": 1601,
+    "silent_keepers_ended_at_once": 1_900_454,
     "updates_not_adopted": 3,
     "used_numbers_taken_for_obeyed": 2475,
 }

@@ -32,6 +32,7 @@ class FakeMachine(KeeperHost):
         self.told = asyncio.Event()
         self.unreachable: str | None = None
         self.ended = 0  # how often it was told to end
+        self.left_before_end = False
         self.running: dict[str, int] = {}  # job -> frames that were sent
         self.left = False
         self._hub: KeeperHub | None = None
@@ -59,6 +60,7 @@ class FakeMachine(KeeperHost):
     async def end(self, *, told: bool) -> None:
         await self.reach()
         self.ended += 1
+        self.left_before_end = self.left
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         return {"trial_id": job.trial_id, "directory": job.trial_id}
@@ -86,6 +88,10 @@ class FakeMachine(KeeperHost):
         """It calls, and takes the commands that are there."""
         await self._sync({}, [])
 
+    async def wait(self) -> None:
+        """It calls, and its call is held until there is something to say."""
+        await self._sync({}, [], wait=True)
+
     async def report(self, metrics: Mapping[str, list[bytes]]) -> None:
         attempts = {}
         for job_id, payloads in metrics.items():
@@ -99,9 +105,17 @@ class FakeMachine(KeeperHost):
 
     async def refused(self) -> str | None:
         """Why the hub refuses its calls."""
-        assert self._hub is not None and self.manager is not None
-        found = self._hub.find("contract", self.keeper_id, token=self.manager["token"])
+        found = self._find()
         return found.body.get("reason") if isinstance(found, Answer) else None
+
+    def is_dismissed(self) -> bool:
+        """Whether its next call would be told to leave."""
+        found = self._find()
+        return isinstance(found, KeeperDesk) and found.link.leaving
+
+    def _find(self) -> KeeperDesk | Answer:
+        assert self._hub is not None and self.manager is not None
+        return self._hub.find("contract", self.keeper_id, token=self.manager["token"])
 
     async def _end(self, job_id: str, frames: int, *, reason: str, code: int | None) -> None:
         final = {"reason": reason, "code": code, "signal": None, "n": frames, "at": 2.0, "message": None}

@@ -190,3 +190,20 @@ async def test_a_removal_that_was_cut_short_goes_on(fleet: Growing) -> None:
     await fleet.core.until(lambda: fleet.gone("worker-1"))
     assert not any(isinstance(fact, JobLost) for fact in fleet.core.facts)
     await fleet.core.close(detach=True)
+
+
+async def test_a_keeper_that_has_not_called_yet_is_heard_before_it_is_ended(tmp_path: Path) -> None:
+    """It may run a trial that was given up, which only it can stop."""
+    fleet = Fleet(tmp_path, *named(1))
+    (machine,) = fleet.machines.values()
+    await fleet.open()
+    await fleet.core.close(detach=True)
+    await fleet.core.open(fleet.make())
+    closing = asyncio.create_task(fleet.core.close(detach=False))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert machine.is_dismissed()
+    await machine.speak(fleet.hub)
+    await machine.wait()
+    await closing
+    assert (machine.ended, machine.left_before_end) == (1, True)
