@@ -15,6 +15,7 @@ from trial_keeper import (
     VERSION,
     claim,
     copies,
+    ending,
     eviction,
     files,
     lease,
@@ -22,7 +23,6 @@ from trial_keeper import (
     memory,
     procs,
     spawner,
-    wrap,
 )
 from trial_keeper import effects as fx
 from trial_keeper import journal as journals
@@ -111,7 +111,7 @@ class Keeper:
             jitter=lambda: os.urandom(1)[0] / 255,
             lease=lease.find(directory, self._boot_id),
             host=self._capacity,
-            ending=wrap.grace(directory),
+            ending=ending.grace(directory),
         )
         self._core = KeeperCore(identity, [] if damage else found.records)
         self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -298,7 +298,7 @@ class Keeper:
                     self._check_own(change.name)
                 elif change.name == MANAGER:
                     self._perform(self._core.manager_changed(_now()))
-                elif change.name == wrap.ENDING:
+                elif change.name == ending.ENDING:
                     self._look_for_end()
             elif change.watch in self._watched:
                 if change.removed:
@@ -323,7 +323,7 @@ class Keeper:
 
     def _look_for_end(self) -> None:
         """The container that this keeper is in may have been told to end."""
-        grace = wrap.grace(self._directory)
+        grace = ending.grace(self._directory)
         if grace is not None:
             self._perform(self._core.host_ends(_now(), grace))
 

@@ -1,15 +1,18 @@
-"""inotify and pidfd through ctypes: who wakes the keeper. The only file that knows either.
+"""inotify and pidfd, called in the C library: who wakes the keeper. The only file that knows either.
 
 Where inotify is missing the keeper looks at live attempts every 50 ms, and says so in its status.
 """
 
 from __future__ import annotations
 
-import ctypes
+import _ctypes  # the C module: what ``ctypes`` puts around it costs each keeper 190 KiB
 import os
 import struct
 
-from trial_keeper.lean import NamedTuple
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Callable
 
 _MODIFY = 0x2
 _ATTRIB = 0x4  # among others: a name of the file was removed
@@ -18,6 +21,26 @@ _DELETE = 0x200
 LOST = -1  # instead of a watch: changes were dropped, of any file
 _PIDFD_OPEN = 434  # the same on all architectures
 _EVENT = struct.Struct("iIII")
+
+
+class _Library:
+    """The C library, as ``_Function`` asks for it."""
+
+    _handle = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+
+
+class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "i"
+
+
+class _Function(_ctypes.CFuncPtr):
+    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+    _restype_ = _Int
+
+
+def _function(name: str) -> Callable[..., int]:
+    """A function of the C library that returns an int. Raises AttributeError."""
+    return _Function((name, _Library))  # type: ignore[arg-type]  # ``ctypes`` has a class of its own
 
 
 class Changed(NamedTuple):
@@ -36,9 +59,10 @@ class Watcher:
     """One inotify instance. ``fd`` is readable when something changed. Raises OSError where there is none."""
 
     def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
         try:
-            self.fd: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            self.fd = _function("inotify_init1")(os.O_NONBLOCK | os.O_CLOEXEC)
+            self._add_watch = _function("inotify_add_watch")
+            self._remove_watch = _function("inotify_rm_watch")
         except AttributeError as error:
             raise OSError(38, "the C library knows no inotify") from error
         if self.fd < 0:
@@ -54,7 +78,7 @@ class Watcher:
 
     def forget(self, watch: int) -> None:
         """End a watch; one that is gone already is no error."""
-        self._libc.inotify_rm_watch(self.fd, watch)
+        self._remove_watch(self.fd, watch)
 
     def changes(self) -> list[Changed]:
         """What changed since the last call; never blocks."""
@@ -73,7 +97,7 @@ class Watcher:
         return found
 
     def _add(self, path: str, mask: int) -> int:
-        watch: int = self._libc.inotify_add_watch(self.fd, os.fsencode(path), mask)
+        watch = self._add_watch(self.fd, os.fsencode(path), mask)
         if watch < 0:
             raise _error()
         return watch
@@ -84,8 +108,7 @@ def open_process(pid: int) -> int | None:
 
     Raises ProcessLookupError if it has ended already, OSError if descriptors are short.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd: int = libc.syscall(_PIDFD_OPEN, pid, 0)
+    fd = _function("syscall")(_PIDFD_OPEN, pid, 0)
     if fd >= 0:
         return fd
     error = _error()
@@ -95,5 +118,5 @@ def open_process(pid: int) -> int | None:
 
 
 def _error() -> OSError:
-    number = ctypes.get_errno()
+    number = _ctypes.get_errno()
     return OSError(number, os.strerror(number))

@@ -20,6 +20,7 @@ import sys
 import time
 
 from trial_keeper import claim
+from trial_keeper.ending import DEFAULT_GRACE_S, ENDING
 from trial_keeper.log import complain
 
 TYPE_CHECKING = False
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 
 KEEPER = "keeper"  # the keeper's directory, below <work>
-ENDING = "ending"  # in it: the container was told to end, and this is the grace in seconds
-DEFAULT_GRACE_S = 10.0
 UNUSABLE = 1  # exit status: the keeper cannot run here
 NOT_STARTED = 127  # exit status: the command could not be started; a shell says that too
 BY_SIGNAL = 128  # exit status: and the signal's number
@@ -127,17 +126,6 @@ class _Init:
             self._ended = True
             complain("the container was told to end")
             os.rename(f"{self._directory}/{ENDING}.new", f"{self._directory}/{ENDING}")
-
-
-def grace(directory: str) -> float | None:
-    """The seconds that a container that was told to end gives its trials; None: it was not told."""
-    try:
-        with open(f"{directory}/{ENDING}", encoding="ascii") as file:
-            return float(file.read())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return DEFAULT_GRACE_S
 
 
 def exit_status(work: str, *, ended: bool) -> int:

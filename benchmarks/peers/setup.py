@@ -35,7 +35,15 @@ class Peer:
 PEERS = {
     "nni": Peer(
         "NNI 3.0",
-        ("nni==3.0", *sdks.BESIDE),
+        (
+            "nni==3.0",
+            "setuptools<81",
+            "numpy<2",
+            "pandas<2",
+            "scikit-learn<1.4",
+            "websockets<12",
+            "typeguard<4.1.3",
+        ),
         sdks.PYTHONS,
         trials=24,
     ),

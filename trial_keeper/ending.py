@@ -1,0 +1,20 @@
+"""The note in a keeper's directory that its container is about to end.
+
+A module of its own, since most keepers are in no container and need nothing else of ``wrap``.
+"""
+
+from __future__ import annotations
+
+ENDING = "ending"  # the file: the seconds of grace that are left for the trials
+DEFAULT_GRACE_S = 10.0
+
+
+def grace(directory: str) -> float | None:
+    """The seconds that a container that was told to end gives its trials; None: it was not told."""
+    try:
+        with open(f"{directory}/{ENDING}", encoding="ascii") as file:
+            return float(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return DEFAULT_GRACE_S
