@@ -266,18 +266,23 @@ class Keeper:
             self._perform(self._told.popleft()())
 
     def _on_wake(self) -> None:
+        self._perform(self._notices())
+
+    def _notices(self) -> list[Effect]:
         """Shims name the attempts whose claim files they have written to, and send what is in these.
 
         Where the pipe was full some shims could not: then every attempt is looked at.
         """
+        effects = []
         lines = dict.fromkeys(self._wakes.lines())
         for line in lines:
             job, _, text = line.partition(" ")
             told = claim.parse(f"{text}\n".replace(claim.SEPARATOR, "\n").encode()) if text else None
-            self._perform(self._core.notified(_now(), job, told))
+            effects += self._core.notified(_now(), job, told)
         if sum(map(len, lines)) >= CROWDED:
             for job in list(self._core.attempts):
-                self._perform(self._core.notified(_now(), job))
+                effects += self._core.notified(_now(), job)
+        return effects
 
     def _on_failure(self) -> None:
         self._on_wake()  # what a shim has sent before it ended
@@ -421,7 +426,10 @@ class Keeper:
             self._selector.unregister(fd)
 
     def _look(self, effect: fx.Look) -> list[Effect]:
-        return self._core.looked(_now(), effect.job, self._seen(effect.job, effect.directory, effect.shim))
+        seen = self._seen(effect.job, effect.directory, effect.shim)
+        if not seen.alive and (news := self._notices()):  # sent before its end, and what was seen is older
+            return news + self._core.notified(_now(), effect.job)
+        return self._core.looked(_now(), effect.job, seen)
 
     def _seen(self, job: str, directory: str, shim: fx.Shim | None) -> fx.Seen:
         """Look at the claim. The first look at an attempt that an earlier keeper may have begun is thorough.
