@@ -112,6 +112,14 @@ def stream(files: AttemptFiles) -> str:
     return own
 
 
+def has_metrics(prefix: str) -> bool:
+    """Whether something was written to the attempt's metrics file, by the keeper's own name of it."""
+    try:
+        return os.stat(f"{prefix}{claim.STREAM}", follow_symlinks=False).st_size > 0
+    except OSError:
+        return False
+
+
 def is_parted(files: AttemptFiles) -> bool:
     """Whether the trial has removed its name of the metrics file and may make another file of that name."""
     try:

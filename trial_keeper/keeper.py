@@ -434,13 +434,16 @@ class Keeper:
     def _seen(self, job: str, directory: str, shim: fx.Shim | None) -> fx.Seen:
         """Look at the claim. The first look at an attempt that an earlier keeper may have begun is thorough.
 
-        If that keeper was killed before it saw the claim, and the claim is gone, the trial's processes are
-        the only witnesses that it was started.
+        If that keeper was killed before it saw or could record the claim, and the claim is gone, the trial's
+        metrics and processes are the only witnesses that it was started.
         """
-        seen = files.look(self._prefix(job, directory), shim)
+        prefix = self._prefix(job, directory)
+        seen = files.look(prefix, shim)
         if job in self._unseen or self._core.is_sought(job):
             self._unseen.discard(job)
-            if seen.claim is None and procs.marked("NNI_SYS_DIR", self._path(directory)):
+            if seen.claim is None and (
+                files.has_metrics(prefix) or procs.marked("NNI_SYS_DIR", self._path(directory))
+            ):
                 return seen._replace(claim=claim.damaged())
         return seen
 

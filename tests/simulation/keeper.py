@@ -221,7 +221,8 @@ class SimKeeper:
             alive = self.host.looks_alive(job, *shim)
         if job in self._unseen or self.core.is_sought(job):
             self._unseen.discard(job)
-            if found is None and any(each.job == job and each.runs for each in self.host.shims):
+            runs = any(each.job == job and each.runs for each in self.host.shims)
+            if found is None and (runs or self.host.files(directory).metrics):
                 found = claim.damaged()
         return fx.Seen(found, alive, self.host.clock.unix())
 

@@ -139,13 +139,31 @@ def test_a_claim_that_no_keeper_has_seen_is_not_taken_again_while_its_processes_
     running(here, "")
     here.kill()
     remove_attempts(here)
+    forget_claim(here)
+    here.start()
+    final = ended(here).final
+    assert final is not None and "its claim file was removed or overwritten" in str(final["message"])
+
+
+def test_nor_is_one_of_which_only_metrics_are_left(here: Host) -> None:
+    running(here, f"{REPORT}report aa; exit 3")
+    here.kill()
+    remove_claim(here)
+    forget_claim(here)
+    (here.directory / "go").touch()
+    wait_for(lambda: not procs.marked("NNIMGR_JOB_ID", JOB), "the end of the command")
+    here.start()
+    told = ended(here)
+    assert told.final is not None and told.frames == [b"aa\n"]
+    assert (told.final["reason"], told.final["code"]) == ("exited", None)
+
+
+def forget_claim(here: Host) -> None:
+    """The keeper was killed before it could record the claim."""
     journal = here.keeper / "journal"
     content = journal.read_bytes()
     at = content.index(b'{"k":"claimed"') - 8
     journal.write_bytes(content[:at])
-    here.start()
-    final = ended(here).final
-    assert final is not None and "its claim file was removed or overwritten" in str(final["message"])
 
 
 def test_metrics_go_on_through_a_descriptor_that_was_opened_before(here: Host) -> None:
