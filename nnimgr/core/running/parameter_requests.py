@@ -27,6 +27,11 @@ class Asking:
     freed: int = 0  # slots that fell free during the answer under way
     last_freed: int = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether the tuner will say nothing until it is asked."""
+        return not (self.ids or self.further or self.refused)
+
     def next_id(self, state: ExperimentState) -> int:
         """The lowest parameter id that was never used."""
         used = max((*self.ids, *self.further, *self.refused), default=-1)

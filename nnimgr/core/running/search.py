@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nnimgr.core.running.parameter_requests import Asking, bind, exhausted, suggest
+from nnimgr.core.running.resting import RestTimer
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.history import constraints_of
+from nnimgr.dispatcher.registry import is_builtin
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState, Touched, trial_of_job
 
@@ -95,6 +97,8 @@ class Search:
         self._spawn, self._post, self._pending_metrics = spawn, post, pending_metrics
         self._new_tuner = new_tuner
         self._asking = Asking()
+        self._rest_timer = RestTimer(idle=lambda: self._asking.idle, rest=self._rest)
+        self._resting = False  # the tuner has no process until something is asked of it
         self._fed_to = 0
         self._judging: list[tuple[str, int, int, int, str]] = []
         self._commits_to_catch_up = 0  # until all that the assessor was too slow for is in the database
@@ -130,6 +134,7 @@ class Search:
 
     async def close(self) -> None:
         self._closed = True
+        self._rest_timer.stop()
         for task in self._restarts:
             task.cancel()
         children = [member.child for member in self._members.values() if member.child is not None]
@@ -152,28 +157,40 @@ class Search:
 
     def ask(self, count: int, state: ExperimentState, *, urgent: bool) -> None:
         """See to it that ``count`` suggestions are on their way in all; ``urgent``: a slot waits for them."""
-        tuner, asking = self._members["tuner"], self._asking
+        asking = self._asking
         asking.urgent = urgent
         missing = count - len(asking.ids)
-        if missing <= 0 or tuner.child is None:
+        if missing <= 0 or not self._has_tuner():
             return
         first = asking.next_id(state)
         ids = tuple(range(first, first + missing))
         asking.ids.update(dict.fromkeys(ids))
         if asking.since is None:
             asking.since, asking.freed = asyncio.get_running_loop().time(), 0
-        tuner.unanswered = True
-        tuner.child.send(m.Ask(parameter_ids=ids, fed_to=self._fed_to))
+        self._ask(m.Ask(parameter_ids=ids, fed_to=self._fed_to))
 
     def ask_further(self, trial_id: str, index: int, state: ExperimentState) -> None:
         """See to it that parameter set number ``index`` of a multi-phase trial is on its way."""
-        tuner, asking = self._members["tuner"], self._asking
-        if tuner.child is None or (trial_id, index) in asking.further.values():
+        asking = self._asking
+        if (trial_id, index) in asking.further.values() or not self._has_tuner():
             return
         parameter_id = asking.next_id(state)
         asking.further[parameter_id] = (trial_id, index)
+        self._ask(m.Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to, trial_id=trial_id))
+
+    def _has_tuner(self) -> bool:
+        """Whether the tuner has a process. One that rests is woken up, and the runner plans again then."""
+        if self._resting:
+            self._resting = False
+            self._later(self._follow("tuner", None), "wake-tuner")
+        return self._members["tuner"].child is not None
+
+    def _ask(self, ask: m.Ask) -> None:
+        tuner = self._members["tuner"]
+        assert tuner.child is not None
         tuner.unanswered = True
-        tuner.child.send(m.Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to, trial_id=trial_id))
+        tuner.child.send(ask)
+        self._rest_timer.used()
 
     def judge(self, metric: f.MetricReported) -> None:
         """Feed a metric that has just arrived to the assessor; it leaves with the next ``flush``."""
@@ -308,6 +325,8 @@ class Search:
                 self.notices.pop(role, None)
             case m.Ready():
                 member.ready, member.learns = True, message.learns
+                if role == "tuner" and member.start.name is not None and is_builtin(role, member.start.name):
+                    self._rest_timer.ready()
                 if message.note:
                     self.notices[f"{role} rebuilt"] = Notice(sentence=message.note)
                 self._post(_nothing)
@@ -359,6 +378,8 @@ class Search:
         member.generation += 1
         member.reported = member.ready = member.answered = member.unanswered = False
         generation = member.generation
+        if role == "tuner":
+            self._rest_timer.began()
         member.child = self._spawn(
             replace(member.start, rebuild_to=self._fed_to),
             lambda message: self._received(role, generation, message),
@@ -378,6 +399,7 @@ class Search:
         member.child = None
         self.notices.pop(role, None)
         if role == "tuner":
+            self._rest_timer.stop()
             self._asking = Asking(last_answer_s=self._asking.last_answer_s)
         if member.reported:
             self._post(_nothing)
@@ -422,16 +444,27 @@ class Search:
         old, member.child = member.child, None
         member.generation += 1
         if role == "tuner":
+            self._rest_timer.stop()
+            self._resting = False
             self._asking = Asking(last_answer_s=self._asking.last_answer_s)
         return old
 
-    async def _follow(self, role: str, old: Child | None) -> None:
-        """Begin a new child once the old one has left, unless another one is to follow by then."""
-        generation = self._members[role].generation
+    def _rest(self) -> None:
+        """End the tuner's process until something is asked of it."""
+        old = self._dismiss("tuner")
+        self._resting = True
+        self._later(self._see_off(old), "rest-tuner")
+
+    async def _see_off(self, old: Child | None) -> None:
         if old is not None:
             self._leaving.append(old)
             await old.close()
             self._leaving.remove(old)
+
+    async def _follow(self, role: str, old: Child | None) -> None:
+        """Begin a new child once the old one has left, unless another one is to follow by then."""
+        generation = self._members[role].generation
+        await self._see_off(old)
         if self._members[role].generation == generation and not self._closed:
             await self._begin(role)
             self._post(_nothing)
