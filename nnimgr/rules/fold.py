@@ -7,18 +7,14 @@ packet: those are turned away by ``admits`` at the mailbox.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from nnimgr.objectives import main_value
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
 from nnimgr.rules.phases import PHASE_STEPS
 from nnimgr.rules.state import ExperimentState, is_queued, trial_of_job
-from nnimgr.rules.transitions import Step
 
-_STEPS: Mapping[type[Any], Step] = {**EXPERIMENT_STEPS, **JOB_STEPS, **PHASE_STEPS}
+_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
@@ -88,4 +84,4 @@ def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool
 def apply(state: ExperimentState, recorded: f.Recorded) -> None:
     """Change the state by one fact. Raises InvalidTransition."""
     state.number, state.last_at = recorded.number, recorded.at
-    _STEPS[type(recorded.fact)](state, recorded)
+    _STEPS[type(recorded.fact)](state, recorded.fact, recorded)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC
-from typing import Any
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.phases import take_final, waiting_reason
@@ -16,7 +15,10 @@ from nnimgr.rules.state import (
     TrialState,
     trial_of_job,
 )
-from nnimgr.rules.transitions import Step, job_touched, move, note, reindex, trial_touched
+from nnimgr.rules.steps import Steps
+from nnimgr.rules.transitions import job_touched, move, note, reindex, trial_touched
+
+JOB_STEPS = Steps()
 
 # ---- jobs -------------------------------------------------------------------------------------------------
 
@@ -34,23 +36,23 @@ def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialSta
     return trial, job
 
 
-def _placed(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.JobPlaced)
+def _placed(state: ExperimentState, fact: f.JobPlaced, r: f.Recorded) -> None:
     trial, job = _attach(state, fact.job_id, fact)
     job.placed, job.waiting, job.placed_at = fact, None, r.at
     trial.reason = "is being started"
     reindex(state, trial)
 
 
-def _waiting(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.JobWaiting)
+def _waiting(state: ExperimentState, fact: f.JobWaiting, r: f.Recorded) -> None:
     trial, job = _attach(state, fact.job_id, fact)
     job.waiting = trial.reason = fact.reason
     reindex(state, trial)
 
 
-def _started(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.JobStarted)
+def _started(state: ExperimentState, fact: f.JobStarted, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
     job.started_at, job.pid = fact.started_at, fact.pid
@@ -62,8 +64,8 @@ def _started(state: ExperimentState, r: f.Recorded) -> None:
     reindex(state, trial)
 
 
-def _metric(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.MetricReported)
+def _metric(state: ExperimentState, fact: f.MetricReported, r: f.Recorded) -> None:
     if fact.job_id in state.jobs:
         job = job_touched(state, fact.job_id)
         job.recorded += 1
@@ -82,15 +84,15 @@ def _metric(state: ExperimentState, r: f.Recorded) -> None:
         trial.intermediates += 1
 
 
-def _skipped(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.FrameSkipped)
+def _skipped(state: ExperimentState, fact: f.FrameSkipped, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     job.recorded += 1
     trial_touched(state, job.trial_id, fact).note = fact.reason
 
 
-def _stop_ordered(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.StopOrdered)
+def _stop_ordered(state: ExperimentState, fact: f.StopOrdered, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     job.stop, job.stop_at = fact, r.at
     trial = trial_touched(state, job.trial_id, fact)
@@ -103,8 +105,8 @@ def _stop_ordered(state: ExperimentState, r: f.Recorded) -> None:
         reindex(state, trial)
 
 
-def _job_ended(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.JobEnded)
+def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
     job.ended = fact
@@ -117,8 +119,8 @@ def _job_ended(state: ExperimentState, r: f.Recorded) -> None:
     _close(state, job, trial, r)
 
 
-def _job_lost(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.JobLost)
+def _job_lost(state: ExperimentState, fact: f.JobLost, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
     job.lost, job.ended_at = fact.reason, r.at
@@ -139,8 +141,8 @@ def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Record
     _release(state)
 
 
-def _job_noted(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.JobNoted)
+def _job_noted(state: ExperimentState, fact: f.JobNoted, r: f.Recorded) -> None:
     trial_id, _ = trial_of_job(fact.job_id)
     note(state, trial_id, fact.note)
 
@@ -160,8 +162,8 @@ def _release(state: ExperimentState) -> None:
 # ---- keepers ----------------------------------------------------------------------------------------------
 
 
-def _enrolled(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.KeeperEnrolled)
+def _enrolled(state: ExperimentState, fact: f.KeeperEnrolled, r: f.Recorded) -> None:
     known = state.keepers.get(fact.keeper_id)
     if known is None:
         state.keepers[fact.keeper_id] = KeeperState(token_sha256=fact.token_sha256)
@@ -170,8 +172,8 @@ def _enrolled(state: ExperimentState, r: f.Recorded) -> None:
     state.touched.keepers.add(fact.keeper_id)
 
 
-def _bound(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.KeeperBound)
+def _bound(state: ExperimentState, fact: f.KeeperBound, r: f.Recorded) -> None:
     keeper = state.keepers[fact.keeper_id]
     if keeper.instance != fact.instance:
         keeper.acked_cmd = 0
@@ -182,14 +184,14 @@ def _bound(state: ExperimentState, r: f.Recorded) -> None:
     _release(state)
 
 
-def _acknowledged(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.KeeperAcknowledged)
+def _acknowledged(state: ExperimentState, fact: f.KeeperAcknowledged, r: f.Recorded) -> None:
     state.keepers[fact.keeper_id].acked_cmd = fact.acked_cmd
     _release(state)
 
 
-def _silent(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.KeeperSilent)
+def _silent(state: ExperimentState, fact: f.KeeperSilent, r: f.Recorded) -> None:
     state.keepers[fact.keeper_id].silent = fact.reason
     for job in _open_jobs(state, fact.keeper_id):
         if state.trials[job.trial_id].status is not f.TrialStatus.UNKNOWN:
@@ -200,8 +202,8 @@ def _silent(state: ExperimentState, r: f.Recorded) -> None:
             reindex(state, trial)
 
 
-def _heard(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.KeeperHeard)
+def _heard(state: ExperimentState, fact: f.KeeperHeard, r: f.Recorded) -> None:
     state.keepers[fact.keeper_id].silent = None
     for job in _open_jobs(state, fact.keeper_id):
         if state.trials[job.trial_id].status is f.TrialStatus.UNKNOWN:
@@ -215,8 +217,8 @@ def _heard(state: ExperimentState, r: f.Recorded) -> None:
             reindex(state, trial)
 
 
-def _gone(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.KeeperGone)
+def _gone(state: ExperimentState, fact: f.KeeperGone, r: f.Recorded) -> None:
     _acknowledge_nothing(state, fact.keeper_id)
     del state.keepers[fact.keeper_id]
     state.touched.keepers.add(fact.keeper_id)
@@ -260,15 +262,15 @@ def _ways_out(state: ExperimentState, trial: TrialState) -> str:
     )
 
 
-def _loss_declared(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.LossDeclared)
+def _loss_declared(state: ExperimentState, fact: f.LossDeclared, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     trial.declared_lost = True
     reindex(state, trial)
 
 
-def _slot_lent(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.SlotLent)
+def _slot_lent(state: ExperimentState, fact: f.SlotLent, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     trial.slot_lent = True
     trial.reason = f"{trial.reason}; its slot is given to another trial meanwhile"
@@ -278,53 +280,28 @@ def _slot_lent(state: ExperimentState, r: f.Recorded) -> None:
 # ---- machines ---------------------------------------------------------------------------------------------
 
 
-def _machine_added(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.MachineAdded)
+def _machine_added(state: ExperimentState, fact: f.MachineAdded, r: f.Recorded) -> None:
     before = state.machines.get(fact.keeper_id)
     added = fact.machine if fact.machine is not None or before is None else before.added
     state.machines[fact.keeper_id] = MachineState(added=added)
 
 
-def _machine_drained(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.MachineDrained)
+def _machine_drained(state: ExperimentState, fact: f.MachineDrained, r: f.Recorded) -> None:
     state.machines.setdefault(fact.keeper_id, MachineState()).draining = True
 
 
-def _machine_removed(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.MachineRemoved)
+def _machine_removed(state: ExperimentState, fact: f.MachineRemoved, r: f.Recorded) -> None:
     machine = state.machines.setdefault(fact.keeper_id, MachineState())
     machine.draining = machine.removing = True
     machine.forced = machine.forced or fact.force
 
 
-def _machine_gone(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@JOB_STEPS.of(f.MachineGone)
+def _machine_gone(state: ExperimentState, fact: f.MachineGone, r: f.Recorded) -> None:
     state.machines[fact.keeper_id].gone = True
     if (keeper := state.keepers.get(fact.keeper_id)) is not None:
         keeper.silent = None  # nobody listens for it any more
     _acknowledge_nothing(state, fact.keeper_id)
-
-
-JOB_STEPS: Mapping[type[Any], Step] = {
-    f.JobPlaced: _placed,
-    f.JobWaiting: _waiting,
-    f.JobStarted: _started,
-    f.MetricReported: _metric,
-    f.FrameSkipped: _skipped,
-    f.StopOrdered: _stop_ordered,
-    f.JobEnded: _job_ended,
-    f.JobLost: _job_lost,
-    f.JobNoted: _job_noted,
-    f.KeeperEnrolled: _enrolled,
-    f.KeeperBound: _bound,
-    f.KeeperAcknowledged: _acknowledged,
-    f.KeeperSilent: _silent,
-    f.KeeperHeard: _heard,
-    f.KeeperGone: _gone,
-    f.LossDeclared: _loss_declared,
-    f.SlotLent: _slot_lent,
-    f.MachineAdded: _machine_added,
-    f.MachineDrained: _machine_drained,
-    f.MachineRemoved: _machine_removed,
-    f.MachineGone: _machine_gone,
-}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from nnimgr.builtins import meant
 from nnimgr.objectives import numbers_of
@@ -19,22 +17,24 @@ from nnimgr.rules.state import (
     TrialState,
     is_queued,
 )
-from nnimgr.rules.transitions import Step, move, note, reindex, trial_touched
+from nnimgr.rules.steps import Steps
+from nnimgr.rules.transitions import move, note, reindex, trial_touched
 
+EXPERIMENT_STEPS = Steps()
 MAX_CRASHES = 3
 MOST_REQUEST_KEYS = 1000
 
 # ---- the experiment ---------------------------------------------------------------------------------------
 
 
-def _created(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.ExperimentCreated)
+def _created(state: ExperimentState, fact: f.ExperimentCreated, r: f.Recorded) -> None:
     state.id, state.created_at = fact.experiment_id, r.at
     state.config, state.search_space, state.limits = dict(fact.config), fact.search_space, fact.limits
 
 
-def _opened(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.ExperimentOpened)
+def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> None:
     state.m_epoch, state.opened_at = fact.m_epoch, r.at
     if fact.next_sequence is not None:
         state.next_sequence = max(state.next_sequence, fact.next_sequence)
@@ -51,8 +51,8 @@ def _opened(state: ExperimentState, r: f.Recorded) -> None:
         state.active_since = r.at
 
 
-def _config_changed(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.ConfigChanged)
+def _config_changed(state: ExperimentState, fact: f.ConfigChanged, r: f.Recorded) -> None:
     state.config.update(fact.changes)
     state.config = {key: value for key, value in state.config.items() if value is not None}
     state.limits = fact.limits
@@ -70,8 +70,8 @@ def _config_changed(state: ExperimentState, r: f.Recorded) -> None:
                 state.superseded[trial.id] = None
 
 
-def _moved(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.ExperimentMoved)
+def _moved(state: ExperimentState, fact: f.ExperimentMoved, r: f.Recorded) -> None:
     state.status, state.reason, state.drain = fact.status, fact.reason, fact.drain
     if fact.status in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING):
         state.ended_at = None
@@ -84,15 +84,15 @@ def _moved(state: ExperimentState, r: f.Recorded) -> None:
         state.active_since = None
 
 
-def _stop_requested(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.ExperimentStopRequested)
+def _stop_requested(state: ExperimentState, fact: f.ExperimentStopRequested, r: f.Recorded) -> None:
     state.stop_requested = True
     state.stop_requested_at = r.at
     state.detached = fact.detach
 
 
-def _failed(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.AlgorithmFailed)
+def _failed(state: ExperimentState, fact: f.AlgorithmFailed, r: f.Recorded) -> None:
     if fact.trial_id is not None:
         note(state, fact.trial_id, fact.sentence)
     if fact.idle or not (fact.fatal or fact.hopeless):
@@ -102,16 +102,21 @@ def _failed(state: ExperimentState, r: f.Recorded) -> None:
         state.failed = fact.sentence
 
 
-def _recovered(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.AlgorithmRecovered)
+def _recovered(state: ExperimentState, fact: f.AlgorithmRecovered, r: f.Recorded) -> None:
     state.crashes.pop(fact.role, None)
+
+
+@EXPERIMENT_STEPS.of(f.DataImported)
+def _imported(state: ExperimentState, fact: f.DataImported, r: f.Recorded) -> None:
+    """Change nothing: the records concern the tuner alone."""
 
 
 # ---- trials -----------------------------------------------------------------------------------------------
 
 
-def _suggested(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.Suggested)
+def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None:
     trial = TrialState(
         id=fact.trial_id,
         sequence=fact.sequence,
@@ -129,6 +134,7 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
     state.counts[trial.status] = state.counts.get(trial.status, 0) + 1
     state.next_sequence = fact.sequence + 1
     if fact.source is f.SuggestionSource.ALGORITHM:
+        assert fact.parameter_id is not None
         state.next_parameter_id = max(state.next_parameter_id, fact.parameter_id + 1)
         state.exhausted = False  # NNI's tuners may offer more after they had none
         if fact.fed_to is not None and fact.fed_to < state.space_number:
@@ -144,26 +150,32 @@ def _suggested(state: ExperimentState, r: f.Recorded) -> None:
     reindex(state, trial)
 
 
-def _exhausted(state: ExperimentState, r: f.Recorded) -> None:
+@EXPERIMENT_STEPS.of(f.TunerExhausted)
+def _exhausted(state: ExperimentState, fact: f.TunerExhausted, r: f.Recorded) -> None:
     state.exhausted = True
 
 
-def _aim(state: ExperimentState, fact: Any, kind: f.StopKind, reason: str) -> None:
+def _aim(
+    state: ExperimentState,
+    fact: f.Verdict | f.StopRequested | f.TargetMoved,
+    kind: f.StopKind,
+    reason: str,
+) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     if trial.target is None or trial.target is f.StopKind.PAUSE:
         trial.target, trial.target_reason = kind, reason
         reindex(state, trial)
 
 
-def _verdict(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.Verdict)
+def _verdict(state: ExperimentState, fact: f.Verdict, r: f.Recorded) -> None:
     reason = f"the assessor judged it bad at report {fact.position + 1}"
     reason += f": {fact.reason}" if fact.reason else ""
     _aim(state, fact, f.StopKind.ASSESSOR, reason)
 
 
-def _user_stop(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.StopRequested)
+def _user_stop(state: ExperimentState, fact: f.StopRequested, r: f.Recorded) -> None:
     paused = fact.kind is f.StopKind.PAUSE
     trial = state.trials[fact.trial_id]
     if not paused and trial.unknown_since is not None:
@@ -171,21 +183,21 @@ def _user_stop(state: ExperimentState, r: f.Recorded) -> None:
     _aim(state, fact, fact.kind, "a user paused it" if paused else "a user stopped it")
 
 
-def _target_moved(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.TargetMoved)
+def _target_moved(state: ExperimentState, fact: f.TargetMoved, r: f.Recorded) -> None:
     _aim(state, fact, fact.kind, fact.reason)
 
 
-def _resume_requested(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.ResumeRequested)
+def _resume_requested(state: ExperimentState, fact: f.ResumeRequested, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     if trial.target is f.StopKind.PAUSE:
         trial.target, trial.target_reason = None, ""
     reindex(state, trial)
 
 
-def _attempt_due(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.AttemptDue)
+def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     trial.lost_attempts += fact.lost
     trial.failed_attempts += fact.failed
@@ -199,8 +211,8 @@ def _attempt_due(state: ExperimentState, r: f.Recorded) -> None:
     reindex(state, trial)
 
 
-def _paused(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.TrialPaused)
+def _paused(state: ExperimentState, fact: f.TrialPaused, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     trial.closed_job = trial.running_since = None
     trial.reason = fact.reason
@@ -208,13 +220,13 @@ def _paused(state: ExperimentState, r: f.Recorded) -> None:
     reindex(state, trial)
 
 
-def _noted(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.TrialNoted)
+def _noted(state: ExperimentState, fact: f.TrialNoted, r: f.Recorded) -> None:
     note(state, fact.trial_id, fact.note)
 
 
-def _ended(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@EXPERIMENT_STEPS.of(f.TrialEnded)
+def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     move(state, trial, fact.status)
     trial.reason, trial.ended_at = fact.reason, r.at
@@ -269,25 +281,3 @@ def _note_worst(state: ExperimentState, trial: TrialState) -> None:
     for name, number in numbers.items():
         worse = max if objectives[name] == "minimize" else min
         worst[name] = worse(worst.get(name, number), number)
-
-
-EXPERIMENT_STEPS: Mapping[type[Any], Step] = {
-    f.ExperimentCreated: _created,
-    f.ExperimentOpened: _opened,
-    f.ConfigChanged: _config_changed,
-    f.ExperimentMoved: _moved,
-    f.ExperimentStopRequested: _stop_requested,
-    f.AlgorithmFailed: _failed,
-    f.AlgorithmRecovered: _recovered,
-    f.DataImported: lambda state, r: None,
-    f.Suggested: _suggested,
-    f.TunerExhausted: _exhausted,
-    f.Verdict: _verdict,
-    f.StopRequested: _user_stop,
-    f.TargetMoved: _target_moved,
-    f.ResumeRequested: _resume_requested,
-    f.AttemptDue: _attempt_due,
-    f.TrialPaused: _paused,
-    f.TrialNoted: _noted,
-    f.TrialEnded: _ended,
-}

@@ -8,12 +8,12 @@ answered with a record without parameters, as NNI's SDKs take it: they return No
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState, JobState, ParameterSet, TrialState
-from nnimgr.rules.transitions import Step, job_touched, reindex, trial_touched
+from nnimgr.rules.steps import Steps
+from nnimgr.rules.transitions import job_touched, reindex, trial_touched
+
+PHASE_STEPS = Steps()
 
 
 def parameter_record(trial: TrialState, index: int = 0) -> str:
@@ -78,8 +78,8 @@ def _better(state: ExperimentState, value: float | None, than: float | None) -> 
 # ---- steps of the fold ------------------------------------------------------------------------------------
 
 
-def _wanted(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@PHASE_STEPS.of(f.ParametersWanted)
+def _wanted(state: ExperimentState, fact: f.ParametersWanted, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     job.recorded += 1
     trial = trial_touched(state, job.trial_id, fact)
@@ -102,8 +102,8 @@ def _say_why(state: ExperimentState, trial: TrialState, job: JobState) -> None:
     reindex(state, trial)
 
 
-def _further(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@PHASE_STEPS.of(f.FurtherSuggested)
+def _further(state: ExperimentState, fact: f.FurtherSuggested, r: f.Recorded) -> None:
     if fact.parameter_id is not None:
         state.next_parameter_id = max(state.next_parameter_id, fact.parameter_id + 1)
         state.exhausted = False
@@ -115,8 +115,8 @@ def _further(state: ExperimentState, r: f.Recorded) -> None:
         trial.note = f"asked for parameter set {fact.index + 1}, but the tuner has no more: it gets None"
 
 
-def _update_ordered(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@PHASE_STEPS.of(f.UpdateOrdered)
+def _update_ordered(state: ExperimentState, fact: f.UpdateOrdered, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
     job.updates.append((fact, parameter_record(trial, fact.index)))
@@ -126,16 +126,8 @@ def _update_ordered(state: ExperimentState, r: f.Recorded) -> None:
     _say_why(state, trial, job)
 
 
-def _result_taken(state: ExperimentState, r: f.Recorded) -> None:
-    fact: Any = r.fact
+@PHASE_STEPS.of(f.ResultTaken)
+def _result_taken(state: ExperimentState, fact: f.ResultTaken, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     trial.untold.remove(fact.index)
     reindex(state, trial)
-
-
-PHASE_STEPS: Mapping[type[Any], Step] = {
-    f.ParametersWanted: _wanted,
-    f.FurtherSuggested: _further,
-    f.UpdateOrdered: _update_ordered,
-    f.ResultTaken: _result_taken,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import (
@@ -13,8 +13,6 @@ from nnimgr.rules.state import (
     is_queued,
     is_unsettled,
 )
-
-Step = Callable[[ExperimentState, f.Recorded], None]
 
 W, R, P, U = f.TrialStatus.WAITING, f.TrialStatus.RUNNING, f.TrialStatus.PAUSED, f.TrialStatus.UNKNOWN
 

@@ -1,0 +1,35 @@
+"""The register of steps: the function by which facts of one type change the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
+
+__all__ = ["Step", "Steps"]
+
+F = TypeVar("F", bound=f.Fact)
+Step = Callable[[ExperimentState, F, f.Recorded], None]
+
+
+class Steps:
+    """The steps of one module. A type of fact has one step at most."""
+
+    def __init__(self) -> None:
+        self._steps: dict[type[Any], Step[Any]] = {}
+
+    def of(self, kind: type[F]) -> Callable[[Step[F]], Step[F]]:
+        """Register the decorated function as the step of facts of this type."""
+
+        def register(step: Step[F]) -> Step[F]:
+            if kind in self._steps:
+                raise ValueError(f"{kind.__name__} has two steps")
+            self._steps[kind] = step
+            return step
+
+        return register
+
+    def __iter__(self) -> Iterator[tuple[type[Any], Step[Any]]]:
+        return iter(self._steps.items())
