@@ -95,8 +95,8 @@ class ApiParts:
         runner = self.manager.find(experiment_id)
         if runner is None:
             return None
-        closing = runner.closing
-        return closing if closing is not None and closing.capabilities.keeps_files else runner.service
+        closing = runner.session.closing
+        return closing if closing is not None and closing.capabilities.keeps_files else runner.session.service
 
     @asynccontextmanager
     async def _at_rest(

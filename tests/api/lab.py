@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -183,15 +184,22 @@ class FakeService:
                     raise self.cut
 
 
+@dataclass(slots=True)
+class FakeSession:
+    """What the API asks of a runner's service session."""
+
+    service: FakeService | None
+    closing: FakeService | None = None
+    left: Sequence[str] = ()
+
+
 class FakeRunner:
     """What the API asks of a runner, over a scripted life."""
 
     def __init__(self, life: StoredLife, writer: ExperimentWriter) -> None:
         self.life = life
         self.state = life.state
-        self.service: FakeService | None = FakeService()
-        self.closing: FakeService | None = None
-        self.left: Sequence[str] = ()
+        self.session = FakeSession(FakeService())
         self.notices: dict[str, Notice] = {}
         self.last_number = 0
         self.waiting = asyncio.Event()  # set when somebody waits for a commit
@@ -423,8 +431,8 @@ class Lab:
 
     @property
     def service(self) -> FakeService:
-        assert self.runner.service is not None
-        return self.runner.service
+        assert self.runner.session.service is not None
+        return self.runner.session.service
 
 
 @asynccontextmanager

@@ -91,7 +91,7 @@ async def test_a_finished_experiment_has_its_logs_in_its_folder(lab: Lab) -> Non
     lab.life.start(0)
     lab.life.end(0, acked=0)
     await lab.runner.commit()
-    lab.runner.service = None
+    lab.runner.session.service = None
     folder = lab.manager.folder / "trials" / lab.life.trial(0)
     folder.mkdir(parents=True)
     (folder / "stdout").write_bytes(b"x" * 200_000 + b"\nlast\n")

@@ -278,7 +278,7 @@ async def test_logs(busy: Lab, name: str) -> None:
 
 
 async def test_other_files(busy: Lab) -> None:
-    busy.runner.service = None
+    busy.runner.session.service = None
     trial = busy.life.trial(0)
     folder = busy.manager.folder / "trials" / trial
     folder.mkdir(parents=True)

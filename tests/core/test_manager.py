@@ -172,7 +172,7 @@ async def test_running_experiments_are_reopened_and_ended_ones_are_not(server: S
         }
     async with server.manager() as manager:
         runner = manager.get("running")
-        await until(runner, lambda: runner.service is not None)
+        await until(runner, lambda: runner.session.service is not None)
         running.service.resume(f"running-{trial_id_of('running', 0)}-1")
         with pytest.raises(RequestRefused):
             manager.get("done")

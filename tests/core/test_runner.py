@@ -67,7 +67,7 @@ async def test_after_a_crash_running_trials_are_adopted(lab: Lab, crashes: int) 
             await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 2)
             raise Crash
     async with lab.runner() as runner:
-        await until(runner, lambda: runner.service is not None)
+        await until(runner, lambda: runner.session.service is not None)
         lab.service.resume(f"exp-{trial(0)}-1")
         lab.service.resume(f"exp-{trial(1)}-1")
         await until_status(runner, E.DONE)
@@ -109,7 +109,7 @@ async def test_a_rejected_job_fails_its_trial_with_the_reason(lab: Lab) -> None:
 async def test_a_service_that_cannot_be_opened_says_why_and_is_tried_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.running.runner.SERVICE_RETRY_S", (0.01, 0.01))
+    monkeypatch.setattr("nnimgr.core.running.service_session.RETRY_S", (0.01, 0.01))
     lab.service.unavailable = ["the cluster does not answer"]
     async with lab.runner(max_trial_number=1) as runner:
         await until_status(runner, E.DONE)
@@ -240,7 +240,7 @@ async def test_a_failed_commit_ends_the_runner_with_a_sentence(lab: Lab) -> None
     refused = 0
     with pytest.raises(ExceptionGroup) as caught:
         async with lab.runner(trial_concurrency=1) as runner:
-            await until(runner, lambda: runner.service is not None)
+            await until(runner, lambda: runner.session.service is not None)
             with sqlite3.connect(database_path(lab.directory)) as other:
                 other.execute("DROP TABLE facts")
             other.close()

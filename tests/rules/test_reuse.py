@@ -135,7 +135,7 @@ async def test_an_experiment_begins_with_the_sets_of_its_configuration(lab: Lab)
         await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 2)
         raise Crash
     async with lab.runner() as runner:
-        await until(runner, lambda: runner.service is not None)
+        await until(runner, lambda: runner.session.service is not None)
         for sequence in range(3):
             job_id = f"exp-{trial_id_of('exp', sequence)}-1"
             await until(runner, lambda job_id=job_id: is_running(runner, job_id))

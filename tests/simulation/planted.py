@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
-from nnimgr.core.running import runner
+from nnimgr.core.running import runner, service_session
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules import facts as f
 from nnimgr.rules import fold, fold_jobs, phases
@@ -52,12 +52,12 @@ def planted(make: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
 @planted
 def updates_not_adopted() -> Iterator[None]:
     """After a restart nothing is known of parameter sets that running trials were to get."""
-    spec = runner.job_spec
+    spec = service_session.job_spec
 
     def without(*args: Any, **kwargs: Any) -> Any:
         return replace(spec(*args, **kwargs), updates=())
 
-    with patch.object(runner, "job_spec", without):
+    with patch.object(service_session, "job_spec", without):
         yield
 
 
@@ -390,8 +390,8 @@ def acknowledged_before_commit() -> Iterator[None]:
     commit = ExperimentRunner._commit
 
     async def hasty(self: ExperimentRunner, turn: Any) -> None:
-        if self.service is not None:
-            self.service.committed([r.fact for r in turn.recorded if isinstance(r.fact, f.JobEvent)])
+        if self.session.service is not None:
+            self.session.service.committed([r.fact for r in turn.recorded if isinstance(r.fact, f.JobEvent)])
         await commit(self, turn)
 
     with patch.object(ExperimentRunner, "_commit", hasty):

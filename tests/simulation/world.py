@@ -120,7 +120,7 @@ class World:
         if self.witness.leftovers():
             return False
         runner = self.server.runner
-        if runner is None or runner.search is not None or runner.service is not None:
+        if runner is None or runner.search is not None or runner.session.service is not None:
             return False
         state = runner.state
         over = state.status is f.ExperimentStatus.DONE or (

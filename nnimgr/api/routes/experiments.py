@@ -88,7 +88,7 @@ async def stop_experiment(
     still_running = await parts.manager.stop(experiment_id, detach=how is not None and how.detach)
     leaves = parts.life.until_idle and parts.manager.idle
     runner = parts.manager.find(experiment_id)
-    left = [] if runner is None else list(runner.left)
+    left = [] if runner is None else list(runner.session.left)
     return models.Stopped(still_running=still_running, left=left, server_leaves=leaves)
 
 

@@ -27,7 +27,7 @@ async def list_hosts(parts: Parts) -> models.Hosts:
     runners = {name: runner for name in manager.served() if (runner := manager.find(name)) is not None}
     members: dict[str, _Members] = {}
     for name, runner in runners.items():
-        for machine in [] if runner.service is None else runner.service.machines():
+        for machine in [] if runner.session.service is None else runner.session.service.machines():
             members.setdefault(machine.address, []).append((name, machine))
     return models.Hosts(
         hosts=[_host(manager, address, found) for address, found in members.items()],

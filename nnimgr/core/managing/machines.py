@@ -76,9 +76,9 @@ async def remove(runner: ExperimentRunner, name: str, *, force: bool) -> Machine
 
 
 def _service(runner: ExperimentRunner) -> TrainingService:
-    service = runner.service
+    service = runner.session.service
     if service is None:
-        trouble = f": {runner.service_notice}" if runner.service_notice else ""
+        trouble = f": {runner.session.trouble}" if runner.session.trouble else ""
         raise RequestRefused(f"the experiment's training service is not open{trouble}")
     if not service.capabilities.machines:
         raise RequestRefused("the experiment's platform has no machines that it tells apart")

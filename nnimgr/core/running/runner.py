@@ -7,7 +7,6 @@ the loop; a failed commit ends the runner, and NNIManager starts another from th
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,27 +18,17 @@ from nnimgr.core.running import requests
 from nnimgr.core.running.mailbox import Mailbox, Request
 from nnimgr.core.running.requests import FailedTrial, RequestRefused
 from nnimgr.core.running.search import Builder, Item, Notice, Search
+from nnimgr.core.running.service_session import ServiceSession
 from nnimgr.rules import facts as f
 from nnimgr.rules.activity import happening
-from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
+from nnimgr.rules.commands import AskFurther, AskTuner, Command
 from nnimgr.rules.fold import admits, apply, measured
-from nnimgr.rules.phases import parameter_record
 from nnimgr.rules.plan import plan
-from nnimgr.rules.state import AddedTrial, ExperimentState, Touched, TrialState
-from training_services.base import (
-    JobRejected,
-    KnownKeeper,
-    KnownKeepers,
-    KnownMachine,
-    ServiceUnavailable,
-    TrainingService,
-    TrialJobSpec,
-)
+from nnimgr.rules.state import AddedTrial, ExperimentState, Touched
+from training_services.base import TrainingService
 
 logger = logging.getLogger(__name__)
 
-SERVICE_RETRY_S = (1.0, 30.0)  # first and longest wait before a service is opened again
-LAST_EVENTS_S = 1.0
 TURNS_WITHOUT_END = 10_000
 FRUITLESS = 5  # so many trials in a row without a result are told
 
@@ -91,28 +80,24 @@ class ExperimentRunner:
     ) -> None:
         self.state = state
         self.last_number = state.number
-        self.service: TrainingService | None = None
-        self.closing: TrainingService | None = (
-            None  # it lets go, and may yet bring here what jobs have written
-        )
-        self._opening: TrainingService | None = None  # it has not adopted the jobs yet
-        self.service_notice: str | None = None
-        self.left: Sequence[str] = ()  # what the last end of the service may have left on machines: sentences
         self.search: Search | None = None
-        self._writer = writer
-        self._make_service, self._make_search = make_service, make_search
+        self._writer, self._make_search = writer, make_search
         self._clock, self._on_turn = clock, on_turn
         self._mailbox = Mailbox()
-        self._door: dict[str, int] = {}  # job -> position of the next frame that is news
+        self.session = ServiceSession(
+            state,
+            database=writer,
+            make_service=make_service,
+            mailbox=self._mailbox,
+            search=lambda: self.search,
+        )
         self._turn = _Turn(at=clock())
         self._wake_at: datetime | None = None
         self._closing = False
         self._rerunning = asyncio.Lock()
-        self._keepers_left = bool(state.keepers)
         self._tick = asyncio.get_running_loop().create_future()
         self._first_turn = asyncio.get_running_loop().create_future()
         self._group: asyncio.TaskGroup | None = None
-        self._pump: asyncio.Task[None] | None = None
         for fact in opening:
             self._mailbox.put(fact)
 
@@ -199,12 +184,12 @@ class ExperimentRunner:
 
     def _is_serving(self) -> bool:
         """There is a service, and not only for what silent hosts may have left."""
-        return self._pump is not None and not self.awaits_silent
+        return self.session.active and not self.awaits_silent
 
     @property
     def awaits_silent(self) -> bool:
         """There is a service, and only because of what silent hosts are yet to be told."""
-        return self._pump is not None and bool(self.state.jobs) and self.state.over
+        return self.session.active and bool(self.state.jobs) and self.state.over
 
     async def committed_after(self, number: int) -> int:
         """Wait until a fact with a higher number is committed; the highest number then.
@@ -230,17 +215,14 @@ class ExperimentRunner:
             self._clock(),
             searching=self.search is not None,
             outstanding=self.outstanding,
-            service_trouble=self.service_notice if self.service is None else None,
+            service_trouble=self.session.trouble if self.session.service is None else None,
         )
 
     @property
     def notices(self) -> Mapping[str, Notice]:
         """What is so at present and is not stored: long calls, a platform that cannot be used."""
         found = dict(self.search.all_notices) if self.search is not None else {}
-        if self.service is not None:
-            found |= {about: Notice(sentence=told) for about, told in self.service.notices().items()}
-        if self.service_notice is not None:
-            found["service"] = Notice(sentence=self.service_notice)
+        found |= {about: Notice(sentence=told) for about, told in self.session.notices.items()}
         if self.state.missing:
             sentence = (
                 "the database was replaced by an older one, or lost its write-ahead log: "
@@ -284,8 +266,7 @@ class ExperimentRunner:
                     await self._take_turn()
                     await self._keep_open()
                     self._tell()
-                if self._pump is not None:
-                    self._pump.cancel()
+                self.session.interrupt()
         except BaseException as error:
             end = error
             raise
@@ -344,47 +325,13 @@ class ExperimentRunner:
     def _queue(self, commands: Sequence[Command], turn: _Turn) -> list[f.Fact]:
         """Hand the commands to the service; the facts to commit with this turn."""
         turn.ask, turn.further = None, []
-        facts: list[f.Fact] = []
-        service = self.service
         for command in commands:
             match command:
                 case AskTuner():
                     turn.ask = command
                 case AskFurther():
                     turn.further.append(command)
-                case SubmitJob() if service is not None:
-                    facts += self._submit(service, self.state.trials[command.trial_id], command.job_id, turn)
-                case CancelJob() if service is not None:
-                    order = service.cancel_trial_job(command.job_id, grace=command.grace)
-                    if order is not None:
-                        facts.append(order)
-                case UpdateJob() if service is not None:
-                    update = service.update_trial_job(command.job_id, command.index, command.record)
-                    if update is not None:
-                        facts.append(update)
-        return facts
-
-    def _submit(
-        self, service: TrainingService, trial: TrialState, job_id: str, turn: _Turn
-    ) -> Sequence[f.Fact]:
-        try:
-            answer = service.submit_trial_job(job_spec(trial, job_id))
-        except JobRejected as error:
-            reason = str(error)
-            return (
-                f.JobWaiting(job_id=job_id, reason=reason),
-                f.JobEnded(
-                    job_id=job_id,
-                    reason=f.EndReason.NEVER_STARTED,
-                    exit_code=None,
-                    signal=None,
-                    metrics=0,
-                    acked_cmd=0,
-                    ended_at=turn.at,
-                    message=reason,
-                ),
-            )
-        return () if answer is None else (answer,)
+        return self.session.follow(commands, turn.at)
 
     async def _commit(self, turn: _Turn) -> None:
         state = self.state
@@ -392,13 +339,9 @@ class ExperimentRunner:
             touched = state.take_touched()
             await self._writer.append(state, turn.recorded, touched)
             self.last_number = state.number
-            if self.service is not None:
-                self.service.committed([r.fact for r in turn.recorded if isinstance(r.fact, f.JobEvent)])
+            self.session.committed(turn.recorded, touched.jobs)
             if self.search is not None:
                 self.search.committed(turn.recorded, touched, state)
-            for job_id in touched.jobs:
-                if job_id not in state.jobs or state.jobs[job_id].closed:
-                    self._door.pop(job_id, None)
         for answer, facts in turn.answers:
             if not answer.done():
                 answer.set_result(facts)
@@ -430,118 +373,11 @@ class ExperimentRunner:
         elif not live and self.search is not None:
             search, self.search = self.search, None
             await search.close()
-        if needs_service and self._pump is None:
-            self._pump = self._spawn(self._serve(), "service")
-            self._keepers_left, self.left = False, ()
-        elif not needs_service and self._pump is not None:
-            pump, self._pump, opened = self._pump, None, self.service is not None
-            service, self.service, self._opening = self.service or self._opening, None, None
-            if not opened:
-                pump.cancel()
-            if service is not None:
-                self.closing = service
-                self.left = await service.close(detach=state.detached)
-                self.closing = None
-            await asyncio.wait({pump}, timeout=LAST_EVENTS_S)  # it brings what the service said last
-            pump.cancel()
-        elif self._keepers_left and not needs_service and not state.detached:
-            # The last server died between the experiment's end and that of its keepers.
-            self._keepers_left = False
-            with contextlib.suppress(ServiceUnavailable):
-                service = self._make_service(state)
-                await service.open(self._known_keepers())
-                await service.close(detach=False)
-                async for events in service.events():  # which keepers are gone for good
-                    for event in events:
-                        self._arrived(event)
+        await self.session.keep(needed=needs_service, spawn=self._spawn)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         assert self._group is not None
         return self._group.create_task(work, name=f"{self.state.id}:{name}")
-
-    async def _serve(self) -> None:
-        """Open the service, submit again what the state holds, and bring its events."""
-        delay, longest = SERVICE_RETRY_S
-        while True:
-            try:
-                service = self._opening = self._make_service(self.state)
-                await service.open(self._known_keepers())
-                break
-            except ServiceUnavailable as error:
-                self.service_notice = str(error)
-                logger.warning("experiment %s: %s", self.state.id, error)
-                await asyncio.sleep(delay)  # back-off
-                delay = min(2 * delay, longest)
-        self.service_notice = None
-        self.post(lambda state: self._adopt(service, state))
-        async for events in service.events():
-            await self._mailbox.room()
-            for event in events:
-                self._arrived(event)
-            if self.search is not None:
-                self.search.flush()
-
-    def _adopt(self, service: TrainingService, state: ExperimentState) -> Sequence[f.Fact]:
-        """Between two turns: from here on the service has every job that the state has."""
-        facts: list[f.Fact] = []
-        if self._opening is not service:  # it was closed meanwhile
-            return facts
-        for job in state.jobs.values():
-            trial = state.trials.get(job.trial_id)
-            if job.closed or trial is None:
-                continue
-            answer = service.submit_trial_job(job_spec(trial, job.id, state=state))
-            if answer is not None:
-                facts.append(answer)
-            self._door[job.id] = job.recorded
-        service.adopted()
-        self.service, self._opening = service, None
-        return facts
-
-    def _arrived(self, event: f.JobEvent) -> None:
-        """An event at the mailbox's door: doubled frames are dropped, the assessor is fed."""
-        if isinstance(event, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
-            if event.position != self._door.get(event.job_id, 0):
-                return
-            self._door[event.job_id] = event.position + 1
-            if self.search is not None and self.search.judges and type(event) is f.MetricReported:
-                self.search.judge(event)
-        # What makes nobody act may wait for the end that often follows: one commit less a trial.
-        self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
-
-    def _known_keepers(self) -> KnownKeepers:
-        state = self.state
-        last: dict[str, int] = {}
-        for job in state.jobs.values():
-            if job.placed is not None:
-                keeper_id = job.placed.place.keeper_id
-                last[keeper_id] = max(last.get(keeper_id, 0), job.last_cmd)
-        return KnownKeepers(
-            db_id=self._writer.db_id,
-            m_epoch=self._writer.m_epoch,
-            keepers=tuple(
-                KnownKeeper(
-                    keeper_id=keeper_id,
-                    token_sha256=keeper.token_sha256,
-                    instance=keeper.instance,
-                    retired=tuple(keeper.retired),
-                    boot_id=keeper.boot_id,
-                    silent=keeper.silent is not None,
-                    last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
-                )
-                for keeper_id, keeper in state.keepers.items()
-            ),
-            machines=tuple(
-                KnownMachine(
-                    keeper_id=keeper_id,
-                    added=machine.added,
-                    draining=machine.draining,
-                    removing=machine.removing,
-                    gone=machine.gone,
-                )
-                for keeper_id, machine in state.machines.items()
-            ),
-        )
 
     async def _let_go(self, end: BaseException) -> None:
         """The runner ends: trials and keepers run on, children end, the database is closed."""
@@ -557,9 +393,7 @@ class ExperimentRunner:
                 answer.set_exception(RunnerClosed())
         if self.search is not None:
             await self.search.close()
-        service = self.service or self._opening
-        if service is not None:
-            await service.close(detach=True)
+        await self.session.detach()
         await self._writer.close(self.state if isinstance(end, RunnerClosed) else None)
 
 
@@ -575,20 +409,3 @@ def _fail(future: asyncio.Future[None], end: BaseException) -> None:
     error = first_error(end)
     future.set_exception(error if isinstance(error, Exception) else RunnerClosed())
     future.exception()
-
-
-def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = None) -> TrialJobSpec:
-    """The job as a service wants it; with ``state``, what is committed about it already."""
-    job = state.jobs[job_id] if state is not None else None
-    return TrialJobSpec(
-        id=job_id,
-        trial_id=trial.id,
-        attempt=trial.attempt,
-        sequence=trial.sequence,
-        parameter_text=parameter_record(trial),
-        place=job.placed if job else None,
-        stop=job.stop if job else None,
-        updates=tuple(job.updates) if job else (),
-        recorded=job.recorded if job else 0,
-        started=job is not None and job.started_at is not None,
-    )

@@ -1,0 +1,293 @@
+"""The training service of one experiment, from its opening to its end.
+
+A session is created with its runner. It has a service exactly while the experiment needs one, gives every new
+service the jobs that the state holds, and puts what services report into the runner's mailbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from nnimgr.core.running.mailbox import Mailbox
+from nnimgr.core.running.search import Search
+from nnimgr.rules import facts as f
+from nnimgr.rules.commands import CancelJob, Command, SubmitJob, UpdateJob
+from nnimgr.rules.phases import parameter_record
+from nnimgr.rules.state import ExperimentState, TrialState
+from training_services.base import (
+    JobRejected,
+    KnownKeeper,
+    KnownKeepers,
+    KnownMachine,
+    ServiceUnavailable,
+    TrainingService,
+    TrialJobSpec,
+)
+
+__all__ = ["Database", "ServiceSession"]
+
+RETRY_S = (1.0, 30.0)  # first and longest wait before a service is opened again
+LAST_EVENTS_S = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Database(Protocol):
+    """The identity of the experiment's database, which services and keepers are told."""
+
+    @property
+    def db_id(self) -> str: ...
+
+    @property
+    def m_epoch(self) -> int: ...
+
+
+class ServiceSession:
+    """``service`` is None until a service has been opened and has every job that the state holds.
+
+    ``closing`` is a service that is being closed and may still bring what jobs have written. ``trouble`` says
+    why no service can be opened. ``left`` says what the last service may have left on machines, as sentences.
+    """
+
+    def __init__(
+        self,
+        state: ExperimentState,
+        *,
+        database: Database,
+        make_service: Callable[[ExperimentState], TrainingService],
+        mailbox: Mailbox,
+        search: Callable[[], Search | None],
+    ) -> None:
+        self.service: TrainingService | None = None
+        self.closing: TrainingService | None = None
+        self.trouble: str | None = None
+        self.left: Sequence[str] = ()
+        self._state, self._database, self._make_service = state, database, make_service
+        self._mailbox, self._search = mailbox, search
+        self._opening: TrainingService | None = None  # it has not adopted the jobs yet
+        self._door: dict[str, int] = {}  # job -> position of the next frame that is news
+        self._keepers_left = bool(state.keepers)
+        self._pump: asyncio.Task[None] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether a service is open or is being opened."""
+        return self._pump is not None
+
+    @property
+    def notices(self) -> Mapping[str, str]:
+        """Return what is wrong with the service at present, as sentences by what each is about."""
+        found = {} if self.service is None else dict(self.service.notices())
+        if self.trouble is not None:
+            found["service"] = self.trouble
+        return found
+
+    # ---- what the runner asks for -------------------------------------------------------------------------
+
+    def follow(self, commands: Iterable[Command], at: datetime) -> list[f.Fact]:
+        """Pass the commands about jobs to the service. Return the facts to commit with them."""
+        facts: list[f.Fact] = []
+        service = self.service
+        if service is None:
+            return facts
+        for command in commands:
+            answer: f.Fact | None = None
+            match command:
+                case SubmitJob():
+                    facts += _submit(service, self._state.trials[command.trial_id], command.job_id, at)
+                case CancelJob():
+                    answer = service.cancel_trial_job(command.job_id, grace=command.grace)
+                case UpdateJob():
+                    answer = service.update_trial_job(command.job_id, command.index, command.record)
+            if answer is not None:
+                facts.append(answer)
+        return facts
+
+    def committed(self, turn: Sequence[f.Recorded], job_ids: Iterable[str]) -> None:
+        """Tell the service which facts are durable now, and forget the touched jobs that have ended."""
+        if self.service is not None:
+            self.service.committed([r.fact for r in turn if isinstance(r.fact, f.JobEvent)])
+        jobs = self._state.jobs
+        for job_id in job_ids:
+            if job_id not in jobs or jobs[job_id].closed:
+                self._door.pop(job_id, None)
+
+    async def keep(
+        self, *, needed: bool, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+    ) -> None:
+        """Open a service if the experiment needs one and has none; close it if the experiment needs none."""
+        if needed and self._pump is None:
+            self._pump = spawn(self._serve(), "service")
+            self._keepers_left, self.left = False, ()
+        elif not needed and self._pump is not None:
+            await self._close(self._pump)
+        elif self._keepers_left and not needed and not self._state.detached:
+            await self._dismiss_keepers()
+
+    def interrupt(self) -> None:
+        """Take no more events: the runner ends."""
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def detach(self) -> None:
+        """Close the service and leave its jobs running."""
+        service = self.service or self._opening
+        if service is not None:
+            await service.close(detach=True)
+
+    # ---- opening and closing ------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """Open the service, submit again what the state holds, and bring its events."""
+        delay, longest = RETRY_S
+        while True:
+            try:
+                service = self._opening = self._make_service(self._state)
+                await service.open(self._known_keepers())
+                break
+            except ServiceUnavailable as error:
+                self.trouble = str(error)
+                logger.warning("experiment %s: %s", self._state.id, error)
+                await asyncio.sleep(delay)  # back-off
+                delay = min(2 * delay, longest)
+        self.trouble = None
+        self._mailbox.put(lambda state: self._adopt(service, state))
+        async for events in service.events():
+            await self._mailbox.room()
+            for event in events:
+                self._arrived(event)
+            if (search := self._search()) is not None:
+                search.flush()
+
+    def _adopt(self, service: TrainingService, state: ExperimentState) -> Sequence[f.Fact]:
+        """Give the service every job that the state has. Runs between two turns."""
+        facts: list[f.Fact] = []
+        if self._opening is not service:  # it was closed meanwhile
+            return facts
+        for job in state.jobs.values():
+            trial = state.trials.get(job.trial_id)
+            if job.closed or trial is None:
+                continue
+            answer = service.submit_trial_job(job_spec(trial, job.id, state=state))
+            if answer is not None:
+                facts.append(answer)
+            self._door[job.id] = job.recorded
+        service.adopted()
+        self.service, self._opening = service, None
+        return facts
+
+    async def _close(self, pump: asyncio.Task[None]) -> None:
+        opened = self.service is not None
+        service, self._pump = self.service or self._opening, None
+        self.service = self._opening = None
+        if not opened:
+            pump.cancel()
+        if service is not None:
+            self.closing = service
+            self.left = await service.close(detach=self._state.detached)
+            self.closing = None
+        await asyncio.wait({pump}, timeout=LAST_EVENTS_S)  # it brings what the service said last
+        pump.cancel()
+
+    async def _dismiss_keepers(self) -> None:
+        """End the keepers of an experiment whose last server died between its end and theirs."""
+        self._keepers_left = False
+        with contextlib.suppress(ServiceUnavailable):
+            service = self._make_service(self._state)
+            await service.open(self._known_keepers())
+            await service.close(detach=False)
+            async for events in service.events():  # which keepers are gone for good
+                for event in events:
+                    self._arrived(event)
+
+    # ---- events -------------------------------------------------------------------------------------------
+
+    def _arrived(self, event: f.JobEvent) -> None:
+        """Put an event into the mailbox. Doubled frames are dropped; the assessor is fed."""
+        if isinstance(event, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
+            if event.position != self._door.get(event.job_id, 0):
+                return
+            self._door[event.job_id] = event.position + 1
+            search = self._search()
+            if search is not None and search.judges and type(event) is f.MetricReported:
+                search.judge(event)
+        # What makes nobody act may wait for the end that often follows: one commit less a trial.
+        self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
+
+    def _known_keepers(self) -> KnownKeepers:
+        state = self._state
+        last: dict[str, int] = {}
+        for job in state.jobs.values():
+            if job.placed is not None:
+                keeper_id = job.placed.place.keeper_id
+                last[keeper_id] = max(last.get(keeper_id, 0), job.last_cmd)
+        return KnownKeepers(
+            db_id=self._database.db_id,
+            m_epoch=self._database.m_epoch,
+            keepers=tuple(
+                KnownKeeper(
+                    keeper_id=keeper_id,
+                    token_sha256=keeper.token_sha256,
+                    instance=keeper.instance,
+                    retired=tuple(keeper.retired),
+                    boot_id=keeper.boot_id,
+                    silent=keeper.silent is not None,
+                    last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
+                )
+                for keeper_id, keeper in state.keepers.items()
+            ),
+            machines=tuple(
+                KnownMachine(
+                    keeper_id=keeper_id,
+                    added=machine.added,
+                    draining=machine.draining,
+                    removing=machine.removing,
+                    gone=machine.gone,
+                )
+                for keeper_id, machine in state.machines.items()
+            ),
+        )
+
+
+def _submit(service: TrainingService, trial: TrialState, job_id: str, at: datetime) -> Sequence[f.Fact]:
+    """Submit a new job. A job that the service will never run has ended at once."""
+    try:
+        answer = service.submit_trial_job(job_spec(trial, job_id))
+    except JobRejected as error:
+        reason = str(error)
+        return (
+            f.JobWaiting(job_id=job_id, reason=reason),
+            f.JobEnded(
+                job_id=job_id,
+                reason=f.EndReason.NEVER_STARTED,
+                exit_code=None,
+                signal=None,
+                metrics=0,
+                acked_cmd=0,
+                ended_at=at,
+                message=reason,
+            ),
+        )
+    return () if answer is None else (answer,)
+
+
+def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = None) -> TrialJobSpec:
+    """Describe the job for a service; with ``state``, add what is committed about it already."""
+    job = state.jobs[job_id] if state is not None else None
+    return TrialJobSpec(
+        id=job_id,
+        trial_id=trial.id,
+        attempt=trial.attempt,
+        sequence=trial.sequence,
+        parameter_text=parameter_record(trial),
+        place=job.placed if job else None,
+        stop=job.stop if job else None,
+        updates=tuple(job.updates) if job else (),
+        recorded=job.recorded if job else 0,
+        started=job is not None and job.started_at is not None,
+    )
