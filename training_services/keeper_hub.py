@@ -117,7 +117,9 @@ class KeeperDesk:
     answered_at: float = 0.0  # on the loop's clock; a lease runs from before that
     open: bool = False  # the jobs of before have all been submitted again: reports can be judged
     turn: str = ""  # of the last writing of the keeper's manager.json
-    _told: asyncio.Event = field(default_factory=asyncio.Event)  # an answer has said that it is to leave
+    _told: asyncio.Event = field(
+        default_factory=asyncio.Event
+    )  # set once an answer has told the keeper to exit
     _calls: list[Call] = field(default_factory=list)
     _reads: dict[int, ReadStream] = field(default_factory=dict)
 
@@ -164,7 +166,7 @@ class KeeperDesk:
                 self._finish(call, self._answer(call))
 
     async def dismiss(self, limit_s: float) -> None:
-        """Have the keeper stop what it runs and leave; return once an answer has said so, or at the limit."""
+        """Tell the keeper to stop its trials and exit. Return once an answer has told it, or at the limit."""
         self.link.leaving = True
         self.flush()
         if limit_s > 0:
@@ -174,7 +176,7 @@ class KeeperDesk:
 
     @property
     def dismissed(self) -> bool:
-        """Whether an answer has told the keeper to leave."""
+        """Check whether an answer has told the keeper to exit."""
         return self._told.is_set()
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 SHORT_LIFE_S = 1.0  # a keeper that ended sooner is not started again at once
 OBEY_S = 2.0  # a keeper that has not fetched a stop by then hangs
-FAREWELL_S = 15.0  # for the next call of a keeper that may run what was given up; longer than its back-off
+FAREWELL_S = 15.0  # for the next call of a keeper that may run a lost job; longer than its back-off
 REVIVE_PAUSE_S = 10.0  # between two attempts to restart a keeper: a slow machine needs time to start it
 PAUSES_S = (0.05, 5.0)  # first and longest such pause
 # So long after its last answer everything on a silent host has ended by its lease: the clocks may differ by
@@ -224,9 +224,10 @@ class KeeperSeat:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def dismiss(self, *, patient: bool) -> str | None:
-        """Have the keeper stop what it runs, and leave; what could not be done, as one sentence.
+        """Have the keeper stop its trials and exit. Return what could not be done, as one sentence.
 
-        ``patient``: a keeper that may run what was given up gets time to call, since it is not told later.
+        ``patient``: wait for the next call of a keeper that may run a lost job, since this is the last chance
+        to tell the keeper to stop it.
         """
         await self.desk.dismiss(FAREWELL_S if patient and self._may_run_given_up() else 0.0)
         await self.stop()
@@ -239,7 +240,7 @@ class KeeperSeat:
         return None
 
     def _may_run_given_up(self) -> bool:
-        """Whether jobs may run there that were given up without proof: only their keeper can stop them."""
+        """Check whether a job may run there that counts as lost: only the keeper can stop it."""
         if self.keeper.passing or self.link.instance is None:
             return False
         return not self.link.ready or any(self.link.is_astray(job_id) for job_id in self.jobs)

@@ -10,7 +10,7 @@ DEFAULT_GRACE_S = 10.0
 
 
 def grace(directory: str) -> float | None:
-    """The seconds that a container that was told to end gives its trials; None: it was not told."""
+    """Return the seconds that the container leaves its trials; None if the container was not told to end."""
     try:
         with open(f"{directory}/{ENDING}", encoding="ascii") as file:
             return float(file.read())

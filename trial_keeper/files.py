@@ -113,7 +113,7 @@ def stream(files: AttemptFiles) -> str:
 
 
 def has_metrics(prefix: str) -> bool:
-    """Whether something was written to the attempt's metrics file, by the keeper's own name of it."""
+    """Check whether the attempt's metrics file, under the keeper's own name of it, has content."""
     try:
         return os.stat(f"{prefix}{claim.STREAM}", follow_symlinks=False).st_size > 0
     except OSError:

@@ -1,4 +1,4 @@
-"""inotify and pidfd, called in the C library: who wakes the keeper. The only file that knows either.
+"""inotify and pidfd, which wake the keeper, called in the C library. No other file knows either.
 
 Where inotify is missing the keeper looks at live attempts every 50 ms, and says so in its status.
 """

@@ -29,7 +29,7 @@ class Asking:
 
     @property
     def idle(self) -> bool:
-        """Whether the tuner will say nothing until it is asked."""
+        """Whether the tuner owes nothing and has nothing to add to an earlier answer."""
         return not (self.ids or self.further or self.refused)
 
     def next_id(self, state: ExperimentState) -> int:

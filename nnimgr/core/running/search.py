@@ -179,7 +179,7 @@ class Search:
         self._ask(m.Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to, trial_id=trial_id))
 
     def _has_tuner(self) -> bool:
-        """Whether the tuner has a process. One that rests is woken up, and the runner plans again then."""
+        """Check whether the tuner has a process. Start one if it rests; the runner plans again then."""
         if self._resting:
             self._resting = False
             self._later(self._follow("tuner", None), "wake-tuner")
