@@ -256,7 +256,9 @@ def _add_machine(verbs: _Verbs) -> None:
     remove = _verb(group, "remove", "machines:remove", "drain a machine, and use it no longer")
     remove.add_argument("machine", metavar="MACHINE", help="as ls shows it, or its host")
     _add_id(remove)
-    remove.add_argument("--force", action="store_true", help="stop what runs there: it goes on elsewhere")
+    remove.add_argument(
+        "--force", action="store_true", help="stop its trials; they run again on other machines"
+    )
 
 
 def _add_trainingservice(verbs: _Verbs) -> None:

@@ -1,4 +1,4 @@
-"""The register of steps: the function by which facts of one type change the state."""
+"""Register of steps: for each type of fact, the function that changes the state by such a fact."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from nnimgr.config.model import SHARED_FIELDS, ExperimentConfig
 from tests.reference.markdown import Table, code, page
 from training_services import registry
 
-__all__ = ["DESCRIPTIONS", "Descriptions", "fields", "models", "render"]
+__all__ = ["DESCRIPTIONS", "Descriptions", "described", "fields", "models", "render"]
 
 DESCRIPTIONS = Path(__file__).parents[2] / "docs" / "reference" / "fields.yml"
 Descriptions = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by class and field
@@ -67,12 +67,12 @@ def render() -> str:
         ValueError: A field has no description, or a description has no field.
     """
     descriptions: Descriptions = yaml.safe_load(DESCRIPTIONS.read_text(encoding="utf-8"))
-    unused = {(owner, name) for owner, described in descriptions.items() for name in described}
+    unused = {(owner, name) for owner, names in descriptions.items() for name in names}
     parts = [_ABOUT]
     for model, title in models():
         table = Table("field", "type", "default", "description", "example")
         for name, field in fields(model):
-            owner, about = _described(descriptions, model, name)
+            owner, about = described(descriptions, model, name)
             unused.discard((owner, name))
             default = about.get("unset") or _default(field)
             example = code(about["example"]) if "example" in about else ""
@@ -107,9 +107,7 @@ def fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
             yield field.alias or to_camel(name), field
 
 
-def _described(
-    descriptions: Descriptions, model: type[BaseModel], name: str
-) -> tuple[str, Mapping[str, Any]]:
+def described(descriptions: Descriptions, model: type[BaseModel], name: str) -> tuple[str, Mapping[str, Any]]:
     """Return the name of the class that declares the field, and the field's description."""
     for owner in (base.__name__ for base in model.__mro__):
         if name in descriptions.get(owner, {}):

@@ -25,13 +25,9 @@ def test_a_page_is_current(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_examples_are_valid(name: str) -> None:
-    described = yaml.safe_load(configuration.DESCRIPTIONS.read_text(encoding="utf-8"))
+    descriptions = yaml.safe_load(configuration.DESCRIPTIONS.read_text(encoding="utf-8"))
     for field, info in configuration.fields(MODELS[name]):
-        about = next(
-            described[base.__name__][field]
-            for base in MODELS[name].__mro__
-            if field in described.get(base.__name__, {})
-        )
+        _, about = configuration.described(descriptions, MODELS[name], field)
         if "example" in about:
             kind: Any = Annotated[info.annotation, Field(), *info.metadata]
             TypeAdapter(kind).validate_json(json.dumps(about["example"]))

@@ -10,7 +10,7 @@ from tests.simulation.world import World
 
 SEEDS = 400
 KINDS = 4  # of lives, by the seed (see World)
-FIRST = {  # where to begin for bugs that show in few lives, or in lives of one kind: saves five minutes
+FIRST = {  # first seed to try for bugs that few simulated lives show: saves five minutes
     "acknowledged_commands_forgotten": 20,
     "begins_without_a_lease": 277,
     "claims_not_remembered": 120,

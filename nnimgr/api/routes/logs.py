@@ -56,7 +56,7 @@ async def read_experiment_log(
     reader: Reader,
     name: Annotated[str, Path(max_length=100)],
     follow: Annotated[bool, Query(description="go on for as long as somebody reads")] = False,
-    tail: Annotated[int | None, Query(ge=0, le=100_000, description="only so many last lines")] = None,
+    tail: Annotated[int | None, Query(ge=0, le=100_000, description="number of last lines to return")] = None,
 ) -> StreamingResponse:
     """What is in one of them. That of a keeper on another machine is read there, as it is now."""
     server = _server(parts, experiment_id)

@@ -185,10 +185,10 @@ async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.
 
 @router.post("/trials/{trialId}/lost", status_code=202, responses=refusals(404, 409))
 async def lose_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
-    """Say that the machine of an UNKNOWN trial will not come back: its attempt counts as lost.
+    """Declare that the machine of an UNKNOWN trial will not come back, so that its attempt counts as lost.
 
-    It is tried anew as after any loss of a machine. Should that attempt run after all, it is ended as soon as
-    its machine is heard of, and nothing of it is counted.
+    The trial gets another attempt, as after any lost machine. If the old attempt still runs, it is stopped as
+    soon as its machine can be reached again, and none of its results count.
     """
     try:
         await runner.lose_trial(trial_id)
@@ -265,7 +265,7 @@ async def read_log(
     trial_id: TrialId,
     name: LogName,
     follow: Annotated[bool, Query(description="go on until the attempt has ended")] = False,
-    tail: Annotated[int | None, Query(ge=0, le=100_000, description="only so many last lines")] = None,
+    tail: Annotated[int | None, Query(ge=0, le=100_000, description="number of last lines to return")] = None,
     attempt: Attempt = None,
 ) -> StreamingResponse:
     """What the trial wrote: its standard output, its standard error, or the log of its own."""
