@@ -1,1 +1,1 @@
-"""Benchmarks: each prints one JSON row of ratios and figures. See README.md."""
+"""Benchmarks. Each program prints JSON rows of ratios and figures. See README.md."""

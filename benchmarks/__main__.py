@@ -49,7 +49,7 @@ LIBRARIES = ("nnimgr", "sqlalchemy", "fastapi", "uvicorn", "pydantic")
 
 
 def rows(ground: Ground, peers: Peers, names: Sequence[str], *, quick: bool) -> Iterator[Row]:
-    """The rows of these programs, as they come."""
+    """Yield the rows of these programs, as soon as they are measured."""
     for name in names:
         module = importlib.import_module(f"benchmarks.{name}")
         options_of = argparse.ArgumentParser()
@@ -57,13 +57,13 @@ def rows(ground: Ground, peers: Peers, names: Sequence[str], *, quick: bool) -> 
         options = options_of.parse_args(PROGRAMS[name] if quick else ())
         try:
             yield from program.rows(module.measure, ground, peers, options)
-        except Exception as error:  # the others are worth having all the same
+        except Exception as error:  # the rows of other programs are still useful
             note = f"failed: {type(error).__name__}: {error}"
             yield Row(name=name, value=None, unit="", better=Better.MORE, limit=1, note=note)
 
 
 def document(found: Sequence[Row], arguments: Sequence[str]) -> str:
-    """The page that tells the figures, how they came about, and on what."""
+    """Return the page with the figures, how they were measured, and on which machine."""
     installed = [peer.title for name, peer in PEERS.items() if interpreter(name) is not None]
     versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     disks = [row.details["fdatasync_ms"] for row in found if "fdatasync_ms" in row.details]
@@ -107,13 +107,13 @@ def main() -> None:
         peers = Peers(ground, wanted=options.peers)
         for row in rows(ground, peers, options.only, quick=options.quick):
             found.append(emit(row))
-            if options.table is not None:  # row by row: a run that is cut short leaves what it has
+            if options.table is not None:  # after each row, so that an interrupted run keeps its rows
                 options.table.write_text(document(found, _shown(options)), encoding="utf-8")
     sys.exit(any(row.ok is False for row in found))
 
 
 def _shown(options: argparse.Namespace) -> list[str]:
-    """The arguments that made a difference, for the page."""
+    """Return the arguments that differ from the defaults, for the page."""
     shown = ["--peers"] if options.peers else []
     shown += ["--quick"] if options.quick else []
     if options.only != list(PROGRAMS):

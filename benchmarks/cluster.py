@@ -1,8 +1,8 @@
 """The cluster that KUBECONFIG names, for a benchmark: a namespace, a user, and bare Jobs by kubectl.
 
-The user is a ServiceAccount with the rights that the service needs, and a FlowSchema of its own: by that the
-API server tells its requests from all others'. Watches are no part of a flow; ``watches`` counts those of all
-clients that speak JSON, as no part of the control plane does.
+The user is a ServiceAccount with the rights that the service needs, and with a FlowSchema of its own. By the
+FlowSchema, the API server counts the user's requests separately. Watches do not belong to a flow; ``watches``
+counts those of all clients that use JSON, which no part of the control plane does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any, Self
 
 PREFIX = "nnimgr-benchmark-"
 VARIABLE = "KUBECONFIG"
-IMAGE = os.environ.get("NNIMGR_BENCHMARK_IMAGE", "localhost/python:h5")  # of the cluster, with a python3
-MANAGER_IP = "NNIMGR_BENCHMARK_MANAGER_IP"  # where pods reach this machine, if that is not the node itself
+# An image in the cluster with python3.
+IMAGE = os.environ.get("NNIMGR_BENCHMARK_IMAGE", "localhost/python:h5")
+MANAGER_IP = "NNIMGR_BENCHMARK_MANAGER_IP"  # address at which pods reach this machine, if it is not the node
 FLOWS = "flowcontrol.apiserver.k8s.io"
 NONE_THERE = "no cluster"
 _RULES = (
@@ -40,15 +41,15 @@ _KINDS = ("jobs", "pods", "events", "secrets", "configmaps")
 
 
 class NoCluster(Exception):
-    """There is none, or it does not answer; one sentence."""
+    """There is no cluster, or it does not answer. The text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What the API server has counted so far."""
+    """Numbers of requests that the API server has counted so far."""
 
-    own: int  # of our user; no watches
-    json: Mapping[tuple[str, str], int]  # (verb, resource): of all clients that speak JSON
+    own: int  # requests of our user, without watches
+    json: Mapping[tuple[str, str], int]  # (verb, resource) -> requests of all clients that use JSON
 
     def since(self, before: Requests) -> Requests:
         changes = {what: count - before.json.get(what, 0) for what, count in self.json.items()}
@@ -56,12 +57,12 @@ class Requests:
 
     @property
     def watches(self) -> int:
-        """That have ended."""
+        """Number of watches that have ended."""
         return sum(count for (verb, _), count in self.json.items() if verb == "WATCH")
 
 
 class Bench:
-    """A namespace of one benchmark; use as a context. Raises NoCluster."""
+    """Namespace of one benchmark. Use it as a context. Raises NoCluster."""
 
     def __init__(self, directory: Path) -> None:
         self.namespace = PREFIX + secrets.token_hex(4)
@@ -91,7 +92,7 @@ class Bench:
     # ---- our user -----------------------------------------------------------------------------------------
 
     def _admit(self) -> Path:
-        """Make the user; the file it logs in with."""
+        """Create the user. Return the file with which the user logs in."""
         group = json.loads(kubectl("get", "--raw", f"/apis/{FLOWS}"))
         subject = {"kind": "ServiceAccount", "name": "nnimgr", "namespace": self.namespace}
         rules = [dict(zip(("apiGroups", "resources", "verbs"), rule, strict=True)) for rule in _RULES]
@@ -149,7 +150,10 @@ class Bench:
         return path
 
     def _warm(self) -> None:
-        """Return once our user's requests are counted: the API server takes a moment to know of the flow."""
+        """Wait until our user's requests are counted.
+
+        The API server needs a moment to apply the FlowSchema.
+        """
         for _ in range(100):
             kubectl("get", "jobs", "--kubeconfig", str(self.kubeconfig))
             if self.requests().own:
@@ -158,7 +162,7 @@ class Bench:
         raise NoCluster("the API server does not count the requests of our user")
 
     def requests(self) -> Requests:
-        """Counted by the API server up to now."""
+        """Return the numbers of requests that the API server has counted up to now."""
         own, spoken = 0, dict[tuple[str, str], int]()
         for line in kubectl("get", "--raw", "/metrics").splitlines():
             if not line.startswith(("apiserver_flowcontrol_dispatched", "apiserver_request_total{")):
@@ -176,7 +180,7 @@ class Bench:
     # ---- bare Jobs ----------------------------------------------------------------------------------------
 
     def bare(self, name: str, program: str, *, jobs: int, parallelism: int) -> float:
-        """Seconds for so many Jobs that run the same Python file, so many at a time."""
+        """Run ``jobs`` Jobs with the same Python file, ``parallelism`` at a time. Return the seconds."""
         apply(
             {
                 "apiVersion": "v1",
@@ -233,11 +237,11 @@ class Bench:
         }
 
     def remove_jobs(self) -> None:
-        """Have nothing of an earlier turn in the way of the next: it waits until the pods are gone."""
+        """Delete the Jobs of the previous turn, and wait until their pods are gone."""
         kubectl("delete", "jobs", "--all", "-n", self.namespace, "--cascade=foreground", "--wait=true")
 
     def pods(self) -> list[Any]:
-        """All that are there, as the cluster says it."""
+        """Return all pods, as the cluster describes them."""
         return list(json.loads(kubectl("get", "pods", "-n", self.namespace, "-o", "json"))["items"])
 
     def _named(self, name: str) -> dict[str, Any]:
@@ -245,7 +249,7 @@ class Bench:
 
 
 def kubectl(*arguments: str, given: str | None = None) -> str:
-    """What it prints. Raises RuntimeError with what it complains of."""
+    """Run kubectl and return its output. Raise RuntimeError with its error message."""
     done = subprocess.run(_command(*arguments), input=given, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"kubectl {arguments[0]} {arguments[1]}: {done.stderr.strip()}")
@@ -271,7 +275,7 @@ def _node_address() -> str:
 
 
 def _follow(watch: subprocess.Popen[str], ended: queue.SimpleQueue[str | None]) -> None:
-    """Tell the names of Jobs that have ended; None: nothing more comes, or one has failed."""
+    """Put the names of ended Jobs into the queue, and None at the end of the watch or when a Job failed."""
     assert watch.stdout is not None
     for line in watch.stdout:
         name, *conditions = line.split()
@@ -283,7 +287,7 @@ def _follow(watch: subprocess.Popen[str], ended: queue.SimpleQueue[str | None]) 
 
 
 def _drained(ended: queue.SimpleQueue[str | None]) -> set[str]:
-    """What is there, at least one. Raises RuntimeError."""
+    """Wait for at least one name, and return all names in the queue. Raise RuntimeError."""
     found = {ended.get()}
     while not ended.empty():
         found.add(ended.get())

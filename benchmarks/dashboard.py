@@ -34,7 +34,7 @@ from tests.e2e.dashboard.view import opened
 from tests.e2e.scene import eventually
 
 USABLE_S = 2.0
-TIMES_AS_LONG = 3.0  # as with few trials
+TIMES_AS_LONG = 3.0  # limit, relative to few trials
 ANSWER_MS = 300.0
 BLANK_MS = 200.0
 DRAWN_S = 3.0
@@ -53,7 +53,7 @@ OVERVIEW = """() => document.querySelector("section[aria-labelledby=top-title] t
   && document.querySelector("section[aria-labelledby=best-title] tbody tr") !== null && performance.now()"""
 TABLE = """() => document.querySelectorAll(".trial-row:not(.missing)").length >= 10
   && document.querySelector(".trial-row.missing") === null && performance.now()"""
-# Sorts or filters, and waits for the frame in which the rows that were asked for stand in the table.
+# Sort or filter, and wait for the frame in which the requested rows are in the table.
 ANSWERED = """async ({sort}) => {
   const grid = document.querySelector("[role=treegrid]");
   const [before, begun] = [location.search, performance.now()];
@@ -67,8 +67,8 @@ ANSWERED = """async ({sort}) => {
            grid.querySelector(".missing") !== null);
   return performance.now() - begun;
 }"""
-# Scrolls on and on, then jumps to anywhere; the longest time during which a row in sight, that is below the
-# head of the table, was not there.
+# Scroll continuously, then jump to a random place. Return the longest time during which a visible row below
+# the table's head was missing.
 SCROLLED = """async (seconds) => {
   const grid = document.querySelector("[role=treegrid]");
   const head = grid.querySelector("[role=columnheader]");
@@ -106,7 +106,7 @@ SCROLLED = """async (seconds) => {
   }
   return {steady, jumps: longest, frames};
 }"""
-# Notes when the pointer last moved, and when something was drawn after that.
+# Note when the pointer last moved, and when the page next drew something.
 DRAWINGS = """() => {
   window.drawings = [];
   let moved = null;
@@ -122,7 +122,7 @@ DRAWINGS = """() => {
     };
   }
 }"""
-# The picture covers more than its axes do. Read from a copy, since reading a canvas makes it slow.
+# Return whether the picture covers more than its axes. Reads a copy, because reading a canvas slows it down.
 PAINTED = """() => {
   const found = [...document.querySelectorAll("[role=tabpanel] canvas")].filter(({width}) => width > 0);
   if (found.length === 0) return false;
@@ -134,7 +134,7 @@ PAINTED = """() => {
   for (let at = 3; at < data.length; at += 4) covered += data[at] > 0 ? 1 : 0;
   return covered > data.length / 4 / 20 && performance.now();
 }"""
-# How old the newest shown report of the first trial is, at its oldest, frame by frame.
+# Return the greatest age, over all frames, of the newest report shown for the first trial.
 STALENESS = """async ({seconds, origin, column}) => {
   const frame = () => new Promise(requestAnimationFrame);
   const ages = [];
@@ -162,7 +162,7 @@ nni.report_final_result(time.time() - origin)
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """Many trials, then live ones, then none."""
+    """Measure with many trials, then with running ones, then with none."""
     few, many = (_home(ground, trials) for trials in (options.few, options.trials))
     with chromium() as browser:
         yield from _scripts(browser, few)
@@ -173,7 +173,7 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """Debian's, which reaches this machine alone. Raises RuntimeError if it or the dashboard is missing."""
+    """Start Debian's Chromium, which reaches only this machine. Raise RuntimeError if a part is missing."""
     path = shutil.which("chromium")
     if path is None or not ASSETS.is_dir():
         raise RuntimeError("Debian's chromium and a built dashboard are needed")
@@ -186,14 +186,14 @@ def chromium() -> Iterator[Browser]:
 
 
 def _home(ground: Ground, trials: int) -> Path:
-    """A folder whose home has the experiment ``past`` of so many trials."""
+    """Return a folder whose home has the experiment ``past`` with this number of trials."""
     place = ground.folder(f"past-{trials}")
     asyncio.run(past.write(Home(place / "home"), "past", trials=trials, metrics=10, seed=1))
     return place
 
 
 def sign_in(browser: Browser, made: Stage) -> StorageState:
-    """What a browser keeps of having signed in."""
+    """Sign in. Return the browser's state afterwards."""
     with opened(browser, made.url) as view:
         view.page.goto(made.sign_in())
         view.page.wait_for_url(f"{made.url}/")
@@ -201,13 +201,13 @@ def sign_in(browser: Browser, made: Stage) -> StorageState:
 
 
 def until(page: Page, url: str, there: str) -> float:
-    """Seconds from the navigation to the frame in which this holds."""
+    """Open the page. Return the seconds from the navigation to the frame in which the condition holds."""
     page.goto(url, wait_until="commit")
     return float(page.wait_for_function(there, polling="raf", timeout=120_000).json_value()) / 1e3
 
 
 def _usable(browser: Browser, made: Stage, state: StorageState, path: str, there: str) -> list[float]:
-    """Seconds until a page is usable, each time in a browser that knows nothing yet; the first is cold."""
+    """Return the seconds until a page is usable, each time in a fresh browser. The first value is cold."""
     found = []
     for _ in range(RUNS):
         with opened(browser, made.url, storage_state=state) as view:
@@ -249,10 +249,10 @@ def _large(browser: Browser, few: Path, many: Path, options: argparse.Namespace)
 
 
 def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row]:
-    """Sorting, filtering and scrolling the table, and the memory that the page takes in the end."""
+    """Measure sorting, filtering and scrolling of the table, and the page's memory at the end."""
     columns = "sequence,id,status,value,duration,parameters.lr"
     until(page, f"{made.url}/experiments/past/trials?columns={columns}", TABLE)
-    page.get_by_role("columnheader", name="lr").wait_for()  # it is known once the schema is
+    page.get_by_role("columnheader", name="lr").wait_for()  # shown when the schema is loaded
     for what, acts in {
         "sort": [{"sort": name} for name in ("Default metric", "Duration", "lr", "Status", "Default metric")],
         "filter": [{"filter": text} for text in ("lr<0.01", "optimizer/_name:adam;layers>8", "value>0.5")],
@@ -284,7 +284,7 @@ def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row
     for tab in ("history", "slices", "parallel"):
         page.goto(f"{made.url}/experiments/past/analysis?tab={tab}")
         page.locator("[role=tabpanel] canvas").first.wait_for(timeout=120_000)
-        page.wait_for_timeout(4 * PAUSE_MS)  # for what it loads and draws after that
+        page.wait_for_timeout(4 * PAUSE_MS)  # for later requests and drawings
         heaps[tab] = heap_mb(page)
     yield Row(
         name=f"the page's heap, at {options.trials:,} trials",
@@ -297,7 +297,9 @@ def _table(page: Page, made: Stage, options: argparse.Namespace) -> Iterator[Row
 
 
 def _parallel(page: Page, made: Stage, trials: int) -> Iterator[Row]:
-    """Parallel coordinates: from the navigation to the picture, and from the pointer to the next one."""
+    """Measure parallel coordinates: from the navigation to the picture, and from the pointer to the
+    next one.
+    """
     drawn = until(page, f"{made.url}/experiments/past/analysis?tab=parallel", PAINTED)
     yield Row(
         name=f"parallel coordinates of {trials:,} trials drawn",
@@ -315,7 +317,7 @@ def _parallel(page: Page, made: Stage, trials: int) -> Iterator[Row]:
     page.mouse.down()
     for step in range(1, 16):
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5 + step * (box["height"] - 10) / 16)
-        page.wait_for_timeout(PAUSE_MS)  # for what the server is asked
+        page.wait_for_timeout(PAUSE_MS)  # for the requests to the server
     page.mouse.up()
     times = [float(each) for each in page.evaluate("drawings")[2:-1]]
     yield Row(
@@ -329,7 +331,7 @@ def _parallel(page: Page, made: Stage, trials: int) -> Iterator[Row]:
 
 
 def answered(page: Page, act: dict[str, str]) -> float:
-    """Milliseconds until the table shows what was asked of it."""
+    """Return the milliseconds until the table shows the requested rows."""
     if "filter" in act:
         page.get_by_role("combobox", name="Filter").fill(act["filter"])
         page.keyboard.press("Escape")
@@ -337,7 +339,7 @@ def answered(page: Page, act: dict[str, str]) -> float:
 
 
 def heap_mb(page: Page) -> float:
-    """What the page's script holds before anything is collected: objects, and the buffers of arrays."""
+    """Return the memory of the page's script before garbage collection: objects and array buffers, in MB."""
     session = page.context.new_cdp_session(page)
     try:
         used = session.send("Runtime.getHeapUsage")
@@ -348,13 +350,13 @@ def heap_mb(page: Page) -> float:
 
 
 def metrics(session: CDPSession) -> dict[str, float]:
-    """What Chromium counts of the page; ``TaskDuration`` is the main thread's, in s."""
+    """Return Chromium's metrics of the page. ``TaskDuration`` is the main thread's time, in s."""
     session.send("Performance.enable", {"timeDomain": "timeTicks"})
     return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
 
 
 def _scripts(browser: Browser, place: Path) -> Iterator[Row]:
-    """Compressed bytes of script until the list of experiments is there, and of all that there is."""
+    """Measure the compressed bytes of scripts until the list of experiments is shown, and of all scripts."""
     with stage(place) as made:
         state = sign_in(browser, made)
         with opened(browser, made.url, storage_state=state) as view:
@@ -373,7 +375,7 @@ def _scripts(browser: Browser, place: Path) -> Iterator[Row]:
 
 
 def _live(browser: Browser, ground: Ground, seconds: float) -> Iterator[Row]:
-    """How old what an open table shows is while trials report, and how busy that keeps the page."""
+    """Measure the age of an open table's data while trials report, and the page's load."""
     origin = time.time()
     with stage(ground.folder("live")) as made:
         made.create(
@@ -417,11 +419,11 @@ def _live(browser: Browser, ground: Ground, seconds: float) -> Iterator[Row]:
 
 
 def _idle(browser: Browser, place: Path, seconds: float) -> Iterator[Row]:
-    """What an open page costs the server while nothing happens."""
+    """Measure the server's cost of an open page while nothing happens."""
     with stage(place) as made:
         state = sign_in(browser, made)
         pid = made.server.process.pid
-        with opened(browser, made.url, storage_state=state) as view:  # all modules are loaded then
+        with opened(browser, made.url, storage_state=state) as view:  # all modules are loaded by now
             until(view.page, f"{made.url}/experiments/past", OVERVIEW)
         time.sleep(2)
         alone, alone_kib = share(pid, seconds), proc.pss_kib(pid)
@@ -448,7 +450,7 @@ def _idle(browser: Browser, place: Path, seconds: float) -> Iterator[Row]:
 
 
 def share(pid: int, seconds: float) -> float:
-    """The CPU of a process in the next so many seconds, of a core."""
+    """Return the CPU time of a process in the next ``seconds``, as a share of a core."""
     before, begun = proc.run_ns(pid), time.monotonic()
     time.sleep(seconds)
     return (proc.run_ns(pid) - before) / 1e9 / (time.monotonic() - begun)

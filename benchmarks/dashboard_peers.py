@@ -42,11 +42,11 @@ SETTLE_S = 3.0
 FILTERS = ("lr<0.01", "value>0.9", "lr>0.1")
 NNI_FILTERS = ("lr<0.01", "Default metric>0.9", "lr>0.1")
 NNI_ROWS = "() => document.querySelectorAll('.ms-DetailsRow').length >= 10 && performance.now()"
-# Bytes of script: as they were sent (NNI does not compress them), and as they are read.
+# Bytes of scripts: as sent (NNI does not compress them), and decoded.
 SCRIPT = """() => ["encodedBodySize", "decodedBodySize"].map((size) =>
   performance.getEntriesByType("resource").filter(({name}) => name.endsWith(".js"))
     .reduce((sum, script) => sum + script[size], 0))"""
-# From the key to the frame in which other rows stand in NNI's table.
+# Measure from the key press to the frame in which NNI's table has other rows.
 NNI_WATCH = """() => {
   const rows = () => [...document.querySelectorAll(".ms-DetailsRow")].map((row) => row.innerText).join();
   const before = rows();
@@ -63,7 +63,7 @@ NNI_WATCH = """() => {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two dashboards; ``pages``: a path, and what holds in the page once it is usable."""
+    """One of the two dashboards. ``pages``: a path, and the condition that holds when the page is usable."""
 
     name: str
     url: str
@@ -75,7 +75,7 @@ class Side:
 
     @contextlib.contextmanager
     def opened(self, browser: Browser, page: str) -> Iterator[tuple[Page, float]]:
-        """The page, usable, in a browser that knows nothing but who one is, and after how many seconds."""
+        """Open a page in a browser with only a sign-in. Yield the usable page and the seconds."""
         context = browser.new_context(
             viewport={"width": 1280, "height": 800}, locale="en-GB", storage_state=self.state
         )
@@ -88,7 +88,7 @@ class Side:
 
 
 def nni_filtered(page: Page, text: str) -> float:
-    """Milliseconds until NNI's table shows what this leaves."""
+    """Return the milliseconds until NNI's table shows the filtered rows."""
     box = page.locator(".ms-SearchBox-field")
     box.fill(text)
     page.evaluate(NNI_WATCH)
@@ -123,7 +123,7 @@ def _wait_for_two(made: Stage) -> None:
 
 @contextlib.contextmanager
 def _theirs(ground: Ground, database: Path) -> Iterator[Side]:
-    """Raises RuntimeError, TimeoutError."""
+    """Start NNI with its page. Raise RuntimeError, TimeoutError."""
     manager = interpreter("nni")
     if manager is None:
         raise RuntimeError("peer not installed")
@@ -139,7 +139,7 @@ def _theirs(ground: Ground, database: Path) -> Iterator[Side]:
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """Loading, filtering, and doing nothing, on both sides."""
+    """Measure loading, filtering and idling on both sides."""
     if not peers.wanted:
         return
     place = ground.folder("past")
@@ -159,11 +159,11 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
             yield row if theirs is not None else replace(row, peers=(Figure(PEER, None, note),))
 
 
-Found = dict[str, dict[str, list[float]]]  # what was found, by what and by side
+Found = dict[str, dict[str, list[float]]]  # by measurement and by side
 
 
 def _row(found: Found, what: str, name: str, unit: str, scale: float = 1.0) -> Row:
-    """Our median beside NNI's."""
+    """Return a row with our median and NNI's."""
     middle = {side: scale * statistics.median(values) for side, values in found[what].items()}
     return Row(
         name=name,
@@ -199,7 +199,7 @@ def _loads(browser: Browser, sides: Sequence[Side], trials: int) -> Iterator[Row
 
 
 def _held_mb(page: Page) -> float:
-    """What the page's script holds once what it does not need is collected."""
+    """Return the memory of the page's script after garbage collection, in MB."""
     session = page.context.new_cdp_session(page)
     try:
         session.send("HeapProfiler.collectGarbage")
@@ -209,7 +209,7 @@ def _held_mb(page: Page) -> float:
 
 
 def _idle(browser: Browser, sides: Sequence[Side], options: argparse.Namespace) -> Iterator[Row]:
-    """What an open overview costs while no trial says anything."""
+    """Measure the cost of an open overview while no trial reports."""
     found: Found = defaultdict(lambda: defaultdict(list))
     for side in sides:
         found["alone"][side.name].append(share(side.pid, options.seconds))

@@ -1,7 +1,8 @@
-"""Where benchmarks run: a folder that is deleted at the very end, a plain interpreter, products, a bare loop.
+"""Environment of benchmarks: a folder that is deleted at the very end, an interpreter, products, a bare loop.
 
-Deleting many files makes creating others dear for minutes on some file systems, so nothing is deleted
-between rows, and the folder is marked as the top of a hierarchy (``chattr +T``): its subfolders lie apart.
+On some file systems, creating files is slow for minutes after many files were deleted. So no file is deleted
+between rows. The folder is marked as the top of a hierarchy (``chattr +T``), so that its subfolders are
+placed apart.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from benchmarks import proc
 from tests.e2e.processes import of_home
 from tests.e2e.product import Product, fdatasync_ms
-from trial_keeper.interpreter import lay_down
+from trial_keeper.machine.interpreter import lay_down
 
 LEAVE_S = 15.0
 LOOK_S = 0.05
@@ -33,19 +34,19 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """What a bare loop of processes made."""
+    """Results of a bare loop of processes."""
 
     per_s: float
-    child_ms: float  # CPU of one process and its children
-    busy_elsewhere: float  # share of the machine that other processes took meanwhile
+    child_ms: float  # CPU time of one process and its children
+    busy_elsewhere: float  # share of the machine that other processes used meanwhile
 
 
 class Ground:
-    """The folder of one run of benchmarks; use as a context."""
+    """Folder of one run of benchmarks. Use it as a context."""
 
     def __init__(self, parent: Path | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="nnimgr-benchmarks-", dir=parent))
-        if (chattr := shutil.which("chattr")) is not None:  # other file systems know no such mark
+        if (chattr := shutil.which("chattr")) is not None:  # other file systems do not support the mark
             subprocess.run([chattr, "+T", str(self.directory)], capture_output=True, check=False)
         self._python: Path | None = None
         self._others: list[Path] = []
@@ -59,7 +60,7 @@ class Ground:
 
     @property
     def python(self) -> Path:
-        """An interpreter whose ``site-packages`` is empty: what trials and bare loops both use."""
+        """An interpreter with an empty ``site-packages``, for trials and bare loops."""
         if self._python is None:
             place = self.directory / "plain"
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
@@ -70,17 +71,17 @@ class Ground:
         return fdatasync_ms(self.directory)
 
     def folder(self, name: str) -> Path:
-        """A new folder, whose name begins like this."""
+        """Make a new folder whose name begins with ``name``."""
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
 
     def short_folder(self) -> Path:
-        """A new folder of a short name, for what puts sockets deep below it."""
+        """Make a new folder with a short path, for products that put sockets deep below it."""
         self._others.append(Path(tempfile.mkdtemp(prefix="nb")))
         return self._others[-1]
 
     @contextlib.contextmanager
     def product(self, name: str) -> Iterator[Product]:
-        """A home and a port, and at the end no process of it; its environment is that of bare loops."""
+        """Yield a home and a port, with the environment of bare loops. End all its processes afterwards."""
         own = Product(self.folder(name))
         own.environ = {key: own.environ[key] for key in own.environ if not key.startswith("PYTHON")}
         try:
@@ -90,7 +91,7 @@ class Ground:
             end_processes(own.home)
 
     def sdk_environ(self) -> dict[str, str]:
-        """The environment of a trial without an experiment around it: it reads its parameter and reports."""
+        """Return the environment of a trial outside an experiment, which reads its parameter and reports."""
         place = self.folder("alone")
         lay_down(str(place / "sdk"))
         (place / ".nni").mkdir()
@@ -110,14 +111,14 @@ class Ground:
 
 
 def plain_environ() -> dict[str, str]:
-    """This process's environment without what changes how Python starts or keeps what it has compiled."""
+    """Return this process's environment without variables that change the start of Python."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 
 def popen_loop(
     argv: Sequence[str], *, count: int, concurrency: int, environ: Mapping[str, str] | None = None
 ) -> Loop:
-    """Run so many processes, so many at a time. This process must have no other children."""
+    """Run ``count`` processes, ``concurrency`` at a time. This process must have no other children."""
     environ = plain_environ() if environ is None else environ
     used_s, machine_s, begun = own_cpu_s(), proc.machine_cpu_s(), time.monotonic()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -144,12 +145,12 @@ def popen_loop(
 
 
 def own_cpu_s() -> float:
-    """CPU seconds of this process and of its children."""
+    """Return the CPU seconds of this process and its children."""
     return sum(os.times()[:4])
 
 
 def end_processes(home: Path) -> None:
-    """Wait until no process of this home is left; kill what stays."""
+    """Wait until all processes of this home have ended. Kill the remaining ones."""
     deadline = time.monotonic() + LEAVE_S
     while left := of_home(home):
         if time.monotonic() > deadline:
@@ -160,13 +161,13 @@ def end_processes(home: Path) -> None:
 
 
 def server_pid(own: Product) -> int:
-    """The product's server, which must be running."""
+    """Return the process id of the product's server, which must be running."""
     path = own.home / ".nnimgr" / f"server-{own.port}.json"
     return int(json.loads(path.read_text(encoding="utf-8"))["pid"])
 
 
 def create(own: Product, name: str, trial: str, **config: Any) -> str:
-    """Start an experiment of Random search over one ``x`` whose ``trial.py`` is this; its id."""
+    """Start an experiment of Random search over one ``x`` with this ``trial.py``. Return its id."""
     code = own.directory / name
     code.mkdir(exist_ok=True)
     (code / "trial.py").write_text(trial, encoding="utf-8")
@@ -179,7 +180,7 @@ def create(own: Product, name: str, trial: str, **config: Any) -> str:
 
 
 class Look:
-    """Reads an experiment's database while its server runs; disturbs it no more than a few reads a second."""
+    """Reads an experiment's database while its server runs, with at most a few reads per second."""
 
     def __init__(self, own: Product, experiment_id: str) -> None:
         self.directory = own.home / experiment_id
@@ -193,11 +194,14 @@ class Look:
         return self._connection.execute(query, values).fetchall()
 
     def one(self, query: str, *values: Any) -> Any:
-        """The first column of the first row."""
+        """Return the first column of the first row."""
         return self._connection.execute(query, values).fetchone()[0]
 
     def status(self) -> tuple[str, int]:
-        """The experiment's status, and how many trials have succeeded. Raises RuntimeError if it failed."""
+        """Return the experiment's status and its number of succeeded trials.
+
+        Raise RuntimeError if it failed.
+        """
         status, counts, reason = self.rows("SELECT status, counts, reason FROM experiments")[0]
         if status in ("ERROR", "STOPPED"):
             raise RuntimeError(f"the experiment is {status}: {reason}")
@@ -210,7 +214,7 @@ class Look:
 
 
 def looks(limit_s: float, pause_s: float = LOOK_S) -> Iterator[float]:
-    """The seconds since the first look, look by look. Raises TimeoutError."""
+    """Yield the seconds since the first look, at each look. Raise TimeoutError."""
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < limit_s:
         yield passed

@@ -28,13 +28,13 @@ CPU_LIMIT = 1.2
 MIB_LIMIT = 5.0
 REOPEN_LIMIT_S = 1.0
 WINDOW = 1000
-LAST = 10_000  # the end of the window that is compared with the first
+LAST = 10_000  # end of the late window, which is compared with the first window
 
 Mark = Sequence[float]  # trials, CPU s of the server, resident MiB
 
 
 def serve(directory: Path, what: str, *, trials: int, metrics: int) -> dict[str, Any]:
-    """Run one part in a process of its own. Raises CalledProcessError."""
+    """Run one part in a process of its own. Raise CalledProcessError."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.growth_server", str(directory), what),
@@ -48,18 +48,18 @@ def serve(directory: Path, what: str, *, trials: int, metrics: int) -> dict[str,
 
 
 def at(marks: Sequence[Mark], trials: int) -> Mark:
-    """The first mark with so many trials."""
+    """Return the first mark with at least this number of trials."""
     return next(mark for mark in marks if mark[0] >= trials)
 
 
 def cpu_ms(marks: Sequence[Mark], begin: int, end: int) -> float:
-    """CPU ms of a trial between these two."""
+    """Return the CPU ms per trial between these two marks."""
     first, last = at(marks, begin), at(marks, end)
     return 1e3 * (last[1] - first[1]) / (last[0] - first[0])
 
 
 def lives(ground: Ground, *, trials: int, runs: int) -> Iterator[Row]:
-    """CPU of late trials over that of early ones; memory over ten thousand."""
+    """Measure the CPU of late trials relative to early ones, and the memory after ten thousand trials."""
     last = min(LAST, trials)
     early, late, growths = [], [], []
     for _ in range(runs):
@@ -91,7 +91,7 @@ def lives(ground: Ground, *, trials: int, runs: int) -> Iterator[Row]:
 
 
 def openings(ground: Ground, *, past: int, metrics: int, runs: int) -> Iterator[Row]:
-    """CPU of opening a long past, above that of opening none."""
+    """Measure the CPU of opening a long past, minus that of opening an empty one."""
     directory = ground.folder("past")
     filled = serve(directory, "fill", trials=past, metrics=metrics)
     empty, full = [], []
@@ -119,7 +119,7 @@ def openings(ground: Ground, *, past: int, metrics: int, runs: int) -> Iterator[
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """Trials that end, one after the other; then openings."""
+    """Measure trials that end one after the other, then openings."""
     yield from lives(ground, trials=options.trials, runs=options.runs)
     yield from openings(ground, past=options.past, metrics=options.metrics, runs=options.runs)
 

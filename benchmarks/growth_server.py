@@ -21,13 +21,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import proc
+from nnimgr.core.running.algorithm_process import Child
 from nnimgr.core.running.runner import ExperimentRunner
-from nnimgr.core.running.search import Child, Search
+from nnimgr.core.running.search import Search
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
-from nnimgr.store.writer import ExperimentWriter, database_path
+from nnimgr.store.location import database_path
+from nnimgr.store.writer import ExperimentWriter
 from training_services.base import JobEnded, JobEvent
 from training_services.fake import FakeService, ended, metric, started
 
@@ -42,13 +44,13 @@ CONFIG = {
     "trainingService": {"platform": "local"},
 }
 CONCURRENCY = 8
-WIDE = 1000  # at once while a past is made: turns are big then
-TAIL = 650  # trials after the last snapshot of that past: nearly all that a crash can leave to fold
+WIDE = 1000  # concurrency while a past is made, so that turns are large
+TAIL = 650  # trials after the past's last snapshot: nearly the most that a crash leaves to fold
 MORE = 8  # trials that a reopened experiment runs before it counts as open
 
 
 class Forgetful(FakeService):
-    """Lets go of a job whose end is committed, as a service does: what grows is the server's."""
+    """Forgets a job whose end is committed, like a real service, so that only the server's memory grows."""
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
         FakeService.committed(self, facts)
@@ -61,7 +63,7 @@ class Forgetful(FakeService):
 
 @dataclass(slots=True)
 class Instant:
-    """A tuner without a process, for a past that nobody measures."""
+    """A tuner without a process, for making a past whose costs are not measured."""
 
     on_message: Callable[[m.FromChild], None]
 
@@ -89,7 +91,7 @@ class Instant:
 async def running(
     directory: Path, *, until: int, concurrency: int, metrics: int, instant: bool, tidy: bool
 ) -> AsyncIterator[ExperimentRunner]:
-    """The experiment with this many trials as its limit. ``tidy``: it is closed at the end, not crashed."""
+    """Run the experiment with this trial limit. ``tidy``: close it at the end instead of crashing it."""
     writer = ExperimentWriter(directory)
     state = await writer.open()
     limits = f.Limits(trial_concurrency=concurrency, max_trial_number=until)
@@ -105,6 +107,7 @@ async def running(
                 config=CONFIG | {"trialConcurrency": concurrency, "maxTrialNumber": until},
                 search_space=SPACE,
                 limits=limits,
+                traits=f.TunerTraits(),
             ),
         )
     steps = [metric(number / 8) for number in range(metrics - 1)]
@@ -173,13 +176,13 @@ def _succeeded(state: ExperimentState) -> int:
 
 
 async def _reach(runner: ExperimentRunner, trials: int) -> None:
-    """Wait, commit by commit, until so many trials have succeeded. Raises RunnerClosed."""
+    """Wait, after each commit, until this number of trials has succeeded. Raise RunnerClosed."""
     while _succeeded(runner.state) < trials:
         await runner.committed_after(runner.last_number)
 
 
 async def life(directory: Path, *, trials: int, metrics: int) -> dict[str, object]:
-    """CPU and memory as the trials end, thousand by thousand."""
+    """Measure CPU and memory per thousand ended trials."""
     marks = []
     async with running(
         directory, until=trials, concurrency=CONCURRENCY, metrics=metrics, instant=False, tidy=True
@@ -193,7 +196,7 @@ async def life(directory: Path, *, trials: int, metrics: int) -> dict[str, objec
 
 
 async def fill(directory: Path, *, trials: int, metrics: int) -> dict[str, object]:
-    """A past of so many trials, the last of them after the last snapshot, and no orderly end."""
+    """Make a past with this number of trials, without a snapshot or close at the end."""
     begun = time.monotonic()
     for until, concurrency, tidy in ((trials - TAIL, WIDE, True), (trials, CONCURRENCY, False)):
         async with running(
@@ -206,7 +209,7 @@ async def fill(directory: Path, *, trials: int, metrics: int) -> dict[str, objec
 
 
 async def reopen(directory: Path, *, trials: int, metrics: int) -> dict[str, object]:
-    """CPU of this process until the experiment, which has ``trials``, has run a few more; and its tuner's."""
+    """Measure the CPU of this process and its tuner until a reopened experiment has run a few more trials."""
     async with running(
         directory,
         until=trials + MORE,

@@ -25,7 +25,7 @@ SETTLE_S = 3.0  # after the last start
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """The keeper's CPU, then the shims' memory."""
+    """Measure the keeper's CPU, then the shims' memory."""
     trials, seconds = options.trials, options.seconds
     with ground.product("idle") as own:
         experiment = create(

@@ -43,16 +43,16 @@ BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """One run."""
+    """Results of one run."""
 
     per_s: float
     mib: float
-    server_us: float  # CPU of the server a metric
+    server_us: float  # CPU of the server per metric
     keeper_us: float
 
 
 def run(own: Product, name: str, *, command: str, trials: int, reports: int) -> Ingest:
-    """Raises RuntimeError if a row is missing, doubled, changed or out of order."""
+    """Run one experiment. Raise RuntimeError if a row is missing, doubled, changed or out of order."""
     code = own.directory / name
     go = code / "go"
     own.environ |= {"BENCH_REPORTS": str(reports), "BENCH_GO": str(go)}
@@ -94,7 +94,7 @@ def run(own: Product, name: str, *, command: str, trials: int, reports: int) -> 
 
 
 def check(look: Look, *, trials: int, reports: int) -> None:
-    """Compare every row with what its trial reported, in order."""
+    """Compare every row with its trial's report, in order."""
     sequences = dict(look.rows("SELECT trial_id, sequence FROM trials WHERE status = 'SUCCEEDED'"))
     expected = dict.fromkeys(sequences, 0)
     after = 0
@@ -116,7 +116,7 @@ def check(look: Look, *, trials: int, reports: int) -> None:
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """Metrics a second, and the server's growth."""
+    """Measure metrics per second, and the server's memory growth."""
     trials, reports, runs = options.trials, options.reports, options.runs
     found, disks = [], []
     for number in range(runs):

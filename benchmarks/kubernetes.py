@@ -38,21 +38,21 @@ PARTS = ("own", "shared", "kill")
 TRIAL = """import nni
 nni.report_final_result(nni.get_next_parameter()["x"])
 """
-BARE = "print(0.5)\n"  # the same, with nobody to report to
-PER_TRIAL_S = 10.0  # until it is given up
-OPEN_WATCHES = 3  # that are counted when they end only
+BARE = "print(0.5)\n"  # the same result, without a report
+PER_TRIAL_S = 10.0  # limit per trial
+OPEN_WATCHES = 3  # watches that are still open, which count only at their end
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One experiment. ``seconds``: from its creation to DONE."""
+    """Result of one experiment. ``seconds``: from its creation to DONE."""
 
     seconds: float
     requests: Requests
 
 
 class Field:
-    """Our server, a cluster, and who is to run how much on it."""
+    """Our server, a cluster, and the sizes of the runs."""
 
     def __init__(self, own: Product, bench: Bench, options: argparse.Namespace) -> None:
         self.own, self.bench = own, bench
@@ -79,7 +79,7 @@ class Field:
         )
 
     def run(self, name: str, *, trials: int, **service: Any) -> Turn:
-        """One experiment, checked row by row; nothing of it stays in the cluster."""
+        """Run one experiment and check it row by row. Leave nothing of it in the cluster."""
         before = self.bench.requests()
         experiment = self.create(name, trials=trials, **service)
         look = Look(self.own, experiment)
@@ -93,7 +93,7 @@ class Field:
         return Turn((ended - made) / 1e6, asked)
 
     def bare(self, name: str) -> float:
-        """Seconds for as many bare Jobs."""
+        """Return the seconds for the same number of bare Jobs."""
         seconds = self.bench.bare(name, BARE, jobs=self.trials, parallelism=self.concurrency)
         self.bench.remove_jobs()
         return seconds
@@ -101,7 +101,7 @@ class Field:
 
 @contextlib.contextmanager
 def _field(ground: Ground, options: argparse.Namespace) -> Iterator[Field]:
-    """With a server that runs, and an image that the node has had in its hands."""
+    """Yield a field with a running server and an image that the node has pulled."""
     with Bench(ground.folder("cluster")) as bench, ground.product("kubernetes") as own:
         found = Field(own, bench, options)
         found.run("warm", trials=options.concurrency)
@@ -152,7 +152,10 @@ def shared(ground: Ground, field: Field, options: argparse.Namespace) -> Iterato
 
 
 def _requests_row(what: str, asked: list[Requests], trials: int) -> Row:
-    """Watches are those of all clients that are written in JSON: as many as ours, or more."""
+    """Build the row of requests.
+
+    Watches are those of all JSON clients, so they are an upper limit of ours.
+    """
     counts = [each.own + each.watches + OPEN_WATCHES for each in asked]
     details: dict[str, float | int | str | None] = {
         f"{verb}_{kind}".lower(): statistics.median(each.json.get((verb, kind), 0) for each in asked)

@@ -27,13 +27,13 @@ from training_services.kubernetes.watch import JobWatch
 
 RATIO = 1.2
 FEW = 100
-BATCH = 50  # events that come together
-SLICE = 500  # events between two looks at the clock
+BATCH = 50  # events that arrive together
+SLICE = 500  # events between two readings of the clock
 EXPERIMENT = "e"
 
 
 class ScriptedCluster(Cluster):
-    """An API server's lines from a queue; it has nothing when it is listed."""
+    """An API server whose lines come from a queue. Its lists are empty."""
 
     def __init__(self) -> None:
         super().__init__(None, None, {})
@@ -51,7 +51,7 @@ class ScriptedCluster(Cluster):
 
 
 def line(kind: str, pod: int, version: int, phase: str) -> bytes:
-    """An event of this pod."""
+    """Return an event of this pod as a line."""
     state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}} if phase == "Running" else {"waiting": {}}
     labels = {EXPERIMENT_LABEL: EXPERIMENT, "job-name": f"job-{pod}"}
     body = {
@@ -76,7 +76,7 @@ def line(kind: str, pod: int, version: int, phase: str) -> bytes:
 
 
 class Load:
-    """A watch that knows so many pods, and the events that come next."""
+    """A watch with this number of known pods, and its next events."""
 
     def __init__(self, pods: int) -> None:
         self._pods = pods
@@ -95,7 +95,7 @@ class Load:
         await self._take([line("ADDED", pod, 1 + pod, "Pending") for pod in range(self._pods)])
 
     async def slice_s(self) -> float:
-        """CPU seconds of the next events: each pod in turn, in another phase each time round."""
+        """Process the next events and return their CPU seconds. Each pod's phase changes in each round."""
         lines = []
         for at in range(self._at, self._at + SLICE):
             phase = "Pending" if at // self._pods % 2 else "Running"
@@ -115,14 +115,14 @@ class Load:
 
 
 async def event_us(pods: int, events: int) -> tuple[float, float]:
-    """CPU microseconds of one event, with few pods and with so many."""
+    """Return the CPU microseconds of one event, with few pods and with many."""
     few, many = Load(FEW), Load(pods)
     for load in (few, many):
         await load.open()
     used_few = used_many = 0.0
     slices = max(1, events // SLICE)
     for at in range(slices):
-        # The machine is not the same a second later; nor is who comes first.
+        # Alternate the order, because the machine's speed varies and depends on the order.
         for load in (few, many) if at % 2 else (many, few):
             used = await load.slice_s()
             if load is few:
@@ -135,7 +135,7 @@ async def event_us(pods: int, events: int) -> tuple[float, float]:
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """The ratio, with both figures beside it."""
+    """Measure the ratio, with both figures beside it."""
     runs = [asyncio.run(event_us(options.pods, options.events)) for _ in range(options.runs)]
     ratios = [many / few for few, many in runs]
     yield Row(

@@ -51,7 +51,7 @@ class Probe(Assessor):
         return AssessResult(len(trial_history) != self.bad_at)
 """
 DECISION_MS, DECISION_P99_MS, SIGNAL_MS = 2.0, 8.0, 10.0
-BAD_AT = 10  # the report that is judged bad, where one is
+BAD_AT = 10  # number of the report that is judged bad, in the runs with stops
 PEER_REPORTS = 200
 PAUSE_S = 0.02
 
@@ -59,7 +59,7 @@ PAUSE_S = 0.02
 def run(
     own: Product, name: str, *, command: str, trials: int, reports: int, bad_at: int
 ) -> tuple[list[float], list[float]]:
-    """(ages of reports at the assessor, report to signal), in milliseconds."""
+    """Return (ages of reports at the assessor, times from report to signal), in milliseconds."""
     code = own.directory / name
     code.mkdir()
     (code / "probe.py").write_text(ASSESSOR, encoding="utf-8")
@@ -88,7 +88,7 @@ def run(
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """Decisions, then signals."""
+    """Measure decisions, then signals."""
     command = f"{ground.python} trial.py"
     with ground.product("latency") as own:
         disk = ground.fdatasync_ms()

@@ -28,12 +28,12 @@ from tests.e2e.product import Product
 BACK_S = 5.0
 IDLE_PERCENT = 1.0
 MEMORY_GIB = 1.5
-SETTLE_S = 15.0  # after the last change: tuners of which nothing is asked rest after 10 s
+SETTLE_S = 15.0  # after the last change; unused tuners are put to rest after 10 s
 TRIAL = "sleep 3600"
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """Memory and CPU of the idle experiments, then the time in which they come back."""
+    """Measure memory and CPU of the idle experiments, then the time until they are open again."""
     number, seconds = options.experiments, options.seconds
     with ground.product("many") as own:
         ids = [
@@ -66,7 +66,7 @@ def _running(own: Product, experiment_id: str) -> bool:
 
 
 def _watched(own: Product) -> list[Process]:
-    """The product's processes, without the trials."""
+    """Return the product's processes, without the trials."""
     return [process for process in of_home(own.home) if process.command != TRIAL]
 
 
@@ -136,7 +136,7 @@ def _back(own: Product, ids: list[str]) -> Row:
 
 
 def _is_back(own: Product, experiment_id: str) -> bool:
-    """Whether a second server has opened it and its keeper obeys that one."""
+    """Return whether a second server has opened the experiment and its keeper follows that server."""
     return b'"m_epoch":2}' in (own.home / experiment_id / "keeper" / "journal").read_bytes()
 
 

@@ -32,14 +32,14 @@ PEER = "3.0"
 LOOK_S = 0.5
 LIMIT_S = 60.0
 TRIAL_LIMIT_S = 10.0
-SHOWN = 5  # differences of a route
+SHOWN = 5  # differences to show per route
 
-Answers = Mapping[tuple[str, str], Answer]  # by route, and path with the trial's number
+Answers = Mapping[tuple[str, str], Answer]  # answers by route and by path with the trial's number
 
 
 @contextlib.contextmanager
 def on_nni(ground: Ground, manager: Path, trials: int) -> Iterator[Side]:
-    """NNI, once its experiment is done."""
+    """Yield NNI when its experiment is done."""
     python = sdk_python(PEER)
     place = ground.short_folder()
     code, work = place / "code", place / "work"
@@ -67,7 +67,7 @@ def on_nni(ground: Ground, manager: Path, trials: int) -> Iterator[Side]:
 
 @contextlib.contextmanager
 def on_ours(ground: Ground, version: str, trials: int) -> Iterator[Side]:
-    """Ours, once its experiment is done."""
+    """Yield our server when its experiment is done."""
     with ground.product(f"sdk-{version}") as own:
         side = start(own, sdk_python(version), trials)
         wait_done(side, "we", trials)
@@ -75,7 +75,7 @@ def on_ours(ground: Ground, version: str, trials: int) -> Iterator[Side]:
 
 
 def wait_done(side: Side, who: str, trials: int) -> None:
-    """Wait for the end of the experiment. Raises RuntimeError."""
+    """Wait for the end of the experiment. Raise RuntimeError."""
     deadline = time.monotonic() + LIMIT_S + TRIAL_LIMIT_S * trials
     while (status := side.status()) != "DONE":
         if status in ("ERROR", "STOPPED") or time.monotonic() > deadline:
@@ -84,15 +84,15 @@ def wait_done(side: Side, who: str, trials: int) -> None:
 
 
 def answers(side: Side) -> Answers:
-    """All that this side says."""
+    """Return all answers of this side."""
     return {(route, path): answer for route, path, answer in side.answers()}
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was compared on one route. ``differences``: a sentence each.
+    """Results of one route's comparison. ``differences``: one sentence each.
 
-    ``reordered``: answers whose records are equal, ours in the order in which they were reported, NNI's not.
+    ``reordered``: number of answers with equal records where only ours are in the order of the reports.
     """
 
     answers: int = 0
@@ -103,7 +103,7 @@ class Tally:
 
 
 def compare(wanted: Answers, given: Answers) -> dict[str, Tally]:
-    """By route. ``wanted`` is what NNI says; both have the same trials."""
+    """Compare by route. ``wanted`` has NNI's answers; both sides have the same trials."""
     found: dict[str, Tally] = {}
     for (route, path), theirs in wanted.items():
         ours = given[route, path]
@@ -120,12 +120,12 @@ def compare(wanted: Answers, given: Answers) -> dict[str, Tally]:
 
 
 def of_metrics(route: str) -> bool:
-    """Whether it answers with metrics."""
+    """Return whether the route answers with metrics."""
     return route.startswith("metric-data")
 
 
 def show(version: str, found: Mapping[str, Tally]) -> int:
-    """Print what was compared, route by route, and the first differences; how many there are."""
+    """Print the comparison by route, with the first differences. Return the number of differences."""
     print(f"\nNNI {PEER} with its own SDK, and ours with SDK {version}:")
     for route, tally in found.items():
         verdict = f"{len(tally.differences)} DIFFERENCES" if tally.differences else "equal"
@@ -144,7 +144,7 @@ def show(version: str, found: Mapping[str, Tally]) -> int:
 
 
 def only_theirs(wanted: Answers, given: Answers) -> list[str]:
-    """The headers that NNI alone sends."""
+    """Return the headers that only NNI sends."""
     pairs = ((answer.headers, given[key].headers) for key, answer in wanted.items())
     return sorted({name for theirs, ours in pairs for name in theirs if name not in ours})
 

@@ -1,9 +1,9 @@
-"""The trials of ``past`` in NNI 3.0's own experiment folder, and NNI's manager at work on it.
+"""The trials of ``past`` in NNI 3.0's own experiment folder, with NNI's manager running on it.
 
-NNI makes the experiment itself, and its database: it runs two trials that sleep, and is stopped. Then the
-trials of ours are written into that database as events and metrics, and NNI resumes what it now takes for
-its own. So it shows the same trials as we do, and goes on with two that sleep: only while an experiment runs
-does its page ask for anything.
+NNI creates the experiment and its database: it runs two trials that sleep, and is stopped. Then our trials
+are written into that database as events and metrics, and NNI resumes the experiment as its own. So NNI shows
+the same trials as our server. Two sleeping trials keep the experiment running, because NNI's page sends
+requests only then.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ FROM metrics m JOIN trials t USING (experiment_id, trial_id, attempt) ORDER BY m
 
 
 def copy(ours: Path, theirs: Path, logs: str) -> int:
-    """Add the trials of our database to NNI's, before those that it has; how many. ``logs``: their folder.
+    """Add the trials of our database to NNI's, before its own. Return their number. ``logs``: their folder.
 
-    NNI's own trials get the numbers after ours. A trial's earlier attempts are left out: NNI has none.
+    NNI's own trials get the next numbers. Earlier attempts of trials are left out, because NNI has none.
     """
     with contextlib.closing(sqlite3.connect(f"file:{ours}?mode=ro", uri=True)) as source:
         trials, metrics = source.execute(_ENDED).fetchall(), source.execute(_METRICS).fetchall()
@@ -75,23 +75,23 @@ def _events(trial: tuple[Any, ...], logs: str) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """NNI's manager with the trials; ``pid`` is its server's."""
+    """NNI's manager with the trials. ``pid``: the process id of its server."""
 
     url: str
     pid: int
     trials: int
 
     def ask(self, path: str) -> Any:
-        """The answer below NNI's own REST API. Raises OSError."""
+        """Return an answer of NNI's own REST API. Raise OSError."""
         with urllib.request.urlopen(f"{self.url}/api/v1/nni/{path}", timeout=20) as answer:
             return json.load(answer)
 
 
 @contextlib.contextmanager
 def on_nni(ground: Ground, manager: Path, ours: Path) -> Iterator[Running]:
-    """NNI with the trials of our database, two more of its own running. ``manager``: its interpreter.
+    """Run NNI with the trials of our database and two running ones. ``manager``: its interpreter.
 
-    Raises RuntimeError, TimeoutError.
+    Raise RuntimeError, TimeoutError.
     """
     place = ground.short_folder()
     code, work = place / "code", place / "work"
@@ -102,9 +102,10 @@ def on_nni(ground: Ground, manager: Path, ours: Path) -> Iterator[Running]:
         "trialCommand": f"{manager} trial.py",
         "experimentWorkingDirectory": str(work),
     }
-    del wanted["assessor"], wanted["maxTrialDuration"]  # neither has anything to do, nor must end the two
+    del wanted["assessor"], wanted["maxTrialDuration"]  # not needed, and they must not end the two trials
     config = place / "exp.yml"
-    config.write_text(yaml.safe_dump(wanted), encoding="utf-8")  # in JSON, 1e-05 is a text to NNI
+    # Not as JSON, in which NNI reads 1e-05 as text.
+    config.write_text(yaml.safe_dump(wanted), encoding="utf-8")
     port = str(free_port())
     try:
         _nnictl(manager, place, "create", "--config", str(config), "--port", port)
@@ -125,7 +126,7 @@ def on_nni(ground: Ground, manager: Path, ours: Path) -> Iterator[Running]:
 
 
 def _nnictl(manager: Path, place: Path, *arguments: str) -> None:
-    """Raises RuntimeError."""
+    """Run nnictl. Raise RuntimeError."""
     log = place / "log"
     with log.open("ab") as output:
         done = subprocess.run(
@@ -152,11 +153,11 @@ def _registered(place: Path, port: int, trials: int = 0) -> Running:
 
 
 def _both_run(running: Running, trials: int) -> None:
-    """Wait until the experiment has so many trials, two of them running. Raises RuntimeError."""
+    """Wait until the experiment has this number of trials, two of them running. Raise RuntimeError."""
     for _ in looks(LIMIT_S, pause_s=0.5):
         try:
             status, listed = running.ask("check-status"), running.ask("trial-jobs")
-        except (OSError, ValueError):  # it is not up yet
+        except (OSError, ValueError):  # the server does not answer yet
             continue
         if status["status"] == "ERROR":
             raise RuntimeError(f"NNI's experiment failed: {status['errors']}")

@@ -43,14 +43,16 @@ from nnimgr.rules.commands import AskTuner, CancelJob, Command, SubmitJob
 from nnimgr.rules.fold import apply
 from nnimgr.rules.plan import plan
 from nnimgr.rules.state import ExperimentState, Touched, trial_id_of
-from nnimgr.store.writer import ExperimentWriter, database_path
+from nnimgr.store.location import database_path
+from nnimgr.store.writer import ExperimentWriter
+from nnimgr.traits import traits_of
 from training_services.base import Place
 from training_services.ssh.config import MachineConfig
 
 BEGUN_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-TURN = 20_000  # facts written at once
+TURN = 20_000  # facts per transaction
 MACHINES = ("gpu-a", "gpu-b", "gpu-c")
-GPUS = 4  # of each of them
+GPUS = 4  # GPUs per machine
 HERE = 2  # trials at once on this machine
 LONGEST = timedelta(minutes=5)  # maxTrialDuration
 
@@ -92,7 +94,7 @@ nni.report_final_result({"default": 0.89, "loss": 0.4})
 
 
 def config_of(directory: Path, machines: Sequence[str] = MACHINES) -> dict[str, Any]:
-    """Its configuration, as a user would write it; without its search space."""
+    """Return the experiment's configuration as a user would write it, without its search space."""
     local: dict[str, Any] = {"platform": "local"}
     remote: dict[str, Any] = {
         "platform": "remote",
@@ -115,7 +117,7 @@ def config_of(directory: Path, machines: Sequence[str] = MACHINES) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """How an attempt goes: so many steps of this length, and what its values come to."""
+    """Course of an attempt: number and length of its steps, and its values."""
 
     end: str  # succeeded, failed, assessor, user, duration, lost
     steps: int
@@ -125,7 +127,7 @@ class Fate:
 
 @dataclass(slots=True)
 class Nature:
-    """What the trials are and how they do; a function of the seed and the order of the questions."""
+    """Draws the trials and their results, as a function of the seed and the order of the calls."""
 
     rng: random.Random
     metrics: int
@@ -151,7 +153,7 @@ class Nature:
         return Fate(end=end, steps=steps, step_s=step_s, value=min(value, 0.999))
 
     def step(self, fate: Fate, number: int) -> float:
-        """The value reported at that step, from 0."""
+        """Return the value reported at this step, from 0."""
         grown = 1 - math.exp(-4 * (number + 1) / self.metrics)
         return 0.1 + (fate.value - 0.1) * grown + self.rng.gauss(0, 0.01)
 
@@ -160,7 +162,7 @@ _SPACE = search_space.parse(SPACE)
 
 
 def _quality(p: dict[str, Any]) -> float:
-    """The accuracy that these parameters lead to: lr matters most, then the optimizer and the width."""
+    """Return the accuracy of these parameters. lr matters most, then the optimizer and the width."""
     optimizer = p["optimizer"]["_name"]
     best_lr = -1.5 if optimizer == "sgd" else -3.0
     value = 0.93 - 0.03 * (math.log10(p["lr"]) - best_lr) ** 2
@@ -172,7 +174,7 @@ def _quality(p: dict[str, Any]) -> float:
 
 
 class Life:
-    """The experiment on a clock of its own: events in their order, and what the plan makes of them."""
+    """The experiment on a simulated clock: events in order, and the plan's reactions to them."""
 
     def __init__(
         self, created: f.ExperimentCreated, *, trials: int, nature: Nature, hosts: Sequence[str]
@@ -194,7 +196,7 @@ class Life:
         self._take(*opening)
 
     def advance(self, facts: int) -> bool:
-        """Continue for about this number of facts, which ``turn`` then holds; False once all has ended."""
+        """Continue for about this number of facts, which ``turn`` then holds. Return False at the end."""
         while self._events and len(self.turn) < facts:
             self._now, _, happen = heapq.heappop(self._events)
             happen()
@@ -218,7 +220,7 @@ class Life:
         self.turn.append(recorded)
 
     def _take(self, *facts: f.Fact) -> None:
-        """Fold them, and all that follows from them."""
+        """Fold the facts and everything that follows from them."""
         fresh = list(facts)
         while True:
             for fact in fresh:
@@ -273,7 +275,7 @@ class Life:
     def _step(self, job_id: str, trial_id: str, number: int) -> None:
         fate = self._fates.get(job_id)
         if fate is None or (job := self.state.jobs[job_id]).stop is not None:
-            return  # it has ended, or is about to
+            return  # the trial has ended, or is about to end
         if number < fate.steps:
             self._report(job_id, trial_id, number, repr(round(self._nature.step(fate, number), 6)))
             self._at(fate.step_s, lambda: self._step(job_id, trial_id, number + 1))
@@ -335,9 +337,9 @@ async def write(
     seed: int,
     machines: Sequence[str] = MACHINES,
 ) -> ExperimentState:
-    """Make the experiment; its last state. Raises ValueError if the home has one of this id.
+    """Write the experiment and return its last state. Raise ValueError if the home has one with this id.
 
-    ``machines``: the hosts beside this one; none, and all trials ran here.
+    ``machines``: the hosts beside this one. Without any, all trials ran here.
     """
     directory = home.path / experiment_id
     config = read_canonical({**config_of(directory, machines), "searchSpace": SPACE})
@@ -350,7 +352,11 @@ async def write(
     (directory / "code").mkdir()
     (directory / "code" / "trial.py").write_text(TRIAL, encoding="utf-8")
     created = f.ExperimentCreated(
-        experiment_id=experiment_id, config=canonical, search_space=space, limits=config.limits()
+        experiment_id=experiment_id,
+        config=canonical,
+        search_space=space,
+        limits=config.limits(),
+        traits=traits_of(canonical["tuner"]),
     )
     life = Life(created, trials=trials, nature=Nature(random.Random(seed), metrics), hosts=machines)
     writer = ExperimentWriter(directory)

@@ -1,4 +1,4 @@
-"""Processes as the kernel accounts for them: CPU, memory, parents. Linux."""
+"""CPU, memory and parents of processes, from the kernel's accounts. Linux."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """CPU seconds of a process, and of the children that it has waited for."""
+    """CPU seconds of a process, and of the children for which it has waited."""
 
     own: float
     children: float
 
 
 def cpu(pid: int) -> Cpu | None:
-    """None: there is no such process."""
+    """Return the CPU time of a process, or None if it does not exist."""
     fields = _stat(pid)
     if fields is None:
         return None
@@ -29,20 +29,20 @@ def cpu(pid: int) -> Cpu | None:
 
 
 def machine_cpu_s() -> float:
-    """CPU seconds that all processes of the machine have used."""
+    """Return the CPU seconds of all processes of the machine."""
     line = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0]
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line.split()[1:9])
     return (user + nice + system + irq + softirq + steal) / _TICK
 
 
 def run_ns(pid: int) -> int:
-    """Nanoseconds that all threads of a process have run. Raises OSError if it has ended."""
+    """Return the nanoseconds that all threads of a process have run. Raise OSError if it has ended."""
     tasks = Path(f"/proc/{pid}/task")
     return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks.iterdir())
 
 
 def folder(pid: int) -> str | None:
-    """The working directory of a process."""
+    """Return the working directory of a process, or None."""
     try:
         return os.readlink(f"/proc/{pid}/cwd")
     except OSError:
@@ -50,17 +50,17 @@ def folder(pid: int) -> str | None:
 
 
 def memory_kib(pid: int, name: str) -> int:
-    """A line of ``status``, such as VmRSS or VmHWM. Raises OSError, KeyError."""
+    """Return a value of ``status``, such as VmRSS or VmHWM, in KiB. Raise OSError, KeyError."""
     return _line(Path(f"/proc/{pid}/status"), name)
 
 
 def pss_kib(pid: int) -> int:
-    """The proportional share of a process's memory. Raises OSError, KeyError."""
+    """Return the proportional share of a process's memory, in KiB. Raise OSError, KeyError."""
     return _line(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
 
 
 def reset_high_water(pid: int) -> None:
-    """Make VmHWM begin anew. Raises OSError."""
+    """Reset the high-water mark VmHWM of a process. Raise OSError."""
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
@@ -81,11 +81,11 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def keepers(directory: str) -> tuple[int, int]:
-    """(keeper, spawner) of the experiment in this folder, which must be running. Raises LookupError."""
+    """Return (keeper, spawner) of the running experiment in this folder. Raise LookupError."""
     found = [process for process in processes() if process.command.endswith(f" {directory}/keeper")]
     pids = {process.pid for process in found}
     keepers = {process.pid for process in found if process.parent not in pids}
-    for spawner in found:  # shims, which are forks of it, look the same
+    for spawner in found:  # shims have the same name, because they are forks of the spawner
         if spawner.parent in keepers:
             return spawner.parent, spawner.pid
     raise LookupError(f"no keeper serves {directory}")

@@ -1,4 +1,4 @@
-"""What all benchmark programs share: options, the folder they run in, printing row by row."""
+"""Parts that all benchmark programs share: options, the folder of a run, and printing row by row."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from benchmarks.report import Row, emit
 Arguments = Callable[[argparse.ArgumentParser], None]
 Measure = Callable[[Ground, Peers, argparse.Namespace], Iterator[Row]]
 LOOP = 160  # bare processes: about a second
-QUIET = 0.1  # share of the machine that others may take
+QUIET = 0.1  # limit for other processes' share of the machine
 NOT_QUIET = "the machine was busy"
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    """With the options that every program has."""
+    """Return a parser with the options of every program."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--peers", action="store_true", help="have the installed peers do the same")
     made.add_argument("--directory", type=Path, help="where to run; a temporary folder's parent by default")
@@ -28,7 +28,7 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def rows(measure: Measure, ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """The rows of a program; beside each stands how fast the machine and its disk were just before."""
+    """Yield the rows of a program, each with the speed of the machine and its disk just before."""
     loop = popen_loop([str(ground.python), "-c", "pass"], count=LOOP, concurrency=8)
     around: dict[str, float | int | str | None] = {
         "raw_per_s": loop.per_s,
@@ -43,7 +43,7 @@ def rows(measure: Measure, ground: Ground, peers: Peers, options: argparse.Names
 
 
 def main(doc: str | None, arguments: Arguments, measure: Measure) -> None:
-    """Run one program. The exit status is 1 if a limit does not hold."""
+    """Run one program. Exit with status 1 if a limit does not hold."""
     options_of = parser(doc)
     arguments(options_of)
     options = options_of.parse_args()

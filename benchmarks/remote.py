@@ -44,7 +44,7 @@ value = nni.get_next_parameter()["x"]
 select.select([], [], [], 0.2)
 nni.report_final_result(value)
 """
-# No process but the shell that is there anyway: a thousand of them are to fit.
+# Only one process, the shell, so that a thousand trials fit on the machine.
 REPORTER = """exec 7<> <(:)
 for n in {0..9999}; do
   v='{"parameter_id": 0, "trial_job_id": "'$NNI_TRIAL_JOB_ID'", "type": "PERIODICAL", '
@@ -55,12 +55,12 @@ done
 """
 UP_S = 240.0
 STEADY_S = 5.0
-TRIALS_EACH = 10  # on one of many machines
+TRIALS_EACH = 10  # trials on each of many machines
 
 
 @contextlib.contextmanager
 def served(ground: Ground, name: str, found: Bed) -> Iterator[Product]:
-    """A product that logs in as the bed's client."""
+    """Yield a product that logs in as the bed's client."""
     with ground.product(name) as own:
         own.environ = {**own.environ, "HOME": str(found.client), "SSH_AUTH_SOCK": ""}
         yield own
@@ -71,7 +71,7 @@ def remote(machines: Sequence[Machine]) -> dict[str, Any]:
 
 
 def python() -> str:
-    """An interpreter that both this machine and the others have."""
+    """Return an interpreter that exists on this machine and on the others."""
     return shutil.which("python3", path="/usr/bin:/bin") or "python3"
 
 
@@ -118,7 +118,7 @@ def throughput(ground: Ground, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _rate(own: Product, name: str, service: dict[str, Any], *, trials: int, concurrency: int) -> float:
-    """Trials a second, from the first one's start to DONE; checked row by row."""
+    """Return the trials per second, from the first trial's start to DONE. Check the rows."""
     experiment = create(
         own,
         name,
@@ -158,7 +158,7 @@ def first(ground: Ground, options: argparse.Namespace) -> Iterator[Row]:
             program_file = _keeper_file(machine)
             mark = program_file.stat().st_ino
             seen.append(_to_first_start(own, f"seen{number}", machine))
-            sent += _keeper_file(machine).stat().st_ino != mark  # one that is sent is another file
+            sent += _keeper_file(machine).stat().st_ino != mark  # a keeper file that was sent is a new file
             ssh.append(_bare_ssh(found, machine))
             scp.append(_bare_scp(found, machine, ground.directory))
     bare = statistics.median(ssh) + statistics.median(scp)
@@ -188,7 +188,10 @@ def first(ground: Ground, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _to_first_start(own: Product, name: str, machine: Machine) -> float:
-    """Seconds from when the experiment was made to when its first trial ran, on the machine's clock: ours."""
+    """Return the seconds from the experiment's creation to its first trial's start.
+
+    All hosts share a clock.
+    """
     experiment = create(
         own,
         name,
@@ -246,7 +249,7 @@ def cut(ground: Ground, options: argparse.Namespace) -> Iterator[Row]:
             began = time.monotonic()
             eventually(lambda: "UNKNOWN" not in _statuses(running.trials()), "its return", 60.0)
             back_s = time.monotonic() - began
-            running.compare(trials=trials)  # raises if a row of it is lost, doubled or out of order
+            running.compare(trials=trials)  # raises if a row is missing, doubled or out of order
             again = running.rows("SELECT count(*) FROM jobs WHERE attempt > 1")[0][0]
     yield Row(
         name=f"trials restarted, with one of 3 links cut for {options.cut:g} s and every row compared",
@@ -289,7 +292,7 @@ def many(ground: Ground, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _cpu_us(ground: Ground, *, machines: int, each: int, seconds: float) -> float:
-    """CPU microseconds of the server per metric, once ``each`` trials on so many machines report."""
+    """Return the server's CPU microseconds per metric while ``each`` trials on each machine report."""
     trials = machines * each
     with bed() as found, served(ground, f"many{machines}", found) as own:
         made = [found.machine() for _ in range(machines)]

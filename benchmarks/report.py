@@ -1,4 +1,4 @@
-"""What a benchmark says: rows with a limit and with the figures that peers gave in the same run."""
+"""Rows of a benchmark, with a limit and the figures that peers had in the same run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 class Better(enum.Enum):
-    """Which way a figure should go."""
+    """Direction in which a figure is better."""
 
     MORE = "more"
     LESS = "less"
@@ -18,7 +18,7 @@ class Better(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a peer gave for the same thing, in the row's unit; None and a note if it gave nothing."""
+    """A peer's figure for the same measurement, in the row's unit. None and a note if there is none."""
 
     peer: str
     value: float | None
@@ -27,7 +27,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure. ``details`` stand beside it: the disk's and the bare loop's where they matter."""
+    """One figure. ``details`` are further figures, such as the speed of the disk and of the bare loop."""
 
     name: str
     value: float | None
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def ok(self) -> bool | None:
-        """Whether the limit holds; None: there is none. A row without a value holds no limit."""
+        """Whether the limit holds, or None without a limit. A row without a value fails its limit."""
         if self.limit is None:
             return None
         if self.value is None:
@@ -49,11 +49,14 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """The value as a share of a limit that is not 0: better above 1 where more is better, else below."""
+        """The value as a share of a limit that is not 0.
+
+        If more is better, it should be above 1, else below.
+        """
         return None if not self.limit or self.value is None else self.value / self.limit
 
     def times_better(self, figure: Figure) -> float | None:
-        """How many times as fast, or as small, as the peer. None if one of the two is missing or zero."""
+        """Return how many times as fast, or as small, as the peer, or None if a value is missing or zero."""
         if not self.value or not figure.value:
             return None
         return self.value / figure.value if self.better is Better.MORE else figure.value / self.value
@@ -83,7 +86,7 @@ class Row:
         )
 
     def sentence(self) -> str:
-        """One line for people."""
+        """Return the row as one line for people."""
         parts = [f"{self.name}: {self._measured()}"]
         if self.limit is not None:
             word = "at least" if self.better is Better.MORE else "at most"
@@ -92,7 +95,7 @@ class Row:
         return "; ".join(parts)
 
     def cells(self) -> tuple[str, ...]:
-        """The cells of the table, as ``COLUMNS`` names them."""
+        """Return the cells of the table, in the order of ``COLUMNS``."""
         sign = "≥" if self.better is Better.MORE else "≤"
         beside = ", ".join(f"{key} {_plain(value)}" for key, value in self.details.items())
         return (
@@ -127,13 +130,13 @@ COLUMNS = (
 
 
 def table(rows: Iterable[Row]) -> str:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     lines = [COLUMNS, ("---",) * len(COLUMNS), *(row.cells() for row in rows)]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
 def emit(row: Row) -> Row:
-    """Print the row at once: JSON to standard output, a line for people to standard error."""
+    """Print the row at once: JSON to standard output, a line for people to standard error. Return it."""
     print(row.json(), flush=True)
     print(row.sentence(), file=sys.stderr, flush=True)
     return row

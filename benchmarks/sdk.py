@@ -24,7 +24,7 @@ LIMIT_MS = 2.0
 
 
 def cpu_ms(argv: Sequence[str], environ: Mapping[str, str], *, cwd: Path | None = None) -> float:
-    """CPU ms of one process and its children. Raises RuntimeError if it fails."""
+    """Return the CPU ms of one process and its children. Raise RuntimeError if it fails."""
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ, cwd=cwd)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -34,10 +34,10 @@ def cpu_ms(argv: Sequence[str], environ: Mapping[str, str], *, cwd: Path | None 
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """CPU ms over a bare interpreter."""
+    """Measure the CPU ms beyond a bare interpreter's."""
     python = str(ground.python)
     alone, plain = ground.sdk_environ(), plain_environ()
-    cpu_ms([python, "-c", TRIAL], alone)  # leaves the compiled modules behind
+    cpu_ms([python, "-c", TRIAL], alone)  # writes the compiled modules
     bare, ours = [], []
     for _ in range(options.runs):
         bare.append(cpu_ms([python, "-c", "pass"], plain))

@@ -34,11 +34,11 @@ for number in range({reports}):
 nni.report_final_result(nni.get_sequence_id())
 """
 LIMIT_S = 3_600
-SHOWN = 5  # routes that are wrong
+SHOWN = 5  # wrong metrics to show
 
 
 def costs(ground: Ground, theirs: Path, *, runs: int) -> Iterator[Row]:
-    """Our trial's CPU as a share of theirs."""
+    """Measure our trial's CPU as a share of theirs."""
     ours = ground.python
     with_sdk, plain = ground.sdk_environ(), plain_environ()
     without = {key: value for key, value in with_sdk.items() if key != "PYTHONPATH"}
@@ -49,11 +49,11 @@ def costs(ground: Ground, theirs: Path, *, runs: int) -> Iterator[Row]:
         "theirs_pass": ([str(theirs), "-c", "pass"], plain),
     }
     found: dict[str, list[float]] = {name: [] for name in measured}
-    cwd = ground.folder("empty")  # no place to import from
+    cwd = ground.folder("empty")  # an empty folder, so that nothing is imported from it
     for run in range(runs + 1):
         for name, (argv, environ) in measured.items():
             used = cpu_ms(argv, environ, cwd=cwd)
-            if run:  # the first leaves the compiled modules behind
+            if run:  # the first run writes the compiled modules
                 found[name].append(used)
     ms = {name: statistics.median(values) for name, values in found.items()}
     details = {f"{name}_ms": value for name, value in ms.items()}
@@ -76,7 +76,7 @@ def costs(ground: Ground, theirs: Path, *, runs: int) -> Iterator[Row]:
 
 
 def complete(ground: Ground, version: str, python: Path, *, trials: int, reports: int) -> Row:
-    """Whether every metric is shown as it was reported."""
+    """Check that every metric is shown as it was reported."""
     with ground.product(f"sdk-{version}") as own:
         experiment = create(
             own,
@@ -107,12 +107,12 @@ def complete(ground: Ground, version: str, python: Path, *, trials: int, reports
 
 
 def texts(sequence: int, reports: int) -> list[str]:
-    """What a trial reports before its end, as JSON."""
+    """Return a trial's reports before its end, as JSON texts."""
     return [repr(sequence + number / 64) for number in range(reports)]
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """The shares of CPU, and the metrics of many trials."""
+    """Measure the shares of CPU, and compare the metrics of many trials."""
     for version in VERSIONS:
         try:
             python = sdk_python(version)

@@ -28,7 +28,7 @@ from benchmarks.search_statistics import Comparison, compare
 
 SEEDS, TRIALS = 30, 100
 QUICK_SEEDS, QUICK_TRIALS = 3, 30
-NO_WORSE = 0.1  # where the interval of the mean of d may end
+NO_WORSE = 0.1  # limit for the upper end of the interval of d's mean
 BETTER_ON = 4  # of the 7 problems
 OURS, CHANCE = "TPE", "Random"
 BEAT_CHANCE = ("TPE", "GP", "CMAES", "SMAC", "Metis", "Evolution", "Anneal")
@@ -36,7 +36,7 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "optuna", "cmaes", "smac")
 
 
 def tpe(runs: Runs) -> Iterator[Row]:
-    """Our TPE against the others'."""
+    """Compare our TPE with the others'."""
     for peer, better in ((OPTUNA, False), (NNI, True)):
         try:
             found = compared(runs, peer)
@@ -74,14 +74,14 @@ def tpe(runs: Runs) -> Iterator[Row]:
 
 
 def compared(runs: Runs, peer: str) -> Comparison:
-    """Our TPE with a peer, on all problems. Raises NotThere."""
+    """Compare our TPE with a peer on all problems. Raise NotThere."""
     return compare(
         [(runs.best(OURS, each), runs.best(peer, each), runs.best(CHANCE, each)) for each in PROBLEMS]
     )
 
 
 def against_chance(runs: Runs) -> Iterator[Row]:
-    """Every tuner against Random."""
+    """Compare every tuner with Random."""
     for name in BEAT_CHANCE:
         what = f"problems of {len(EASY)} on which {name} is better than Random"
         try:
@@ -112,7 +112,7 @@ PARTS: dict[str, Callable[[Runs], Iterator[Row]]] = {
 
 
 def document(found: Sequence[Row], command: str) -> str:
-    """The page that tells the figures, how they came about, and on what."""
+    """Return the page with the figures, how they were measured, and on which machine."""
     return f"""# Search
 
 Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}.

@@ -1,7 +1,7 @@
-"""Whether early stopping pays: epochs until ASHA and Hyperband have what full-budget Random finds.
+"""Benefit of early stopping: epochs until ASHA and Hyperband reach the result of Random with full budget.
 
-A network is simulated that is trained for up to 81 epochs; four are trained at any time. A trial is given
-its epochs as ``TRIAL_BUDGET`` and trained from the start, so all of them count.
+The training of a network for up to 81 epochs is simulated, with four trainings at a time. A trial gets its
+epochs as ``TRIAL_BUDGET`` and is trained from the start, so all of its epochs count.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ SPACE: SearchSpace = {
 
 
 def loss(parameters: Parameters, epochs: float) -> float:
-    """After so many epochs. Small learning rates are slow, and large ones end higher; reports are noisy."""
+    """Return the loss after this number of epochs.
+
+    Small learning rates are slow, and large ones end with a higher loss. Reports are noisy.
+    """
     rate, decay = math.log10(parameters["lr"]), math.log10(parameters["decay"])
     best = {"sgd": -1.0, "adam": -2.5, "rmsprop": -2.2}[parameters["optimizer"]]
     end = 0.1 + 0.12 * (rate - best) ** 2 + 0.03 * (decay + 4) ** 2 + 0.4 * (parameters["dropout"] - 0.2) ** 2
@@ -50,7 +53,7 @@ def loss(parameters: Parameters, epochs: float) -> float:
 
 
 def rows(runs: Runs) -> Iterator[Row]:
-    """The epochs of each advisor, as a share of Random's."""
+    """Yield the epochs of each advisor, as a share of Random's."""
     trials = TRIALS if runs.seeds > 3 else QUICK_TRIALS
     target = statistics.median(best_of_chance(seed, trials) for seed in range(runs.seeds))
     for name, arguments in ADVISORS.items():
@@ -74,13 +77,13 @@ def rows(runs: Runs) -> Iterator[Row]:
 
 
 def best_of_chance(seed: int, trials: int) -> float:
-    """The best loss of so many trials of Random that are trained to their end."""
+    """Return the best loss of this number of fully trained trials of Random."""
     chance = Own("Random", SPACE, seed)
     return min(loss(chance.ask(number), MOST) for number in range(trials))
 
 
 def epochs_to(advisor: Tuner, target: float, *, most: int) -> int:
-    """Epochs trained until a fully trained trial reaches the target, at most so many."""
+    """Return the epochs until a fully trained trial reaches the target, at most ``most``."""
     advisor.update_search_space(SPACE)
     running: list[tuple[int, int, dict[str, Any]]] = []  # end, parameter id, parameters
     ids = iter(range(2 * most))

@@ -1,4 +1,4 @@
-"""What a suggestion costs: CPU ms of one ask and one tell, 10 parameters, after so many results."""
+"""Cost of a suggestion: CPU ms of one ask and one tell with 10 parameters, after a number of results."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from nnimgr.testing.record import EXPERIMENT, Record
 LIMITS_MS = {100: 3.0, 1_000: 5.0, 10_000: 25.0, 100_000: 150.0}
 REBUILT = 100_000
 REBUILD_LIMIT_S = 3.0
-PEERS_UP_TO = 10_000  # beyond, one suggestion of a peer takes seconds
-ROUNDS, FEW_ROUNDS = 60, 6  # of ours; of a peer
+PEERS_UP_TO = 10_000  # with more results, one suggestion of a peer takes seconds
+ROUNDS, FEW_ROUNDS = 60, 6  # rounds for our tuners, and for a peer
 SPACE: SearchSpace = {
     **{f"x{number}": {"_type": "uniform", "_value": [-1, 1]} for number in range(4)},
     **{f"rate{number}": {"_type": "loguniform", "_value": [1e-5, 1]} for number in range(2)},
@@ -39,7 +39,7 @@ Past = list[tuple[Parameters, float]]
 
 
 def rows(runs: Runs) -> Iterator[Row]:
-    """The cost after 100 to 100,000 results, and of learning 100,000 at once."""
+    """Yield the cost after 100 to 100,000 results, and of learning 100,000 results at once."""
     for count, limit in LIMITS_MS.items():
         past = made_past(count)
         peers = [optuna_ms(past), nni_ms(runs, past)] if count <= PEERS_UP_TO else []
@@ -63,7 +63,7 @@ def rows(runs: Runs) -> Iterator[Row]:
 
 
 def made_past(count: int) -> Past:
-    """Random parameter sets, as JSON gives them back, and their losses."""
+    """Return random parameter sets, converted to JSON and back, and their losses."""
     rng, space = Random(0), spaces.parse(SPACE)
     drawn: list[Parameters] = [json.loads(json.dumps(spaces.sample(space, rng))) for _ in range(count)]
     return [(parameters, loss(parameters)) for parameters in drawn]
@@ -77,7 +77,7 @@ def loss(parameters: Parameters) -> float:
 
 
 def cpu_ms(searcher: Searcher, *, first: int, rounds: int) -> float:
-    """Of one ask and tell, the loss apart, with two trials pending; medians."""
+    """Return the median CPU ms of one ask and tell with two pending trials, without the loss function."""
     pending = [(number, searcher.ask(number)) for number in (first, first + 1)]
     used = []
     for number in range(first + 2, first + 2 + rounds):
@@ -97,7 +97,7 @@ def own_ms(past: Past) -> float:
 
 
 def rebuild_s(past: Past) -> float:
-    """As a tuner's process goes through the past after a crash, but for reading it."""
+    """Return the seconds in which a restarted tuner processes the past, without reading it."""
     begun = time.process_time()
     own = Own("TPE", SPACE, 0)
     for number, (parameters, value) in enumerate(past):
@@ -107,7 +107,7 @@ def rebuild_s(past: Past) -> float:
 
 
 def child_s(past: Past) -> float:
-    """The same of the whole process, which reads the experiment's database."""
+    """Return the seconds of a whole restarted process, which reads the experiment's database."""
     with TemporaryDirectory() as directory:
         record = Record(Path(directory, "record.sqlite"), SPACE)
         for number, (parameters, value) in enumerate(past):

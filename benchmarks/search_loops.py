@@ -1,7 +1,7 @@
-"""One search: so many trials, some of them pending at any time; the oldest pending one is told next.
+"""One search: a number of trials, some of them pending at any time. The oldest pending trial ends next.
 
-A tuner is one of ours, by its name in the registry, or a peer. Optuna runs in its own loop, in this process;
-NNI's TPE in an interpreter of its own (``peers/run_nni_tpe``).
+A tuner is one of ours, by its name in the registry, or a peer. Optuna runs in its own loop in this process.
+NNI's TPE runs in an interpreter of its own (``peers/run_nni_tpe``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTUNA, NNI = "Optuna's multivariate TPE", "NNI 3.0's TPE"
 
 
 class NotThere(Exception):
-    """The tuner cannot be run here; the message says why."""
+    """The tuner cannot be run here. The message says why."""
 
 
 class Searcher(ABC):
@@ -33,14 +33,14 @@ class Searcher(ABC):
 
     @abstractmethod
     def ask(self, number: int) -> Parameters:
-        """The set of this number; numbers begin at 0."""
+        """Return the set with this number. Numbers begin at 0."""
 
     @abstractmethod
     def tell(self, number: int, parameters: Parameters, loss: float) -> None: ...
 
 
 def run(searcher: Searcher, problem: Problem, *, trials: int, concurrency: int) -> list[float]:
-    """The losses in the order in which they were told."""
+    """Run a search. Return the losses in the order in which the searcher learned them."""
     pending: list[tuple[int, Parameters]] = []
     losses: list[float] = []
     for number in range(trials + concurrency):
@@ -59,7 +59,7 @@ def run(searcher: Searcher, problem: Problem, *, trials: int, concurrency: int) 
 
 
 def tuner(name: str, seed: int, **arguments: Any) -> Tuner:
-    """A built-in tuner. Raises NotThere."""
+    """Return a built-in tuner. Raise NotThere."""
     try:
         builtin = registry.find("tuner", name)
         given = {"optimize_mode": "minimize", "seed": seed}
@@ -72,7 +72,7 @@ def tuner(name: str, seed: int, **arguments: Any) -> Tuner:
 
 
 class Own(Searcher):
-    """A tuner of ours."""
+    """Searcher with one of our tuners."""
 
     def __init__(self, name: str, space: SearchSpace, seed: int) -> None:
         self.tuner = tuner(name, seed)
@@ -90,10 +90,9 @@ class Own(Searcher):
 
 
 class Optuna(Searcher):
-    """``study.ask`` and ``study.tell`` with the storage in memory.
+    """Searcher with Optuna's ``study.ask`` and ``study.tell`` and its storage in memory.
 
-    A space with nested choices is taken apart into groups, without which Optuna models what is nested one
-    parameter at a time.
+    With nested choices, the sampler uses groups. Otherwise Optuna models nested parameters one at a time.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
@@ -115,7 +114,7 @@ class Optuna(Searcher):
 
 
 def suggested(trial: Any, space: spaces.Space, prefix: str) -> dict[str, Any]:
-    """A parameter set of a space without normal distributions, as Optuna's users would ask for it."""
+    """Return a parameter set for a space without normal distributions, in the way of Optuna's users."""
     found: dict[str, Any] = {}
     for name, spec in space.parameters:
         path = prefix + name
@@ -137,7 +136,7 @@ def suggested(trial: Any, space: spaces.Space, prefix: str) -> dict[str, Any]:
 
 
 class Nni(Searcher):
-    """NNI's tuner at the other end of a pipe."""
+    """Searcher with NNI's tuner at the other end of a pipe."""
 
     def __init__(self, pipe: NniPipe, space: SearchSpace, seed: int) -> None:
         self._pipe = pipe
@@ -151,7 +150,7 @@ class Nni(Searcher):
 
 
 class NniPipe:
-    """The process of NNI's interpreter. Use as a context. Raises NotThere."""
+    """The process of NNI's interpreter. Use it as a context. Raises NotThere."""
 
     def __init__(self) -> None:
         python = interpreter("nni")
@@ -174,7 +173,7 @@ class NniPipe:
             self._process.communicate()
 
     def send(self, order: Mapping[str, Any]) -> Any:
-        """The answer to an order."""
+        """Send an order and return its answer."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()

@@ -1,6 +1,6 @@
-"""What the tuners are compared on: functions whose minimum is known, and two models of scikit-learn.
+"""Problems for the comparison of tuners: functions with known minimum, and two models of scikit-learn.
 
-All are minimised, and a function of the parameters alone.
+All are minimised, and each value depends only on the parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SearchSpace = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``space`` is a search space in NNI's format."""
+    """A problem. ``space`` is a search space in NNI's format."""
 
     name: str
     space: SearchSpace
@@ -34,7 +34,7 @@ def _log(low: float, high: float) -> dict[str, Any]:
 
 
 def _int(low: int, high: int) -> dict[str, Any]:
-    """``high`` is not among them."""
+    """Return an integer parameter from ``low`` to below ``high``."""
     return {"_type": "randint", "_value": [low, high]}
 
 
@@ -115,9 +115,9 @@ MIXED: SearchSpace = {
 
 
 def mixed(parameters: Parameters) -> float:
-    """As if of a network: the best learning rate depends on the optimizer and on the number of layers.
+    """Simulate a network whose best learning rate depends on the optimizer and the number of layers.
 
-    Choices are nested once, since NNI's TPE fails where they are nested twice.
+    Choices are nested once, because NNI's TPE fails if they are nested twice.
     """
     rate, layers = math.log10(parameters["lr"]), parameters["layers"]
     optimizer = parameters["optimizer"]
@@ -178,7 +178,7 @@ def _digits() -> tuple[Any, Any]:
 
 
 def boosting(parameters: Parameters) -> float:
-    """Root of the mean squared error of gradient boosting on patients that it has not seen."""
+    """Return the root mean squared error of gradient boosting on unseen patients."""
     from sklearn.ensemble import GradientBoostingRegressor
 
     x, y = _diabetes()
@@ -188,7 +188,7 @@ def boosting(parameters: Parameters) -> float:
 
 
 def vectors(parameters: Parameters) -> float:
-    """Cross entropy of the softmax of a support vector machine's decisions, on digits it has not seen."""
+    """Return the cross entropy of a support vector machine's softmax decisions on unseen digits."""
     import numpy as np
     from sklearn.svm import SVC
 
@@ -215,4 +215,4 @@ PROBLEMS = (
     Problem("gradient boosting, diabetes", BOOSTING, boosting),
     Problem("support vectors, digits", VECTORS, vectors),
 )
-EASY = (BRANIN, HARTMANN, ROSENBROCK)  # where every tuner has to beat chance
+EASY = (BRANIN, HARTMANN, ROSENBROCK)  # problems on which every tuner must beat Random

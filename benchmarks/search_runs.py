@@ -1,4 +1,4 @@
-"""The runs of tuners on problems, seed by seed, kept in a file so that parts can be run again."""
+"""Runs of tuners on problems, seed by seed, stored in a file so that parts can be repeated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONCURRENCY = 4
 
 
 class Runs:
-    """The best loss of each run. Use as a context. ``file`` None: nothing is kept."""
+    """The best loss of each run. Use it as a context. If ``file`` is None, nothing is stored."""
 
     def __init__(self, file: Path | None, *, trials: int, seeds: int) -> None:
         self.trials, self.seeds = trials, seeds
@@ -34,17 +34,18 @@ class Runs:
         self._pipes.close()
 
     def forget(self, searcher: str) -> None:
-        """What is known of a tuner counts no longer."""
+        """Drop the stored runs of a tuner."""
         self._known = {key: best for key, best in self._known.items() if key.split("|")[0] != searcher}
 
     def best(self, name: str, problem: Problem) -> list[float]:
-        """The best loss of each seed. Raises NotThere."""
+        """Return the best loss of each seed. Raise NotThere."""
         found = []
         for seed in range(self.seeds):
             key = f"{name}|{problem.name}|{self.trials}|{seed}"
             if key not in self._known:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of models that do not converge, of what is experimental
+                    # Models that do not converge and experimental features cause warnings.
+                    warnings.simplefilter("ignore")
                     searcher = self._searcher(name, problem, seed)
                     losses = run(searcher, problem, trials=self.trials, concurrency=CONCURRENCY)
                 self._known[key] = min(losses)
@@ -55,7 +56,7 @@ class Runs:
         return found
 
     def nni(self) -> NniPipe:
-        """The process of NNI's TPE. Raises NotThere."""
+        """Return the process of NNI's TPE. Raise NotThere."""
         if self._nni is None:
             self._nni = self._pipes.enter_context(NniPipe())
         return self._nni

@@ -1,4 +1,4 @@
-"""Whether pending points lie apart: the smallest distance of 16 of them, beside that of 16 random ones."""
+"""Spread of pending points: the smallest distance of 16 of them, compared with 16 random points."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nnimgr import search_space as spaces
 from nnimgr.tuners.encoding import Encoding
 
 CONCURRENCY = 16
-SKIPPED = 2 * CONCURRENCY  # trials before the first look: what is pending then was drawn at random
+SKIPPED = 2 * CONCURRENCY  # trials before the first look, because earlier pending points were drawn at random
 AT_LEAST = 0.5
 
 
 def rows(runs: Runs) -> Iterator[Row]:
-    """TPE's smallest distance as a share of Random's, problem by problem."""
+    """Yield TPE's smallest distance as a share of Random's, for each problem."""
     for problem in EASY:
         ours, chance = (
             [typical(name, problem, seed, trials=max(runs.trials, SKIPPED + 1)) for seed in range(runs.seeds)]
@@ -39,7 +39,7 @@ def rows(runs: Runs) -> Iterator[Row]:
 
 
 def typical(name: str, problem: Problem, seed: int, *, trials: int) -> float:
-    """The median over a search of the smallest distance of what is pending, in the unit cube."""
+    """Return the median over a search of the smallest distance of pending points, in the unit cube."""
     searcher, encoding = Own(name, problem.space, seed), Encoding(spaces.parse(problem.space))
     pending: list[tuple[int, Parameters]] = []
     found = []
@@ -55,7 +55,7 @@ def typical(name: str, problem: Problem, seed: int, *, trials: int) -> float:
 
 
 def smallest(points: Sequence[NDArray[np.float64]]) -> float:
-    """The smallest distance of two of them."""
+    """Return the smallest distance between two of the points."""
     all_of_them = np.stack(points)
     distances = np.linalg.norm(all_of_them[:, None] - all_of_them[None], axis=2)
     return float(distances[np.triu_indices(len(points), 1)].min())

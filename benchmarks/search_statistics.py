@@ -1,4 +1,4 @@
-"""Medians over seeds compared, with bootstrap intervals. Losses: lower is better."""
+"""Comparison of medians over seeds, with bootstrap intervals. Lower losses are better."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Interval:
 
     @property
     def below(self) -> bool:
-        """The whole of it lies below 0."""
+        """Whether the whole interval is below 0."""
         return self.high < 0
 
     @property
@@ -34,7 +34,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """d = (our median - theirs) / Random's interquartile range: of each problem, and their mean."""
+    """d = (our median - theirs) / Random's interquartile range: for each problem, and their mean."""
 
     problems: tuple[Interval, ...]
     mean: Interval
@@ -49,10 +49,10 @@ class Comparison:
 
 
 def compare(cases: Sequence[tuple[Sequence[float], Sequence[float], Sequence[float]]]) -> Comparison:
-    """``cases``: of each problem the losses of ours, theirs and Random's, one per seed.
+    """Compare the losses. ``cases``: for each problem our, their and Random's losses, one per seed.
 
-    The seeds of ours and of theirs are drawn with replacement, independently of each other. Random's range is
-    the unit of measure, and stays as it is.
+    Our and their seeds are drawn with replacement, independently of each other. Random's range is the unit,
+    and is not drawn.
     """
     rng = np.random.default_rng(0)
     values, drawn = [], []
@@ -68,7 +68,7 @@ def compare(cases: Sequence[tuple[Sequence[float], Sequence[float], Sequence[flo
 
 
 def median(values: Sequence[float]) -> Interval:
-    """The median of values, one per seed."""
+    """Return the median of values, one per seed, with its interval."""
     taken = np.asarray(values, np.float64)
     draws = np.median(_resampled(taken, np.random.default_rng(0)), axis=1)
     return _interval(float(np.median(taken)), draws)

@@ -44,7 +44,7 @@ PAUSE_S = 0.02
 
 
 class Client:
-    """Asks the server of a product, over one connection."""
+    """Sends requests to a product's server over one connection."""
 
     def __init__(self, own: Product) -> None:
         self._headers = {"Authorization": f"Bearer {Home(own.home).token()}"}
@@ -54,7 +54,7 @@ class Client:
         self._connection.close()
 
     def get(self, path: str) -> float:
-        """Milliseconds until the whole answer is there."""
+        """Return the milliseconds until the whole answer has arrived."""
         before = time.perf_counter()
         self._connection.request("GET", f"/api/v1/experiments/{path}", headers=self._headers)
         response = self._connection.getresponse()
@@ -66,7 +66,7 @@ class Client:
 
 @contextlib.contextmanager
 def thinking(own: Product, name: str) -> Iterator[None]:
-    """Two experiments whose tuners think, until the end of the block."""
+    """Run two experiments whose tuners think, until the end of the block."""
     code = own.directory / name
     code.mkdir()
     (code / "slow.py").write_text(SLOW, encoding="utf-8")
@@ -80,7 +80,7 @@ def thinking(own: Product, name: str) -> Iterator[None]:
 
 
 def measured(own: Product, name: str, *, command: str, reports: int, requests: int) -> tuple[float, float]:
-    """Medians in milliseconds: of a report's age at the assessor's decision, and of a request."""
+    """Return medians in ms: a report's age at the assessor's decision, and the time of a request."""
     code = own.directory / name
     code.mkdir()
     (code / "probe.py").write_text(ASSESSOR, encoding="utf-8")
@@ -110,7 +110,7 @@ def _numbers(path: Path) -> list[float]:
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """Decisions, then REST."""
+    """Measure decisions, then REST requests."""
     command = f"{ground.python} trial.py"
     alone, beside = [], []
     with ground.product("slow") as own:

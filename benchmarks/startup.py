@@ -33,7 +33,7 @@ def imports_s() -> float:
 
 
 def first_trial_s(own: Product) -> tuple[float, float]:
-    """(seconds to the first trial's process, idle server's MiB) of a fresh home."""
+    """Return (seconds to the first trial's process, idle server's MiB) in a fresh home."""
     stamp = own.directory / "stamp"
     before = time.time()
     experiment = create(
@@ -54,7 +54,7 @@ def help_cpu_ms(own: Product) -> float:
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """The ratio to bare imports, the seconds, the command's CPU, the server's memory."""
+    """Measure the ratio to bare imports, the seconds, the command's CPU, and the server's memory."""
     bare, first, memory, helped = [], [], [], []
     for _ in range(options.runs):
         with ground.product("startup") as own:

@@ -28,14 +28,14 @@ TRIAL = """import nni
 nni.report_final_result(nni.get_next_parameter()["x"])
 """
 LIMITS = {8: 0.5, 2: 0.35}
-ALONE = 200  # trials without an experiment around them, for what a trial itself costs
+ALONE = 200  # trials outside an experiment, to measure a trial's own cost
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """CPU ms of a trial in the product's processes. ``reaped`` is the shim with the trial itself.
+    """CPU ms per trial in the product's processes. ``reaped``: the shim including the trial.
 
-    ``elsewhere`` is what the machine used besides, as a share of it.
+    ``elsewhere``: the share of the machine that other processes used.
     """
 
     server: float
@@ -48,7 +48,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What had been used when so many trials had ended. CPU in seconds."""
+    """CPU seconds used when this number of trials had ended."""
 
     ended: int
     used: Mapping[str, float]
@@ -58,7 +58,7 @@ class Snapshot:
 
 
 class Accounts:
-    """Follows the CPU of an experiment's processes from its first ended trial on, while they live."""
+    """Measures the CPU of an experiment's processes from its first ended trial on."""
 
     def __init__(self, own: Product, directory: str) -> None:
         self._server = server_pid(own)
@@ -84,7 +84,7 @@ class Accounts:
         self._snapshots = [*self._snapshots[:1], now]
 
     def parts(self) -> Parts | None:
-        """None: it was over before anything could be seen."""
+        """Return the parts, or None if the experiment ended before two snapshots."""
         if len(self._snapshots) < 2 or self._snapshots[0].ended == self._snapshots[1].ended:
             return None
         first, last = self._snapshots
@@ -97,7 +97,7 @@ class Accounts:
         )
 
     def _find(self) -> dict[str, int]:
-        """The keeper is named by its folder, the spawner is its child, the tuner by its log's."""
+        """Find the processes: the keeper by its folder, the spawner as its child, the tuner by its log."""
         log = f"{self._directory}/log"
         tuners = [
             process.pid
@@ -116,7 +116,7 @@ class Accounts:
 def our_rate(
     own: Product, name: str, *, command: str, trials: int, concurrency: int
 ) -> tuple[float, Parts | None]:
-    """(trials a second, CPU by part) of one experiment, checked row by row."""
+    """Run one experiment and check its rows. Return (trials per second, CPU by part)."""
     experiment = create(
         own,
         name,
@@ -139,7 +139,7 @@ def our_rate(
 
 
 def check(look: Look, trials: int) -> None:
-    """Raises RuntimeError unless every trial has succeeded with one final metric, its parameter."""
+    """Raise RuntimeError unless every trial has succeeded with its parameter as the only final metric."""
     rows = look.rows(
         "SELECT t.status, t.parameters, count(m.number), min(m.text), min(m.type) FROM trials t "
         "LEFT JOIN metrics m ON m.trial_id = t.trial_id GROUP BY t.trial_id"
@@ -157,7 +157,7 @@ def check(look: Look, trials: int) -> None:
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
-    """The share of a bare loop, and the rate beside the peers', for each concurrency."""
+    """Yield for each concurrency the share of a bare loop, and the rate beside the peers'."""
     for concurrency in options.concurrency:
         yield from at_concurrency(ground, peers, concurrency, trials=options.trials, pairs=options.pairs)
 
@@ -165,7 +165,7 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
 def at_concurrency(
     ground: Ground, peers: Peers, concurrency: int, *, trials: int, pairs: int
 ) -> Iterator[Row]:
-    """The pairs at one concurrency."""
+    """Run the pairs at one concurrency."""
     python = str(ground.python)
     command = f"{python} trial.py"
     disks, ours, raws, alones = [], [], [], []
@@ -210,7 +210,7 @@ def at_concurrency(
 
 
 def cpu_details(parts: list[Parts], raws: list[Loop], alones: list[Loop]) -> dict[str, float]:
-    """CPU ms of a trial by part: medians. A shim's is what its reaping told less what a trial alone takes."""
+    """Return the median CPU ms per trial by part. The shim's is the reaped CPU without the trial's own."""
 
     def middle(name: str) -> float:
         return float(statistics.median(getattr(part, name) for part in parts))

@@ -1,4 +1,4 @@
-"""What existing NNI code imports. ``import nni`` loads the trial API only; the rest comes when named."""
+"""Interface for existing NNI code. ``import nni`` loads only the trial API; other names are loaded on use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "report_intermediate_result",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ELSEWHERE = {
     name: module
@@ -44,7 +44,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """PEP 562. A name that is no module and lives nowhere is no attribute."""
+    """Load a name on first use (PEP 562). Raise AttributeError for an unknown name."""
     if name.startswith("_"):
         raise AttributeError(f"module 'nni' has no attribute '{name}'")
     import importlib.util

@@ -13,13 +13,13 @@ _NAME = "nni"
 
 
 def silence_stdout() -> None:
-    """Print no more results of a trial that runs outside an experiment, and no more log."""
+    """Stop printing the results and the log of a trial that runs outside an experiment."""
     _trial.silence()
     _remove()
 
 
 def enable_global_logging(enable: bool = True) -> None:
-    """Print the log of all modules, from INFO up, to standard output; ``False``: no longer."""
+    """Print the log of all modules, from INFO up, to standard output. ``False`` stops this."""
     _remove()
     if enable:
         handler = logging.StreamHandler(sys.stdout)

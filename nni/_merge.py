@@ -1,4 +1,4 @@
-"""What the code of trials uses of ``nni.utils``; all of it where there is no nnimgr. Any Python from 3.8."""
+"""The part of ``nni.utils`` that trial code uses, which works without nnimgr. Any Python from 3.8."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["merge_parameter"]
 
 
 def merge_parameter(base_params: Base, override_params: dict[str, Any] | None) -> Base:
-    """``base_params``, a dict or an argparse.Namespace, changed in place to hold ``override_params``.
+    """Update ``base_params``, a dict or an argparse.Namespace, in place with ``override_params``. Return it.
 
-    Raises ValueError for a key that the base does not have and for a value of another type than the base's;
-    None may become anything, and an int may stand where a float was.
+    Raise ValueError for a key that the base lacks and for a value of another type. None may become anything,
+    and a float may become an int.
     """
     held = base_params if isinstance(base_params, dict) else vars(base_params)
     for key, value in (override_params or {}).items():

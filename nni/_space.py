@@ -1,6 +1,7 @@
-"""``nni.choice``, ``nni.uniform`` and their like: one named dimension of a search space. Any Python from 3.8.
+"""``nni.choice``, ``nni.uniform`` and similar functions. Any Python from 3.8.
 
-Such an object can tell its default, draw a value, check one, and say itself as NNI's search space does.
+Each returns one named dimension of a search space. A dimension has a default, can draw and check a value, and
+can describe itself in NNI's search space format.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = [
 
 
 class SampleValidationError(ValueError):
-    """A value that is not in the space."""
+    """A value is not in the space."""
 
 
 class Mutable:
@@ -38,19 +39,19 @@ class Mutable:
         self._kind, self._value = kind, list(value)
 
     def simplify(self) -> dict[str, Mutable]:
-        """The dimensions by name."""
+        """Return the dimensions by name."""
         return {self.label: self}
 
     def search_space(self) -> dict[str, dict[str, Any]]:
-        """As in a configuration: ``{label: {"_type": ..., "_value": [...]}}``."""
+        """Return the search space format: ``{label: {"_type": ..., "_value": [...]}}``."""
         return {self.label: {"_type": self._kind, "_value": list(self._value)}}
 
     def default(self) -> Any:
-        """A value that is typical of the dimension."""
+        """Return a typical value of the dimension."""
         raise NotImplementedError
 
     def random(self, memo: dict[str, Any] | None = None, random_state: Random | None = None) -> Any:
-        """A value drawn at random; one that ``memo`` holds under the label stays."""
+        """Draw a random value. A value that ``memo`` has under the label is kept."""
         if memo is not None and self.label in memo:
             return self.freeze(memo)
         drawn = self._draw(random_state or Random())
@@ -62,19 +63,19 @@ class Mutable:
         raise NotImplementedError
 
     def contains(self, sample: dict[str, Any]) -> bool:
-        """Whether the sample holds a value of this dimension."""
+        """Return whether the sample has a value of this dimension."""
         return self.label in sample and self._holds(sample[self.label])
 
     def _holds(self, value: Any) -> bool:
         raise NotImplementedError
 
     def validate(self, sample: dict[str, Any]) -> None:
-        """Raises SampleValidationError."""
+        """Raise SampleValidationError if the sample has no value of this dimension."""
         if not self.contains(sample):
             raise SampleValidationError(f"{sample.get(self.label)!r} is no value of {self!r}")
 
     def freeze(self, sample: dict[str, Any]) -> Any:
-        """The value that the sample holds. Raises SampleValidationError."""
+        """Return the sample's value of this dimension. Raise SampleValidationError."""
         self.validate(sample)
         return sample[self.label]
 
@@ -86,7 +87,7 @@ class Mutable:
 
 
 class Categorical(Mutable):
-    """One of several values."""
+    """Dimension with a list of possible values."""
 
     def __init__(self, values: Sequence[Any], *, default: Any = None, label: str) -> None:
         super().__init__(label, "choice", values)
@@ -112,7 +113,9 @@ class Categorical(Mutable):
 
 
 class Numerical(Mutable):
-    """A number: uniform between ``low`` and ``high``, or normal around ``mu``; in steps of ``quantize``."""
+    """Dimension of numbers: uniform from ``low`` to ``high``, or normal around ``mu``, in steps of
+    ``quantize``.
+    """
 
     def __init__(
         self,
@@ -179,35 +182,35 @@ class Numerical(Mutable):
 
 
 def choice(label: str, choices: Sequence[Any]) -> Categorical:
-    """One of these."""
+    """Return a dimension with one of these choices."""
     return Categorical(choices, label=label)
 
 
 def uniform(label: str, low: float, high: float) -> Numerical:
-    """A number between the two."""
+    """Return a dimension of numbers from ``low`` to ``high``."""
     return Numerical(low, high, label=label)
 
 
 def quniform(label: str, low: float, high: float, quantize: float) -> Numerical:
-    """A multiple of ``quantize`` between the two (or one of the two)."""
+    """Return a dimension of multiples of ``quantize`` from ``low`` to ``high``, including both bounds."""
     return Numerical(low, high, quantize=quantize, label=label)
 
 
 def loguniform(label: str, low: float, high: float) -> Numerical:
-    """A number between the two whose logarithm is uniform."""
+    """Return a dimension of numbers from ``low`` to ``high`` whose logarithm is uniform."""
     return Numerical(low, high, log_distributed=True, label=label)
 
 
 def qloguniform(label: str, low: float, high: float, quantize: float) -> Numerical:
-    """As ``loguniform``, rounded to a multiple of ``quantize``."""
+    """Return a dimension like ``loguniform``, rounded to multiples of ``quantize``."""
     return Numerical(low, high, log_distributed=True, quantize=quantize, label=label)
 
 
 def normal(label: str, mu: float, sigma: float) -> Numerical:
-    """A number of the normal distribution."""
+    """Return a dimension of normally distributed numbers."""
     return Numerical(mu=mu, sigma=sigma, label=label)
 
 
 def qnormal(label: str, mu: float, sigma: float, quantize: float) -> Numerical:
-    """As ``normal``, rounded to a multiple of ``quantize``."""
+    """Return a dimension like ``normal``, rounded to multiples of ``quantize``."""
     return Numerical(mu=mu, sigma=sigma, quantize=quantize, label=label)

@@ -1,7 +1,7 @@
-"""``nni.trace``, ``nni.dump``, ``nni.load``: JSON that also tells of objects how they were made.
+"""``nni.trace``, ``nni.dump``, ``nni.load``: JSON that also describes how objects were created.
 
-Any Python from 3.8, standard library only; what cannot be named by its module is pickled, with cloudpickle
-where it is installed. The text is NNI's.
+Any Python from 3.8, standard library only. An object that has no import path is pickled, with cloudpickle if
+that is installed. The text is in NNI's format.
 """
 
 from __future__ import annotations
@@ -33,21 +33,24 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
 class PayloadTooLarge(Exception):
-    """A pickle beyond ``pickle_size_limit``."""
+    """A pickle is larger than ``pickle_size_limit``."""
 
 
 # ---- trace ------------------------------------------------------------------------------------------------
 
 
 class Traceable:
-    """How a traced class or function made an object; by itself it only stands for such an object."""
+    """Record of how a traced class or function created an object.
+
+    An instance of this class has only the record.
+    """
 
     def __init__(self, symbol: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         _remember(self, symbol, args, kwargs)
 
     @property
     def trace_symbol(self) -> Any:
-        """The class or function."""
+        """The class or function that created the object."""
         return self.__dict__["_nni_symbol"]
 
     @trace_symbol.setter
@@ -56,7 +59,7 @@ class Traceable:
 
     @property
     def trace_args(self) -> list[Any]:
-        """Positional arguments that could not be named."""
+        """Positional arguments that have no name."""
         found: list[Any] = self.__dict__["_nni_args"]
         return found
 
@@ -75,11 +78,11 @@ class Traceable:
         self.__dict__["_nni_kwargs"] = kwargs
 
     def trace_copy(self) -> Traceable:
-        """How it was made, to be changed: ``get`` makes another one."""
+        """Return a copy of the record, which can be changed. Its ``get`` creates another object."""
         return Traceable(self.trace_symbol, list(self.trace_args), dict(self.trace_kwargs))
 
     def get(self) -> Any:
-        """The object itself."""
+        """Return the object, and create it if this is only a record."""
         if type(self) is Traceable:
             return trace(self.trace_symbol)(*self.trace_args, **self.trace_kwargs)
         return self
@@ -93,17 +96,17 @@ def _remember(made: Any, symbol: Any, args: list[Any], kwargs: dict[str, Any]) -
 
 
 def is_traceable(obj: Any, must_be_instance: bool = False) -> bool:
-    """Whether it is known how the object was made."""
+    """Return whether the object has a record of how it was created."""
     if must_be_instance and isinstance(obj, type):
         return False
     return all(hasattr(obj, name) for name in _MEMBERS[:4])
 
 
 def trace(cls_or_func: Any = None, *, kw_only: bool = True, inheritable: bool = False) -> Any:
-    """Keep with everything that a class or function makes how it was made, for ``dump``.
+    """Make a class or function record how it creates objects, for ``dump``.
 
-    ``kw_only``: arguments are kept by name where they have one. ``inheritable``: instances of subclasses are
-    traced too. NNI_TRACE_FLAG=disable makes this do nothing. Raises TypeError.
+    ``kw_only``: keep arguments by name if they have one. ``inheritable``: record instances of subclasses,
+    too. If NNI_TRACE_FLAG is "disable", return the argument unchanged. Raise TypeError.
     """
     if os.environ.get("NNI_TRACE_FLAG", "").lower() == "disable":
         return cls_or_func
@@ -121,7 +124,7 @@ def trace(cls_or_func: Any = None, *, kw_only: bool = True, inheritable: bool = 
 
 
 def _trace_class(cls: Any, kw_only: bool, inheritable: bool) -> Any:
-    """The class itself where this decorates it; of one that others have already, a subclass."""
+    """Trace a class as its decorator, or a subclass of it if the class is in use elsewhere."""
     original = cls.__init__
     made = cls
     if _is_known(cls):
@@ -146,7 +149,7 @@ def _trace_class(cls: Any, kw_only: bool, inheritable: bool) -> Any:
 
 
 def _is_known(cls: Any) -> bool:
-    """Whether it can be imported: it is no longer just being defined."""
+    """Return whether the class can be imported, so that its definition has ended."""
     found = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         found = getattr(found, name, None)
@@ -154,7 +157,7 @@ def _is_known(cls: Any) -> bool:
 
 
 def _made_again(cls: Any, kw_only: bool, inheritable: bool, state: dict[str, Any]) -> Any:
-    """Unpickle an instance of such a subclass."""
+    """Unpickle an instance of a traced subclass."""
     traced = _trace_class(cls, kw_only, inheritable)
     made = traced.__new__(traced)
     made.__dict__.update(state)
@@ -191,12 +194,12 @@ def _make_traceable(cls: type) -> type:
 def _arguments(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kw_only: bool, *, skip: int = 0
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and named arguments, as many named as can be; generators become lists."""
+    """Return positional and named arguments, by name if possible. Generators become lists."""
     positional, named = list(args), dict(kwargs)
     if kw_only:
         try:
             names = list(inspect.signature(function).parameters.values())[skip:]
-        except ValueError:  # written in C, and says nothing of itself
+        except ValueError:  # written in C, and without a signature
             names = []
         kinds = [parameter.kind for parameter in names[: len(args)]]
         if len(kinds) == len(args) and all(kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds):
@@ -211,7 +214,7 @@ def _listed(value: Any) -> Any:
 
 
 def _unwrapped(value: Any) -> Any:
-    """What the function gets: a copy of a container, and what a stand-in stands for."""
+    """Return the value for the function: a copy of a container, or the value of a stand-in."""
     if hasattr(value, "_unwrap_parameter"):
         value = value._unwrap_parameter()
     return copy.copy(value) if isinstance(value, (dict, list, set)) else value
@@ -229,9 +232,9 @@ def dump(
     allow_nan: bool = True,
     **json_kwargs: Any,
 ) -> str:
-    """JSON text of nearly anything; also written to ``fp``, a file or its path, if given.
+    """Return the JSON text of nearly any value. Write it to ``fp``, a file or its path, if given.
 
-    ``json_kwargs`` go to ``json.dumps``. Raises PayloadTooLarge, TypeError, ValueError.
+    ``json_kwargs`` go to ``json.dumps``. Raise PayloadTooLarge, TypeError, ValueError.
     """
 
     def encode(value: Any) -> Any:
@@ -258,7 +261,10 @@ def dump(
 
 
 def _walk(value: Any, encode: Callable[[Any], Any]) -> Any:
-    """Plain JSON of a value. Before ``json`` does: traced lists and numbers are more than they look."""
+    """Return the plain JSON of a value.
+
+    Traced lists and numbers must be handled before ``json`` sees them.
+    """
     kind = type(value)
     if kind in (str, int, float, bool, type(None)):
         return value
@@ -280,7 +286,7 @@ def _encode_traced(value: Any, limit: int) -> dict[str, Any]:
 
 
 def _name(symbol: Any, limit: int) -> str:
-    """``path:module.name`` of a class or function that can be imported by it, else its pickle."""
+    """Return ``path:module.name`` of a class or function with an import path, else its pickle."""
     path = f"{symbol.__module__}.{symbol.__name__}"
     if symbol.__module__ != "__main__":
         try:
@@ -321,8 +327,9 @@ def load(
     ignore_comments: bool = True,
     **json_kwargs: Any,
 ) -> Any:
-    """What ``dump`` has made a text of, or a file: objects are made anew. Only for text of your own:
-    it may hold pickles. Raises ValueError.
+    """Return the value of a text from ``dump``, or of a file with one. Objects are created again.
+
+    Use this only for text of your own, because it may contain pickles. Raise ValueError.
     """
     if string is None:
         if isinstance(fp, (str, os.PathLike)):

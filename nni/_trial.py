@@ -1,7 +1,8 @@
-"""The trial API over NNI's file protocol. Every trial pays for this import: no ``json``, no ``re``.
+"""The trial API over NNI's file protocol.
 
-The variables ``NNI_*`` are read when a function is called. Without ``NNI_PLATFORM`` the trial runs on its
-own: no parameters, and results go to standard output.
+Every trial pays for this import, so ``json`` and ``re`` are not imported. The variables ``NNI_*`` are read
+when a function is called. Without ``NNI_PLATFORM`` the trial runs outside an experiment: it gets no
+parameters, and its results go to standard output.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float(
 
 
 class _Decoder:
-    """What the C scanner wants to know."""
+    """Options for the C scanner of ``json``."""
 
     strict = True
     object_hook = None
@@ -46,13 +47,13 @@ class _Decoder:
 
 
 def _loads(text: str) -> Any:
-    """Decode one JSON document. Raises ValueError."""
+    """Decode one JSON document. Raise ValueError."""
     text = text.strip(" \t\n\r")
     try:
         from _json import make_scanner
 
         scan: Callable[[str, int], tuple[Any, int]] = make_scanner(_Decoder)  # type: ignore[arg-type]
-    except (ImportError, AttributeError):  # another implementation of Python
+    except (ImportError, AttributeError):  # a Python other than CPython
         import json
 
         return json.loads(text)
@@ -78,9 +79,9 @@ _quote = _string_encoder()
 
 
 def _dumps(value: Any) -> str:
-    """JSON text as NNI writes it: ``", "`` and ``": "``, floats by repr, ASCII only, bare NaN and Infinity.
+    """Return JSON text as NNI writes it: ``", "`` and ``": "``, floats by repr, ASCII only, NaN and Infinity.
 
-    Numpy scalars become plain numbers, arrays ``{"__ndarray__": ...}``. Raises TypeError.
+    Numpy scalars become plain numbers, and arrays ``{"__ndarray__": ...}``. Raise TypeError.
     """
     if value is None:
         return "null"
@@ -118,7 +119,7 @@ def _key(key: Any) -> str:
 
 
 def _dumps_numpy(value: Any) -> str:
-    """By what numpy's types can do, without importing numpy."""
+    """Encode a numpy value by its methods, without importing numpy."""
     if not (hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "tolist")):
         raise TypeError(f"a metric of type {type(value).__name__} cannot be written as JSON")
     if not value.shape:
@@ -130,7 +131,7 @@ def _dumps_numpy(value: Any) -> str:
 
 
 class _Trial:
-    """The record that is held, and how much was reported: of this process."""
+    """State of this process: its parameters, and the number of its reports."""
 
     def __init__(self) -> None:
         self._record: dict[str, Any] | None = None
@@ -141,10 +142,10 @@ class _Trial:
         self._logs = False
 
     def get_next_parameter(self) -> Any:
-        """The trial's parameters: a dict of the search space's names, ``{}`` outside an experiment.
+        """Return the trial's parameters: a dict of the search space's names, or ``{}`` outside an experiment.
 
-        Call it once: a second call returns None and lets go of the record, unless the experiment is
-        multi-phase, where it waits for the next set (None: there are no more).
+        Call it once. A second call returns None and drops the parameters, unless the experiment is
+        multi-phase. Then it waits for the next set, or returns None if there is none.
         """
         if _standalone():
             self._warn()
@@ -162,14 +163,14 @@ class _Trial:
         return None if self._record is None else self._record["parameters"]
 
     def get_current_parameter(self, tag: Any = None) -> Any:
-        """The parameters that ``get_next_parameter`` gave last, or one of them. Raises KeyError."""
+        """Return the last result of ``get_next_parameter``, or one of its values. Raise KeyError."""
         if self._record is None:
             return None
         parameters = self._record["parameters"]
         return parameters if tag is None else parameters[tag]
 
     def report_intermediate_result(self, metric: Any) -> None:
-        """Report a number, a dict with the number under ``default``, or anything that JSON can hold."""
+        """Report a number, a dict with the number under ``default``, or any JSON value."""
         self._report("report_intermediate_result", "PERIODICAL", self._sequence, metric)
         self._sequence += 1
 
@@ -196,9 +197,9 @@ class _Trial:
         )
 
     def _keep_log(self) -> None:
-        """Print what the trial logs, from INFO up, unless it sets up logging itself, before or later.
+        """Print the trial's log, from INFO up, unless the trial sets up logging itself, before or later.
 
-        NNI keeps it, so its users set nothing up. A trial that does not log need not pay for it.
+        NNI prints it, so its users do not set up logging. A trial that does not log does not pay for this.
         """
         if self._logs or "logging" not in sys.modules:
             return
@@ -213,7 +214,7 @@ class _Trial:
             root.setLevel(min(root.level, logging.INFO))
 
     def _send(self, text: str) -> None:
-        """One frame, in one write: frames of several processes of a trial do not mix."""
+        """Write one frame with one call, so that frames of a trial's processes do not mix."""
         payload = text.encode("ascii") + b"\n"
         if len(payload) >= _LIMIT:
             raise AssertionError(
@@ -227,7 +228,7 @@ class _Trial:
             self._retract(count)
 
     def _retract(self, count: int) -> NoReturn:
-        """A part of a frame would spoil all that follow: take it back if it is still the file's end."""
+        """Remove a partial frame if it is still the file's end. It would corrupt all later frames."""
         assert self._metrics is not None
         end = os.lseek(self._metrics, 0, os.SEEK_CUR)
         if os.fstat(self._metrics).st_size == end:
@@ -246,7 +247,7 @@ class _Trial:
                     "called nni.get_next_parameter()?\n"
                 )
         pause = _FIRST_LOOK_S
-        while not text:  # the protocol has nothing to wait for but the file
+        while not text:  # the protocol has no event for a new file
             time.sleep(pause)
             pause = min(_LAST_LOOK_S, pause * 1.5)
             text = _text(path)
@@ -260,14 +261,14 @@ class _Trial:
         )
 
     def _mention(self) -> None:
-        """Ask without waiting: the experiment gives one set only, and says so on the trial."""
+        """Request another set without waiting. The experiment gives only one, and notes that on the trial."""
         try:
             self._request()
-        except OSError:  # nothing depends on it
+        except OSError:  # the note is optional
             return
 
     def silence(self) -> None:
-        """Outside an experiment: say nothing of results."""
+        """Stop printing results outside an experiment."""
         self._silent = True
 
     def _say(self, sentence: str) -> None:
@@ -290,7 +291,7 @@ def _standalone() -> bool:
 
 
 def _open_metrics(path: str) -> int:
-    """Open the metrics file to append to it, also if the trial has cleared its folder before."""
+    """Open the metrics file to append to it, even if the trial has cleared its folder."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o644)
@@ -300,7 +301,7 @@ def _open_metrics(path: str) -> int:
 
 
 def _text(path: str) -> str | None:
-    """None: there is no such file."""
+    """Return the text of a file, or None if it does not exist."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -309,17 +310,17 @@ def _text(path: str) -> str | None:
 
 
 def get_experiment_id() -> str:
-    """The experiment's id, ``STANDALONE`` outside of one."""
+    """Return the experiment's id, or ``STANDALONE`` outside an experiment."""
     return os.environ.get("NNI_EXP_ID", "STANDALONE")
 
 
 def get_trial_id() -> str:
-    """The trial's id, ``STANDALONE`` outside an experiment."""
+    """Return the trial's id, or ``STANDALONE`` outside an experiment."""
     return os.environ.get("NNI_TRIAL_JOB_ID", "STANDALONE")
 
 
 def get_sequence_id() -> int:
-    """The trial's number in its experiment, from 0; 0 outside of one."""
+    """Return the trial's number in its experiment, from 0, or 0 outside an experiment."""
     return int(os.environ.get("NNI_TRIAL_SEQ_ID", "0"))
 
 

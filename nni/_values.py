@@ -1,4 +1,4 @@
-"""Values of the standard library and of numpy as NNI's JSON has them. Any Python from 3.8."""
+"""NNI's JSON form of standard library and numpy values. Any Python from 3.8."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["REST", "decode_plain", "encode_plain", "strip_comments"]
 
-REST = object()  # no value of these
+REST = object()  # marks a value of another type
 _INSTANT = ("year", "month", "day", "hour", "minute", "second", "microsecond")
 _MOMENTS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
-    (datetime.datetime, "__datetime__", _INSTANT),  # which is a date, too
+    (datetime.datetime, "__datetime__", _INSTANT),  # before date, because it is a date, too
     (datetime.date, "__date__", _INSTANT[:3]),
     (datetime.time, "__time__", _INSTANT[3:]),
     (datetime.timedelta, "__timedelta__", ("days", "seconds", "microseconds")),
@@ -29,7 +29,7 @@ _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|[ \t]*(?://|#)[^\n]*')
 
 
 def encode_plain(value: Any) -> Any:
-    """JSON of the value, whose parts may still have to be encoded; REST if it is none of those known here."""
+    """Return the JSON form of a value, whose parts may need encoding, or REST for other types."""
     if isinstance(value, enum.Enum):
         kind = type(value)
         if isinstance(value, int):
@@ -72,7 +72,7 @@ def _encode_numpy(value: Any) -> Any:
 
 
 def decode_plain(found: dict[str, Any]) -> Any:
-    """The value that a JSON object stands for; most stand for themselves."""
+    """Return the value for which a JSON object stands. Most objects stand for themselves."""
     if "__enum__" in found:
         module, name = found["__enum__"]["__enum_instance_type__"]
         return getattr(importlib.import_module(module), name)[found["__enum__"]["name"]]
@@ -97,5 +97,5 @@ def decode_plain(found: dict[str, Any]) -> Any:
 
 
 def strip_comments(text: str) -> str:
-    """Without what follows ``#`` or ``//`` outside of strings."""
+    """Return the text without comments, which start with ``#`` or ``//`` outside of strings."""
     return _COMMENT.sub(lambda match: match[0] if match[0].startswith('"') else "", text)

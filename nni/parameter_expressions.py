@@ -1,7 +1,7 @@
 """NNI's functions that draw one value of each type of search space.
 
-``random_state`` is a ``numpy.random.RandomState`` (or anything with its ``randint``, ``uniform`` and
-``normal``). NNI rounds half to even, and so does this.
+``random_state`` is a ``numpy.random.RandomState`` (or an object with its ``randint``, ``uniform`` and
+``normal``). Half values are rounded to even, as in NNI.
 """
 
 from __future__ import annotations
@@ -33,54 +33,54 @@ class RandomState(Protocol):
 
 
 def choice(options: Sequence[Option], random_state: RandomState) -> Option:
-    """One of the options, unchanged."""
+    """Draw one of the options, unchanged."""
     return options[int(random_state.randint(0, len(options)))]
 
 
 def randint(lower: int, upper: int, random_state: RandomState) -> int:
-    """An integer from ``lower`` to below ``upper``."""
+    """Draw an integer from ``lower`` to below ``upper``."""
     return int(random_state.randint(lower, upper))
 
 
 def uniform(low: float, high: float, random_state: RandomState) -> float:
-    """A number from ``low`` to ``high``. Raises ValueError if there is none."""
+    """Draw a number from ``low`` to ``high``. Raise ValueError if the range is empty."""
     if high < low:
         raise ValueError(f"the upper bound {high} is less than the lower bound {low}")
     return float(random_state.uniform(low, high))
 
 
 def quniform(low: float, high: float, q: float, random_state: RandomState) -> float:
-    """As ``uniform``, rounded to a multiple of ``q`` within the bounds."""
+    """Draw like ``uniform``, rounded to a multiple of ``q`` within the bounds."""
     return float(min(max(round(uniform(low, high, random_state) / q) * q, low), high))
 
 
 def loguniform(low: float, high: float, random_state: RandomState) -> float:
-    """A number from ``low`` to ``high`` whose logarithm is uniform. Raises ValueError if ``low`` <= 0."""
+    """Draw a number from ``low`` to ``high`` whose logarithm is uniform. Raise ValueError if ``low`` <= 0."""
     if low <= 0:
         raise ValueError(f"the lower bound {low} must be greater than 0")
     return math.exp(uniform(math.log(low), math.log(high), random_state))
 
 
 def qloguniform(low: float, high: float, q: float, random_state: RandomState) -> float:
-    """As ``loguniform``, rounded to a multiple of ``q`` within the bounds."""
+    """Draw like ``loguniform``, rounded to a multiple of ``q`` within the bounds."""
     return float(min(max(round(loguniform(low, high, random_state) / q) * q, low), high))
 
 
 def normal(mu: float, sigma: float, random_state: RandomState) -> float:
-    """A normally distributed number."""
+    """Draw a normally distributed number."""
     return float(random_state.normal(mu, sigma))
 
 
 def qnormal(mu: float, sigma: float, q: float, random_state: RandomState) -> float:
-    """As ``normal``, rounded to a multiple of ``q``."""
+    """Draw like ``normal``, rounded to a multiple of ``q``."""
     return float(round(normal(mu, sigma, random_state) / q) * q)
 
 
 def lognormal(mu: float, sigma: float, random_state: RandomState) -> float:
-    """A number whose logarithm is normally distributed."""
+    """Draw a number whose logarithm is normally distributed."""
     return math.exp(normal(mu, sigma, random_state))
 
 
 def qlognormal(mu: float, sigma: float, q: float, random_state: RandomState) -> float:
-    """As ``lognormal``, rounded to a multiple of ``q``."""
+    """Draw like ``lognormal``, rounded to a multiple of ``q``."""
     return float(round(lognormal(mu, sigma, random_state) / q) * q)

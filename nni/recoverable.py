@@ -1,4 +1,4 @@
-"""NNI's import path of what tuners and assessors have in common."""
+"""NNI's import path of the base class of tuners and assessors."""
 
 from nnimgr.algorithm import Recoverable
 

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class NodeType:
-    """Keys of search spaces, and of parameter sets that know which option of a choice they hold."""
+    """Keys of search spaces, and of parameter sets that contain the index of each chosen option."""
 
     ROOT = "root"
     TYPE = "_type"
@@ -36,7 +36,7 @@ class NodeType:
 
 
 class MetricType:
-    """What a trial may send."""
+    """Types of a trial's messages."""
 
     FINAL = "FINAL"
     PERIODICAL = "PERIODICAL"
@@ -47,7 +47,7 @@ class MetricType:
 
 
 def split_index(params: Any) -> Any:
-    """A parameter set without the indices of its choices."""
+    """Return a parameter set without the indices of its choices."""
     if not isinstance(params, dict):
         return params
     if NodeType.INDEX in params:
@@ -56,10 +56,10 @@ def split_index(params: Any) -> Any:
 
 
 def json2space(x: Any, oldy: Any = None, name: str = NodeType.ROOT) -> list[str]:
-    """The paths of all parameters in a search space, inner ones before the choice that they belong to.
+    """Return the paths of all parameters in a search space. Inner ones come before their choice.
 
-    ``oldy``, a parameter set with indices, leaves out the options that it does not hold. A path looks like
-    ``root[layers]-choice[1][size]-randint``. Raises RuntimeError where an option, a mapping, has no name.
+    With ``oldy``, a parameter set with indices, only the chosen options are included. A path looks like
+    ``root[layers]-choice[1][size]-randint``. Raise RuntimeError if an option that is a mapping has no name.
     """
     found: list[str] = []
     if isinstance(x, dict) and NodeType.TYPE in x:
@@ -86,10 +86,10 @@ def json2parameter(
     Rand: bool = False,
     name: str = NodeType.ROOT,
 ) -> Any:
-    """A parameter set with indices: drawn anew below every path that ``is_rand`` marks, else as in ``oldy``.
+    """Return a parameter set with indices: drawn below every path that ``is_rand`` marks, else from ``oldy``.
 
-    ``is_rand`` has an entry for each path of ``json2space``; ``Rand``: draw everything. ``random_state``: see
-    ``nni.parameter_expressions``. Raises RuntimeError where an option that is a mapping has no name.
+    ``is_rand`` has an entry for each path of ``json2space``. ``Rand``: draw everything. ``random_state``: see
+    ``nni.parameter_expressions``. Raise RuntimeError if an option that is a mapping has no name.
     """
     if isinstance(x, dict) and NodeType.TYPE in x:
         kind, arguments = x[NodeType.TYPE], x[NodeType.VALUE]
@@ -114,7 +114,7 @@ def json2parameter(
 
 
 def _children(x: Any) -> list[tuple[Any, Any]]:
-    """Keys or positions with what is there. Raises RuntimeError."""
+    """Return keys or positions with their values. Raise RuntimeError."""
     if isinstance(x, dict):
         return list(x.items())
     if not isinstance(x, list):
@@ -126,7 +126,7 @@ def _children(x: Any) -> list[tuple[Any, Any]]:
 
 
 def convert_dict2tuple(value: Any) -> Any:
-    """A mapping as a tuple of sorted pairs, which can be hashed. Mappings within it are changed in place."""
+    """Return a mapping as a hashable tuple of sorted pairs. Inner mappings are changed in place."""
     if not isinstance(value, dict):
         return value
     for key in value:

@@ -1,3 +1,3 @@
-"""The service: an NNI-style experiment manager that loses nothing, waits for nothing and says why."""
+"""An experiment manager compatible with NNI that loses no results, never polls, and explains failures."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,22 +1,24 @@
-"""NNI's contract for tuners and assessors, and the optional methods that make a rebuild exact.
+"""NNI's interface of tuners and assessors, and optional methods that make a rebuild exact.
 
-``nni.tuner``, ``nni.assessor`` and ``nni.utils`` re-export these names. Every algorithm lives in a process of
-its own, which calls it from one thread, one call at a time: the result of a trial before its end, always.
-Only where a tuner waits in ``generate_parameters`` for results to come, another thread brings them.
-When that process has died, a new one is brought up to date in the best way the class allows:
+``nni.tuner``, ``nni.assessor`` and ``nni.utils`` re-export these names. Every algorithm runs in its own
+process, in one thread, one call at a time. The result of a trial always comes before its end. Only if a tuner
+waits for results in ``generate_parameters``, another thread delivers them.
 
-- ``recall``: the answers are a function of the arguments, the seed and what the object was told, and nothing
-  has to be repeated. All built-in algorithms have it. ``needs`` says what of the past it wants to hear of.
-  What is no such function goes into ``dump_state() -> value``, recorded with every parameter set and given
-  back with it as ``recall(..., state=value)``; None with a set that has none, another tuner's perhaps.
-- ``dump_state`` / ``load_state``: ``dump_state() -> value`` (anything JSON can hold) is recorded with every
-  parameter set; ``load_state(value)`` gets the last one, and then the calls made after it.
-- ``replayable = True``: the same calls are made again in the same order, parameter sets asked for one by one,
+After the process has died, a new process restores the algorithm in the best way that its class allows:
+
+- ``recall``: the answers depend only on the arguments, the seed and the messages to the object, so no call
+  is repeated. All built-in algorithms have it. ``needs`` names the parts of the past that it wants. State
+  that does not follow from these goes into ``dump_state() -> value``. The value is recorded with every
+  parameter set and returned with it as ``recall(..., state=value)``. The state is None if the set has none,
+  for example because another tuner made it.
+- ``dump_state`` / ``load_state``: ``dump_state() -> value`` (any JSON value) is recorded with every
+  parameter set. ``load_state(value)`` gets the last value, followed by the calls that came after it.
+- ``replayable = True``: all calls are repeated in the same order, with parameter sets requested one by one,
   and each answer is compared with the record. The class must draw its random numbers from a fixed seed.
-- none of these: as NNI resumes. ``load_checkpoint``, ``update_search_space``, then ``import_data`` of all
-  finished trials; an assessor starts anew.
+- none of these: as in NNI, ``load_checkpoint`` and ``update_search_space`` are called, then ``import_data``
+  with all finished trials. An assessor starts empty.
 
-Standard library only: this is imported at the start of every experiment.
+Standard library only, because every experiment imports this module at its start.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ __all__ = [
 
 
 class NoMoreTrialError(Exception):
-    """A tuner raises it when it has no parameter set to give."""
+    """Raised by a tuner that has no more parameter sets."""
 
 
 class OptimizeMode(Enum):
@@ -53,18 +55,21 @@ class OptimizeMode(Enum):
 
 
 class AssessResult(Enum):
-    """What an assessor thinks of a running trial. Bad: it is stopped early."""
+    """Judgement of an assessor about a running trial. A trial that is judged Bad is stopped early."""
 
     Good = True
     Bad = False
 
 
 class Past(Flag):
-    """What of the past a tuner with ``recall`` must hear of to be what it was, beside changes of space."""
+    """Parts of the past that a tuner with ``recall`` needs to restore its state.
+
+    Changes of the search space are always included.
+    """
 
     NOTHING = 0
     OPEN = auto()  # suggestions whose trials have not ended
-    SUGGESTIONS = auto()  # all of them
+    SUGGESTIONS = auto()  # all suggestions
     RESULTS = auto()  # the ends of trials
     IMPORTS = auto()
     ALL = OPEN | SUGGESTIONS | RESULTS | IMPORTS
@@ -76,11 +81,11 @@ def _anything(parameters: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What an experiment asks of every parameter set.
+    """Conditions that an experiment sets for every parameter set.
 
-    ``feasible``: whether a set meets the constraints. ``may_repeat``: sets that were given before may be
-    given again, since somebody else decides what becomes of them. ``never_repeat``: none may, not even where
-    that is as good as impossible.
+    ``feasible``: returns whether a set meets the constraints. ``may_repeat``: earlier sets may be given
+    again, because another part of the program handles duplicates. ``never_repeat``: no set may be given
+    twice, even if new sets are hardly possible.
     """
 
     feasible: Callable[[Any], bool] = _anything
@@ -89,65 +94,68 @@ class Rules:
 
 
 class Recoverable:
-    """What may be kept in files of the algorithm's own."""
+    """Checkpoint methods for algorithms that keep files of their own."""
 
     def load_checkpoint(self) -> None:
-        """Called after the constructor when an experiment goes on in a new process."""
+        """Called after the constructor when an experiment continues in a new process."""
 
     def save_checkpoint(self) -> None:
-        """Never called, as in NNI 3.0; an algorithm may call it itself."""
+        """Never called by nnimgr, as in NNI 3.0. An algorithm may call it itself."""
 
     def get_checkpoint_path(self) -> str | None:
-        """The directory for checkpoints (``NNI_CHECKPOINT_DIRECTORY``), if there is one."""
+        """Return the directory for checkpoints (``NNI_CHECKPOINT_DIRECTORY``), None if there is none."""
         path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
         return path if path and os.path.isdir(path) else None
 
 
 class Tuner(Recoverable):
-    """Suggests parameter sets. Override ``update_search_space``, ``generate_parameters`` and
-    ``receive_trial_result``.
+    """Base class of tuners, which suggest parameter sets.
 
-    A tuner with ``recall(parameter_id, parameters)`` is told so of every set that an earlier process
-    suggested, mixed with the results in the order in which all this happened. With ``needs(search_spaces)``
-    it may say beforehand, knowing the spaces that the experiment has had, that a part of it (a ``Past``) will
-    do: what it does not need is not even read.
+    Override ``update_search_space``, ``generate_parameters`` and ``receive_trial_result``. The other methods
+    are optional:
 
-    A tuner with ``obey(rules)`` is told before anything else what is asked of every set (``Rules``), and
-    gives no other. One without it is asked again until it gives one that will do.
+    ``recall(parameter_id, parameters)`` is called for every set that an earlier process suggested. These
+    calls are mixed with the results, in the order in which all of them happened. ``needs(search_spaces)`` may
+    return the part of the past (a ``Past``) that is enough, given the spaces that the experiment has had.
+    Other parts are not read.
 
-    A tuner with ``set_objectives(objectives)`` is told, after the constructor, what the configuration names
-    as objectives, if it names any: {"accuracy": "maximize", "latency": "minimize"}, the main one first. Every
-    result is then a mapping with a finite number under each name, or, of one objective, that number alone.
-    Built-in tuners need it for several only: of one they find the number as ``default``, and what is best as
-    ``optimize_mode``.
+    ``obey(rules)`` is called before anything else with the conditions for every set (``Rules``). Such a tuner
+    gives only sets that meet them. A tuner without ``obey`` is asked again until its set meets them.
 
-    A tuner with ``take_back(parameter_id, parameters)`` is told so, after ``trial_end``, of every set whose
-    trial was called off before it was tried, since the search space was replaced, say, and that it may
-    suggest again. What a user stops is not among them.
+    ``set_objectives(objectives)`` is called after the constructor if the configuration names objectives, for
+    example {"accuracy": "maximize", "latency": "minimize"}, the main objective first. Every result is then a
+    mapping with a finite number under each name. If there is one objective, a result may be the number alone.
+    Built-in tuners need this method only for several objectives. A single objective reaches them as
+    ``default`` in the result and ``optimize_mode`` in the arguments.
 
-    A tuner that ``waits`` for results of some trials before it gives others leaves ids over in
-    ``generate_multiple_parameters`` and is asked for these again after everything that it is told; it needs
-    no ``st_callback``. With ``why_waiting() -> str`` it says in a few words what it waits for.
+    ``take_back(parameter_id, parameters)`` is called after ``trial_end`` for every set whose trial was
+    canceled before it was tried, for example because the search space was replaced. The tuner may suggest the
+    set again. It is not called for trials that a user stops.
+
+    A tuner with ``waits = True`` may need results of some trials before it gives more sets. Its
+    ``generate_multiple_parameters`` returns fewer sets than ids, and is called again with the other ids after
+    each new message. It needs no ``st_callback``. ``why_waiting() -> str`` returns a few words about the
+    reason.
     """
 
-    learns: ClassVar[bool] = True  # False: what it suggests does not depend on results, so it is asked ahead
+    learns: ClassVar[bool] = True  # False: suggestions do not depend on results, so they are requested ahead
     replayable: ClassVar[bool] = False
     waits: ClassVar[bool] = False
     _accept_customized: bool = False
 
     def update_search_space(self, search_space: dict[str, Any]) -> None:
-        """Called first, and at every change of the search space."""
+        """Set the search space. Called first, and after every change of the search space."""
         raise NotImplementedError("Tuner: update_search_space is not implemented")
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
-        """One parameter set, anything JSON can hold. Raises NoMoreTrialError when there is none."""
+        """Return one parameter set (any JSON value). Raise NoMoreTrialError if there is none."""
         raise NotImplementedError("Tuner: generate_parameters is not implemented")
 
     def generate_multiple_parameters(self, parameter_id_list: list[int], **kwargs: Any) -> list[Any]:
-        """Parameter sets for the first ids of the list.
+        """Return parameter sets for the first ids of the list.
 
-        The ids left over may be served later through ``kwargs["st_callback"](parameter_id, parameters)``. A
-        call that waits for something, results of other trials for instance, gets those from another thread.
+        Sets for the other ids may follow later through ``kwargs["st_callback"](parameter_id, parameters)``.
+        While a call waits, for example for results of other trials, another thread delivers these results.
         """
         found = []
         for parameter_id in parameter_id_list:
@@ -158,70 +166,75 @@ class Tuner(Recoverable):
         return found
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
-        """A trial's final result, a number or a mapping with one as ``default``.
+        """Take a trial's final result: a number, or a mapping with a number as ``default``.
 
-        ``kwargs``: ``customized`` (bool; its ``parameter_id`` is None) and ``trial_job_id``.
+        ``kwargs``: ``customized`` (bool; if True, ``parameter_id`` is None) and ``trial_job_id``.
         """
         raise NotImplementedError("Tuner: receive_trial_result is not implemented")
 
     def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
-        """The trial has ended. ``success`` only if it ran to its end; ``kwargs``: ``trial_job_id``.
+        """Note that a trial has ended. ``success``: it ran to its end. ``kwargs``: ``trial_job_id``.
 
-        Tuners with ``recall`` are also told ``untried=True`` where ``take_back`` follows, and ``again=True``
-        where the experiment was stopped and the same set runs again, as another trial, when it goes on.
+        A tuner with ``recall`` also gets ``untried=True`` if ``take_back`` follows, and ``again=True`` if the
+        experiment was stopped and the same set runs again, as another trial, after a resume.
         """
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
-        """Results from elsewhere, each ``{"parameter": ..., "value": ...}``."""
+        """Take results from elsewhere, each ``{"parameter": ..., "value": ...}``."""
 
     def _accept_customized_trials(self, accept: bool = True) -> None:
-        """From now on results of trials that a user submitted by hand are received too."""
+        """Also receive the results of trials that a user submitted by hand."""
         self._accept_customized = accept
 
     def _on_exit(self) -> None:
-        """The experiment lets go of the tuner."""
+        """Called when the experiment stops using the tuner."""
 
     def _on_error(self) -> None:
-        """The tuner raised an exception that ends its process."""
+        """Called when the tuner has raised an exception that ends its process."""
 
 
 class Assessor(Recoverable):
-    """Judges running trials by their intermediate results. Override ``assess_trial``.
+    """Base class of assessors, which judge running trials by their intermediate results.
 
-    An assessor with ``recall(trial_job_id, trial_history, success)`` is told so of every trial that ended
-    under an earlier process, in the order of the ends. One that is ``replayable`` gets all calls again
-    instead, in the order of the reports and ends: for what depends on who came first.
+    Override ``assess_trial``. The other methods are optional:
 
-    An assessor with ``why(trial_job_id)`` is asked so whenever it has said Bad. It returns one sentence, or a
-    mapping with it as ``reason`` and, if there are such, ``rung`` (the step at which trials are compared) and
-    ``better`` (ids of a few trials that this one was worse than).
+    ``recall(trial_job_id, trial_history, success)`` is called for every trial that ended during an earlier
+    process, in the order of the ends. An assessor with ``replayable = True`` gets all earlier calls again
+    instead, in the order of the reports and ends, for algorithms that depend on the order of trials.
+
+    ``why(trial_job_id)`` is called after each Bad. It returns one sentence, or a mapping with the sentence as
+    ``reason`` and optionally ``rung`` (the step at which trials are compared) and ``better`` (ids of a few
+    trials that were better than this one).
     """
 
     replayable: ClassVar[bool] = False
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult | bool:
-        """``trial_history``: the values reported so far, in order. Not every report need bring a call."""
+        """Judge a trial by ``trial_history``, the values reported so far in order.
+
+        Several reports may lead to one call.
+        """
         raise NotImplementedError("Assessor: assess_trial is not implemented")
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
-        """A trial that had reported something has ended."""
+        """Note the end of a trial that has reported a value."""
 
     def _on_exit(self) -> None:
-        """The experiment lets go of the assessor."""
+        """Called when the experiment stops using the assessor."""
 
     def _on_error(self) -> None:
-        """The assessor raised an exception that ends its process."""
+        """Called when the assessor has raised an exception that ends its process."""
 
 
 class ClassArgsValidator(abc.ABC):
-    """Base of the validators that registered algorithms bring along for their ``classArgs``."""
+    """Base class of validators for the ``classArgs`` of registered algorithms."""
 
     @abc.abstractmethod
     def validate_class_args(self, **kwargs: Any) -> None:
         """Raise if the algorithm cannot be built with these arguments."""
 
     def choices(self, key: str, *args: Any) -> Callable[[Any], bool]:
-        """A test that the value of ``key`` is one of ``args``; it raises ValueError."""
+        """Return a test that the value of ``key`` is one of ``args``. The test raises ValueError."""
 
         def test(value: Any) -> bool:
             if value not in args:
@@ -231,7 +244,10 @@ class ClassArgsValidator(abc.ABC):
         return test
 
     def range(self, key: str, keyType: type, start: float, end: float) -> Callable[[Any], bool]:
-        """A test that the value of ``key`` is a ``keyType`` between two bounds; it raises ValueError."""
+        """Return a test that ``key`` has a ``keyType`` value between two bounds.
+
+        The test raises ValueError.
+        """
 
         def test(value: Any) -> bool:
             if not isinstance(value, keyType) or not start <= value <= end:  # type: ignore[operator]
@@ -241,7 +257,7 @@ class ClassArgsValidator(abc.ABC):
         return test
 
     def path(self, key: str) -> Callable[[Any], bool]:
-        """A test that the value of ``key`` is a path that exists; it raises ValueError."""
+        """Return a test that the value of ``key`` is an existing path. The test raises ValueError."""
 
         def test(value: Any) -> bool:
             if not os.path.exists(value):
@@ -252,7 +268,7 @@ class ClassArgsValidator(abc.ABC):
 
 
 def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float:
-    """The number that a result stands for: itself, or its entry ``scalar_key``. Raises RuntimeError."""
+    """Return the number in a result: the result itself or its entry ``scalar_key``. Raise RuntimeError."""
     reward = value
     if not isinstance(value, int | float) and isinstance(value, Mapping):
         reward = value.get(scalar_key)
@@ -264,5 +280,5 @@ def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float:
 
 
 def extract_scalar_history(trial_history: Sequence[Any], scalar_key: str = "default") -> list[float]:
-    """The numbers that intermediate results stand for. Raises RuntimeError."""
+    """Return the numbers in intermediate results. Raise RuntimeError."""
     return [extract_scalar_reward(value, scalar_key) for value in trial_history]

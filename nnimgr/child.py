@@ -1,4 +1,4 @@
-"""What the server's child processes have in common."""
+"""Helpers for the server's child processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies."""
+    """Make the kernel kill this process when its parent dies."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -20,22 +20,22 @@ def die_with_parent() -> None:
 
 
 def name_process(name: str) -> None:
-    """Have lists of processes show this name, of which the kernel keeps 15 bytes."""
+    """Set the name of this process in process lists. The kernel keeps 15 bytes of it."""
     with open("/proc/self/comm", "w", encoding="ascii") as file:
         file.write(name)
 
 
 def is_stopped(pid: int) -> bool:
-    """Check whether this process stands still because of SIGSTOP, or under a debugger."""
+    """Check whether a process is stopped by SIGSTOP or a debugger."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
-    except (OSError, IndexError):  # it has ended
+    except (OSError, IndexError):  # the process has ended
         return False
 
 
 def how_it_ended(returncode: int | None) -> str:
-    """The end of a sentence that begins with the process, by its return code as subprocess gives it."""
+    """Describe how a process ended, as a phrase without a subject. ``returncode`` is that of subprocess."""
     if returncode is None or returncode >= 0:
         return f"exited with status {returncode}"
     try:

@@ -1,11 +1,12 @@
-"""One JSON codec for frozen records: facts, snapshots, pipe lines.
+"""JSON codec for frozen records: facts, snapshots and pipe messages.
 
-A record becomes an object of its fields; fields equal to their default are left out, and so are fields with
-``compare=False`` (derived ones, which the record's owner makes again). What is decoded is
-checked only by construction (unknown keys are ignored, so an older reader survives added fields). Supported
-field types: str, int, float, bool, None, Any, datetime (aware, ISO text), timedelta (seconds), StrEnum, other
-records, named tuples (as lists), tuple, frozenset, list, dict, Mapping, and unions of a record type or scalar
-with None. Not-finite floats are refused: the records carry such values as text.
+A record becomes an object of its fields. Fields equal to their defaults are left out, and so are fields with
+``compare=False``, which are derived from other fields. Decoding checks a value only by constructing the
+record. Unknown keys are ignored, so that an older reader survives added fields.
+
+Supported field types: str, int, float, bool, None, Any, datetime (aware, ISO text), timedelta (seconds),
+StrEnum, other records, named tuples (as lists), tuple, frozenset, list, dict, Mapping, and unions of a record
+type or scalar with None. NaN and infinite floats are refused; records carry these values as text.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _Plain = Callable[[Any], Any]
 
 
 def dumps(value: Any) -> str:
-    """JSON text of a plain value, compact. Raises ValueError on NaN and infinity."""
+    """Return the compact JSON text of a plain value. Raise ValueError for NaN and infinity."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -35,7 +36,7 @@ loads = json.loads
 
 
 def encode(record: Any) -> Any:
-    """Plain JSON value of a record (or of a container of records)."""
+    """Convert a record (or a container of records) to a plain JSON value."""
     kind = type(record)
     if kind in (str, int, float, bool) or record is None:
         return record
@@ -61,7 +62,7 @@ def encode(record: Any) -> Any:
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """The record of type ``kind`` that ``value`` (from ``encode``) stands for."""
+    """Return the record of type ``kind`` that ``encode`` has converted to ``value``."""
     decoder: _Plain = _decoder(kind)  # type: ignore[arg-type]
     return typing.cast("T", decoder(value))
 

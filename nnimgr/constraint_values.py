@@ -1,6 +1,6 @@
-"""What constraints are worked out with: comparisons, arithmetic and functions, none of which may run away.
+"""Comparisons, arithmetic and functions for constraints, all with bounded cost.
 
-Numbers are those of JSON; ``true`` and ``false`` count as 1 and 0 where a number is wanted.
+Numbers are those of JSON. ``true`` and ``false`` count as 1 and 0 where a number is needed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = [
     "shown",
 ]
 
-_MOST_BITS = 4096  # of a power of integers
-_MOST_DIGITS = 300  # that round may be asked for
-_MANY = 100  # arguments of a function that takes any number of them
+_MOST_BITS = 4096  # largest result of an integer power, in bits
+_MOST_DIGITS = 300  # largest number of digits for round
+_MANY = 100  # most arguments of a function with any number of them
 
 
 class Absent(Exception):
-    """The parameter set does not have the parameter."""
+    """The parameter set has no such parameter."""
 
 
 class Fault(Exception):
-    """The expression has no value; one sentence."""
+    """The expression has no value. The message is one sentence."""
 
 
 def as_bool(value: Any) -> bool:
@@ -83,7 +83,7 @@ def item_of(held: Any, at: Any) -> Any:
 
 
 def _of_numbers(function: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A function of some numbers, or of a list of them."""
+    """Return a function that takes some numbers, or one list of numbers."""
 
     def call(*given: Any) -> Any:
         numbers = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
@@ -131,7 +131,7 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
-    ast.Is: operator.eq,  # as in "dropout is None"
+    ast.Is: operator.eq,  # for example "dropout is None"
     ast.IsNot: operator.ne,
     ast.In: _within,
     ast.NotIn: _not_within,

@@ -1,9 +1,11 @@
 """Constraints on parameter sets: expressions over parameter names, such as ``batch_size * width <= 4096``.
 
-They are written in Python's grammar, read with ``ast`` and made into closures of the few operations below:
-no text is ever run as code, and what one evaluation may cost is bounded. Evaluation goes from left to right,
-as in Python; an expression that comes upon a parameter which the set does not have (one of an option that was
-not chosen) is met. Standard library only: tuners' processes evaluate constraints for every set.
+Constraints use Python's grammar. They are parsed with ``ast`` and compiled to closures of the few operations
+below. No text is ever run as code, and the cost of one evaluation is bounded. Evaluation goes from left to
+right, as in Python. If it meets a parameter that the set does not have, such as one of an option that was not
+chosen, the constraint holds.
+
+Standard library only, because tuners' processes evaluate constraints for every set.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from nnimgr.search_space import Choice, Nested, Space
 
 __all__ = ["Constraint", "ConstraintError", "Constraints", "Names", "names_of"]
 
-Names = Mapping[str, Any]  # parameter -> the Names below it; empty: nothing is, None: not known
+Names = Mapping[str, Any]  # parameter -> names below it; empty: none, None: not known
 
 _Value = Callable[[Any], Any]
 _Path = tuple[str, ...]
@@ -39,7 +41,10 @@ _DEEPEST = 40
 
 
 class ConstraintError(ValueError):
-    """A constraint cannot be used; one sentence. ``nearest``: what was probably meant, as it is written."""
+    """A constraint cannot be used. The message is one sentence.
+
+    ``nearest``: what the user probably meant, in the syntax of constraints.
+    """
 
     def __init__(self, sentence: str, *, nearest: str | None = None) -> None:
         super().__init__(sentence)
@@ -47,9 +52,9 @@ class ConstraintError(ValueError):
 
 
 class Constraint:
-    """One constraint. ``names``: the parameters there are, to be checked against; None: unknown ones will do.
+    """A single constraint. Raises ConstraintError.
 
-    Raises ConstraintError.
+    ``names``: the parameters of the search space, to check against. None: unknown names are accepted.
     """
 
     def __init__(self, text: str, names: Names | None = None) -> None:
@@ -61,7 +66,10 @@ class Constraint:
             raise ConstraintError("names no parameter, so that it holds for every parameter set or for none")
 
     def holds(self, parameters: Any) -> bool:
-        """Whether the set meets it; not where it has no value, because of a division by zero say."""
+        """Check whether the set meets the constraint.
+
+        If the constraint has no value, for example because it divides by zero, it is not met.
+        """
         try:
             return self._holds(parameters)  # type: ignore[no-any-return]
         except Absent:
@@ -70,7 +78,7 @@ class Constraint:
             return False
 
     def trouble(self, parameters: Any) -> str | None:
-        """Why it has no value for the set; None if it has one."""
+        """Return why the constraint has no value for this set, None if it has one."""
         try:
             self._holds(parameters)
         except Absent:
@@ -84,7 +92,7 @@ class Constraint:
         return None
 
     def complaint(self, parameters: Any) -> str:
-        """One sentence, without its end, for a set that does not meet it."""
+        """Return a sentence, without its final period, about a set that does not meet the constraint."""
         values = ", ".join(f"{_written(path)} = {shown(value)}" for path, value in self._values(parameters))
         trouble = self.trouble(parameters)
         if trouble is not None:
@@ -111,11 +119,11 @@ class Constraints:
         return len(self._all)
 
     def feasible(self, parameters: Any) -> bool:
-        """Whether the set meets all of them."""
+        """Check whether the set meets all constraints."""
         return all(constraint.holds(parameters) for constraint in self._all)
 
     def complaint(self, parameters: Any) -> str | None:
-        """The sentence on the first that the set does not meet; None if it meets all."""
+        """Return a sentence about the first constraint that the set does not meet, None if it meets all."""
         for constraint in self._all:
             if not constraint.holds(parameters):
                 return constraint.complaint(parameters)
@@ -123,7 +131,7 @@ class Constraints:
 
 
 def names_of(space: Space) -> Names:
-    """The names that constraints on sets of the space may use."""
+    """Return the names that constraints on sets of this space may use."""
     return {name: _below(spec) for name, spec in space.parameters}
 
 
@@ -177,14 +185,14 @@ def _hint(text: str, error: SyntaxError) -> str:
 
 
 class _Compiler:
-    """Makes closures of one expression. ``used``: the parameters that it names, and how to get each."""
+    """Compiles one expression to closures. ``used``: the parameters in it, with a function to get each."""
 
     def __init__(self, names: Names | None) -> None:
         self._names = names
         self.used: dict[_Path, _Value] = {}
 
     def truth(self, node: ast.expr, depth: int) -> _Value:
-        """A closure that gives True or False."""
+        """Return a closure that gives True or False."""
         _check_depth(depth)
         match node:
             case ast.BoolOp(op=op, values=values):
@@ -205,7 +213,7 @@ class _Compiler:
         return lambda p: as_bool(value(p))
 
     def value(self, node: ast.expr, depth: int) -> _Value:
-        """A closure that gives anything."""
+        """Return a closure that gives any value."""
         _check_depth(depth)
         match node:
             case ast.Constant(value=str() | int() | float() | None as constant):
@@ -298,7 +306,7 @@ class _Compiler:
     # ---- parameters ---------------------------------------------------------------------------------------
 
     def _path(self, node: ast.expr) -> _Path | None:
-        """The names that lead to the parameter that a node is; None: it is something else."""
+        """Return the names that lead to the parameter in this node, None if the node is no parameter."""
         match node:
             case ast.Name(id=name):
                 return (name,)
@@ -355,7 +363,7 @@ def _getter(path: _Path) -> _Value:
             if not isinstance(value, Mapping) or key not in value:
                 raise Absent
             value = value[key]
-        if value.__class__ is dict and "_name" in value:  # of the options of a choice the one that was chosen
+        if value.__class__ is dict and "_name" in value:  # the name of the chosen option
             return value["_name"]
         return value
 
@@ -363,7 +371,7 @@ def _getter(path: _Path) -> _Value:
 
 
 def _written(path: _Path) -> str:
-    """A parameter as one writes it in a constraint."""
+    """Return a parameter in the syntax of constraints."""
     name, *rest = path
     text = name if name.isidentifier() else f'param("{name}")'
     return text + "".join(f".{each}" if each.isidentifier() else f'["{each}"]' for each in rest)
@@ -383,7 +391,7 @@ def _every(parts: tuple[_Value, ...]) -> _Value:
 
 
 def _unknown(name: str, names: Names) -> ConstraintError:
-    """For a name that is no parameter's: what was probably meant, or else how text is written."""
+    """Build the error for an unknown name, with the name that was probably meant or a hint to quote text."""
     sentence = f"the search space has no parameter {name}"
     nearest: str | None = {"true": "True", "false": "False", "none": "None"}.get(name.lower())
     nearest = nearest or next(
@@ -407,7 +415,7 @@ def _some(parts: tuple[_Value, ...]) -> _Value:
 
 
 def _nearest(word: str, words: Any) -> str | None:
-    import difflib  # only for a message: it would slow the start of every child
+    import difflib  # imported only for a message, because it would slow the start of every child
 
     found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
     return str(found[0]) if found else None

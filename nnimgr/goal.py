@@ -1,4 +1,4 @@
-"""Which direction is better in an experiment."""
+"""Direction in which results of an experiment are better."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ __all__ = ["optimize_mode"]
 
 
 def optimize_mode(config: Mapping[str, Any]) -> str:
-    """What a canonical configuration says best means: as its main objective, or else its tuner, is told.
+    """Return "minimize" or "maximize" for a canonical configuration.
 
-    One that is told nothing does as it does by default; of those that do not learn that is to maximise.
+    The main objective decides, else the tuner's ``optimize_mode``, else the tuner's default. For tuners that
+    do not learn, this is "maximize".
     """
     for mode in objectives_of(config).values():
         return mode

@@ -1,9 +1,11 @@
-"""The directory in which everything of one user is found: ``$NNIMGR_HOME``, else ``~/nni-experiments``.
+"""Home directory with all data of one user: ``$NNIMGR_HOME``, else ``~/nni-experiments``.
 
-It holds the index of experiments (``nnimgr.index``) and ``.nnimgr/`` (mode 0700) with the token (0600) and,
-per server, ``server-<port>.json`` beside the lock that the server holds for its life and the Unix socket at
-which commands call the server. Whether a server runs is told by that lock alone: a process that was killed
-has lost it. Standard library only and quick to import, since every ``nnictl`` command starts here.
+It holds the index of experiments (``nnimgr.index``) and the folder ``.nnimgr/`` (mode 0700). The folder has
+the token (mode 0600) and three files per server: ``server-<port>.json``, the lock that the server holds for
+its life, and the Unix socket for commands. Only the lock shows whether a server runs, because a killed
+process loses its lock.
+
+Standard library only and quick to import, because every ``nnictl`` command starts here.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _PREFIX = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 
 
 class HomeError(Exception):
-    """The home directory cannot be used; the message is one sentence for the user."""
+    """The home directory cannot be used. The message is one sentence for the user."""
 
 
 class ServerAlreadyRunning(HomeError):
@@ -34,7 +36,7 @@ class ServerAlreadyRunning(HomeError):
 
 
 def check_prefix(text: str) -> str:
-    """``text`` if it can stand before the paths of a server. Raises ValueError with a sentence."""
+    """Return ``text`` if it can be a prefix of URL paths. Raise ValueError with a sentence."""
     if not _PREFIX.fullmatch(text):
         raise ValueError(
             f"{text!r} cannot be a URL prefix: it takes letters, digits, '_', '-' and '.', "
@@ -45,7 +47,7 @@ def check_prefix(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A running server. ``pid`` is None while all that is known of it is its lock."""
+    """A running server. ``pid`` is None if only its lock is known."""
 
     port: int
     url: str
@@ -55,13 +57,13 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The paths of one user's home, and what is kept in its private part."""
+    """Paths of one user's home, and the content of its private folder."""
 
     path: Path
 
     @classmethod
     def find(cls, environ: Mapping[str, str] = os.environ) -> Home:
-        """The home that the environment names. Touches nothing."""
+        """Return the home that the environment names. No file is touched."""
         named = environ.get(HOME_VARIABLE)
         return cls(Path(os.path.abspath(os.path.expanduser(named or "~/nni-experiments"))))
 
@@ -84,14 +86,14 @@ class Home:
         return self.private_path / f"server-{port}.lock"
 
     def server_socket_path(self, port: int) -> Path:
-        """Where commands of this user call the server. An ended server leaves its socket there."""
+        """Return the path of the socket for this user's commands. An ended server leaves its socket there."""
         return self.private_path / f"server-{port}.sock"
 
     def server_log_path(self, port: int) -> Path:
         return self.private_path / f"server-{port}.log"
 
     def prepare(self) -> None:
-        """Make the directories. Raises HomeError if that is impossible or if they cannot be written."""
+        """Create the directories. Raise HomeError if they cannot be created or written."""
         with self._writing():
             make_private_folder(self.path)
             self.private_path.mkdir(mode=0o700, exist_ok=True)
@@ -101,7 +103,10 @@ class Home:
                 raise PermissionError(13, "Permission denied")
 
     def token(self) -> str:
-        """The token of this home, made on first use. Two processes that make it at once agree on one."""
+        """Return the token of this home, created at the first use.
+
+        If two processes create it at the same time, both get the same token. Raise HomeError.
+        """
         with contextlib.suppress(FileNotFoundError):
             return self._read_token()
         self.prepare()
@@ -122,14 +127,14 @@ class Home:
     def claim_server(self, port: int) -> ServerClaim:
         """Take the lock of this port until the claim is closed or the process ends.
 
-        Raises ServerAlreadyRunning, HomeError.
+        Raise ServerAlreadyRunning or HomeError.
         """
         self.prepare()
         with self._writing():
             descriptor = os.open(self.server_lock_path(port), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             while not _try_lock(descriptor, fcntl.LOCK_EX):
-                # A shared lock is somebody's look at this lock (see server_running) and gone in a moment.
+                # A shared lock is only a short check by ``server_running``, so try again.
                 if not _try_lock(descriptor, fcntl.LOCK_SH):
                     raise ServerAlreadyRunning(f"A server of {self.path} already runs on port {port}.")
             self.server_path(port).unlink(missing_ok=True)
@@ -139,7 +144,7 @@ class Home:
         return ServerClaim(home=self, port=port, descriptor=descriptor)
 
     def server_running(self, port: int) -> ServerInfo | None:
-        """The server that holds the lock of this port, if any. Never waits."""
+        """Return the server that holds the lock of this port, None if there is none. Never waits."""
         try:
             descriptor = os.open(self.server_lock_path(port), os.O_RDONLY)
         except FileNotFoundError:
@@ -154,7 +159,7 @@ class Home:
         return self._server(port)
 
     def servers(self) -> list[ServerInfo]:
-        """All running servers of this home, by port."""
+        """Return all running servers of this home, by port."""
         ports = []
         for path in self.private_path.glob("server-*.lock"):
             number = path.stem.removeprefix("server-")
@@ -164,7 +169,7 @@ class Home:
 
     @contextlib.contextmanager
     def starting_server(self, port: int) -> Iterator[None]:
-        """Keep out whoever else wants to start a server on this port; waits for its turn."""
+        """Keep other processes from starting a server on this port. Wait until it is this process's turn."""
         self.prepare()
         with self._writing():
             descriptor = os.open(self.private_path / f"start-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -221,7 +226,7 @@ class ServerClaim:
     descriptor: int
 
     def publish(self, *, url: str, version: str) -> ServerInfo:
-        """Tell others where to find this server. Raises HomeError."""
+        """Publish the address of this server for other processes. Raise HomeError."""
         server = ServerInfo(port=self.port, url=url, pid=os.getpid(), version=version)
         path = self.home.server_path(self.port)
         fresh = path.with_suffix(f".{os.getpid()}.new")
@@ -232,7 +237,7 @@ class ServerClaim:
         return server
 
     def close(self) -> None:
-        """Give the lock back. Once only."""
+        """Release the lock. Call this once only."""
         self.home.server_path(self.port).unlink(missing_ok=True)
         os.close(self.descriptor)
 

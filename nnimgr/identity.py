@@ -1,4 +1,4 @@
-"""When two parameter sets are the same one. Standard library only."""
+"""Decides whether two parameter sets are equal. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ __all__ = ["identity"]
 
 
 def identity(parameters: Any) -> str:
-    """JSON text that equal parameter sets share: keys in order, numbers by value (1 and 1.0 are one)."""
+    """Return JSON text that is the same for equal parameter sets.
+
+    Keys are sorted and numbers compare by value (1 equals 1.0).
+    """
     return json.dumps(_by_value(parameters), sort_keys=True)
 
 

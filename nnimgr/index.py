@@ -1,8 +1,10 @@
-"""The index of a user's experiments: ``<home>/.experiment``, in NNI's format.
+"""Index of a user's experiments: the file ``<home>/.experiment``, in NNI's format.
 
-A JSON object, experiment id -> entry, indented by four. Every change is read, changed and replaced whole
-under a lock, so that a reader always sees a complete file; entries and keys that are not ours are left as
-they are. Standard library only and quick to import.
+The file is a JSON object (experiment id -> entry), indented by four. Every change reads and replaces the
+whole file under a lock, so that readers always see a complete file. Entries and keys of other programs are
+kept.
+
+Standard library only and quick to import.
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ _NOT_ENDED = "N/A"
 
 
 class IndexDamaged(HomeError):
-    """The index file is not what NNI or nnimgr writes; nothing was changed."""
+    """The index file has a format that neither NNI nor nnimgr writes. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """One experiment of the index.
+    """An experiment in the index.
 
-    ``status`` is NNI's name and a plain string, since NNI itself may have written it; ``log_dir`` is the
-    experimentWorkingDirectory, the experiment's own folder is ``directory``.
+    ``status``: NNI's name, as a plain string, since NNI itself may have written it. ``log_dir``: the
+    experimentWorkingDirectory. ``directory``: the experiment's own folder.
     """
 
     id: str
@@ -59,7 +61,7 @@ class IndexEntry:
     webui_url: tuple[str, ...] = ()
     prefix_url: str | None = None
     tag: tuple[str, ...] = ()
-    archived: bool = False  # put away by a user; NNI does not know it
+    archived: bool = False  # hidden by a user; NNI does not know this field
 
     @property
     def directory(self) -> Path:
@@ -67,17 +69,17 @@ class IndexEntry:
 
 
 class Index:
-    """The index of one home. All calls block on the disk, changes also on each other."""
+    """The index of one home. All calls block on the disk. Changes also block each other."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
 
     def entries(self) -> dict[str, IndexEntry]:
-        """All experiments, in the order in which they were added. Raises IndexDamaged."""
+        """Return all experiments in the order of their creation. Raise IndexDamaged."""
         return {key: _entry(key, raw) for key, raw in self._read().items() if isinstance(raw, dict)}
 
     def stamp(self) -> tuple[int, int] | None:
-        """Differs from that of any other state of the file; None: there is none."""
+        """Return a stamp that differs for each state of the file, None if there is no file."""
         try:
             status = self._home.index_path.stat()
         except OSError:
@@ -85,27 +87,30 @@ class Index:
         return status.st_ino, status.st_mtime_ns
 
     def raw(self) -> list[dict[str, Any]]:
-        """All entries as they stand in the file. Raises IndexDamaged."""
+        """Return all entries unchanged, as the file has them. Raise IndexDamaged."""
         return [raw for raw in self._read().values() if isinstance(raw, dict)]
 
     def get(self, experiment_id: str) -> IndexEntry | None:
         return self.entries().get(experiment_id)
 
     def add(self, entry: IndexEntry) -> None:
-        """Add an experiment. Raises ValueError if the id is taken, IndexDamaged, HomeError."""
+        """Add an experiment. Raise ValueError if the id is taken, IndexDamaged, or HomeError."""
         with self._changing() as raw:
             if entry.id in raw:
                 raise ValueError(f"Experiment id {entry.id} is taken already.")
             raw[entry.id] = _raw(entry)
 
     def put(self, entry: IndexEntry) -> None:
-        """Add an experiment or bring its entry up to date; keys that are not ours stay."""
+        """Add or update the entry of an experiment. Keys of other programs are kept."""
         with self._changing() as raw:
             before = raw.get(entry.id)
             raw[entry.id] = {**(before if isinstance(before, dict) else {}), **_raw(entry)}
 
     def update(self, experiment_id: str, **changes: Any) -> None:
-        """Change fields of ``IndexEntry`` by name. Raises KeyError for an unknown experiment or field."""
+        """Change fields of an entry, by the names of ``IndexEntry``.
+
+        Raise KeyError for an unknown id or field.
+        """
         named = {_KEYS[name]: _plain(value, name) for name, value in changes.items()}
         with self._changing() as raw:
             if not isinstance(raw.get(experiment_id), dict):
@@ -113,7 +118,7 @@ class Index:
             raw[experiment_id].update(named)
 
     def remove(self, experiment_id: str) -> bool:
-        """Drop the entry; False if there was none."""
+        """Remove the entry. Return False if there was none."""
         with self._changing() as raw:
             return raw.pop(experiment_id, None) is not None
 
@@ -170,7 +175,7 @@ class Index:
 
 
 def nnis_own(directory: Path) -> str | None:
-    """Why nothing can be done with the experiment in this folder: NNI itself has run it. None: it has not."""
+    """Return why nnimgr cannot use an experiment that NNI itself has run; None if NNI has not run it."""
     database = directory / "db"
     if (database / "nnimgr.sqlite").exists() or not (database / "nni.sqlite").exists():
         return None
@@ -181,8 +186,8 @@ def nnis_own(directory: Path) -> str | None:
 
 
 def new_experiment_id(taken: Collection[str] = ()) -> str:
-    """A fresh id as NNI makes them: eight distinct characters of [a-z0-9]."""
-    import random  # costs more than the rest of this module, and only a creation needs it
+    """Return a new id in NNI's format: eight distinct characters of [a-z0-9]."""
+    import random  # slow to import, and only needed for a creation
 
     draw = random.SystemRandom()
     while True:
@@ -192,7 +197,7 @@ def new_experiment_id(taken: Collection[str] = ()) -> str:
 
 
 def check_experiment_id(text: str) -> str:
-    """``text`` if a user may call an experiment so. Raises ValueError with a sentence."""
+    """Return ``text`` if it can be an experiment id. Raise ValueError with a sentence."""
     if not _ID.fullmatch(text):
         raise ValueError(
             f"{text!r} cannot be an experiment id: it takes 1 to 32 letters, digits, '_' and '-'."
@@ -215,7 +220,7 @@ _KEYS = {
     "prefix_url": "prefixUrl",
     "archived": "archived",
 }
-_OWN = "archived"  # a key that NNI does not write: it is there once it was set
+_OWN = "archived"  # a key that NNI does not write; present only after it was set
 
 
 def _raw(entry: IndexEntry) -> dict[str, Any]:

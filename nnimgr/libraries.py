@@ -1,4 +1,4 @@
-"""Libraries that only some algorithms need. Standard library only."""
+"""Checks for libraries that only some algorithms need. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ __all__ = ["missing", "need"]
 
 
 def need(user: str, module: str, *, library: str | None = None, package: str | None = None) -> None:
-    """Raise ModuleNotFoundError unless the module is there, without importing it.
+    """Raise ModuleNotFoundError if the module does not exist. The module is not imported.
 
-    ``user`` needs the ``library``, which is in the ``package``: both are called like the module if not told.
+    ``user``: the part that needs the ``library``, which is in the ``package``. Both default to the name of
+    the module.
     """
     if importlib.util.find_spec(module) is None:
         raise missing(f"{user} needs", library or module, package=package)
 
 
 def missing(needs: str, library: str, *, package: str | None = None) -> ModuleNotFoundError:
-    """``needs``: the sentence up to the library's name."""
+    """Build the error for a missing library. ``needs``: the sentence up to the library's name."""
     return ModuleNotFoundError(
         f"{needs} {library}, which this Python does not have: install it with "
         f"`pip install {package or library}`"

@@ -1,8 +1,8 @@
-"""What an experiment optimises: one number, as in NNI, or several that its configuration names.
+"""Objectives of an experiment: one number, as in NNI, or several numbers that its configuration names.
 
-With ``objectives: {accuracy: maximize, latency: minimize}`` a final result is a mapping that holds a finite
-number under each name; where there is one objective, the number alone will do. The first objective is the
-*main* one: its number stands wherever one number is wanted. Standard library only.
+With ``objectives: {accuracy: maximize, latency: minimize}``, a final result is a mapping with a finite number
+under each name. If there is only one objective, the result may be the number alone. The first objective is
+the *main* objective: its number is used wherever a single number is needed. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ __all__ = [
 ]
 
 Objectives = Mapping[str, str]
-"""Names, in the order of the configuration, with ``maximize`` or ``minimize``; empty: NNI's one number."""
+"""``maximize`` or ``minimize`` by name, in the order of the configuration.
 
-DEFAULT = "default"  # NNI's name of the one number in a result that is a mapping
+Empty: a single number, as in NNI.
+"""
+
+DEFAULT = "default"  # NNI's key of the number in a result that is a mapping
 
 
 def objectives_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Those of a canonical configuration."""
+    """Return the objectives of a canonical configuration."""
     return dict(config.get("objectives") or {})
 
 
 def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:
-    """The number of each objective in a result; None if the result is at fault."""
+    """Return the number of each objective in a result, None if the result cannot be used."""
     if fault_of(result, objectives) is not None:
         return None
     named = _named(result, objectives)
@@ -42,7 +45,7 @@ def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:
 
 
 def fault_of(result: Any, objectives: Objectives) -> str | None:
-    """Why a final result cannot be used, such as 'is a mapping without "latency"'; None if it can."""
+    """Return why a final result cannot be used, such as 'is a mapping without "latency"', or None."""
     named = _named(result, objectives)
     if not isinstance(named, Mapping):
         wanted = ", ".join(objectives)
@@ -59,10 +62,11 @@ def fault_of(result: Any, objectives: Objectives) -> str | None:
 
 
 def main_value(text: str, number: float | None, objectives: Objectives, *, final: bool) -> float | None:
-    """The main number in a metric, given its JSON text and the number that NNI would see in it.
+    """Return the main number of a metric.
 
-    A final metric has none if any objective lacks its number. An intermediate one need not name the main
-    objective: then NNI's number stands.
+    ``text``: the metric as JSON text. ``number``: the number that NNI finds in it. A final metric has no main
+    number if any objective lacks its number. An intermediate metric without the main objective keeps NNI's
+    number.
     """
     value = json.loads(text)
     if final:
@@ -75,7 +79,10 @@ def main_value(text: str, number: float | None, objectives: Objectives, *, final
 
 
 def with_default(value: Any, objectives: Objectives) -> Any:
-    """A result or an intermediate one as whoever knows of one number only takes it: that of the main one."""
+    """Return a result, or an intermediate result, with the main objective's number also as "default".
+
+    Code that expects NNI's single number can then use it.
+    """
     if not objectives or not isinstance(value, Mapping):
         return value
     main = next(iter(objectives))

@@ -1,10 +1,10 @@
-"""Search spaces in NNI's format: what is valid, what can be drawn from them, what lies in them.
+"""Search spaces in NNI's format: validation, drawing of parameter sets, and checks of membership.
 
-``parse`` turns plain values (as JSON or YAML give them) into a ``Space`` once; everything else works on that.
-Standard library only, because tuners run in processes of their own whose start counts.
+``parse`` turns plain values (from JSON or YAML) into a ``Space`` once; all other functions work with the
+``Space``. Standard library only, because tuners run in their own processes, which must start quickly.
 
-A space is ``{name: {"_type": ..., "_value": [...]}}``. Declared values are kept as they are: an option stays
-the object it is, ``randint`` gives int, all other numeric types float.
+A space is ``{name: {"_type": ..., "_value": [...]}}``. Declared values are kept: an option stays the same
+object, ``randint`` gives int, and all other numeric types give float.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ __all__ = [
 
 Path = tuple[str | int, ...]
 
-_LISTED = 10  # names or options in a sentence
+_LISTED = 10  # most names or options in a sentence
 _LARGEST = sys.float_info.max
 
 
 class SearchSpaceError(ValueError):
-    """The search space is not valid: one sentence, and the keys and indices that lead to the place."""
+    """The search space is not valid.
+
+    The message is one sentence. ``path``: the keys and indices that lead to the error.
+    """
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message)
@@ -49,7 +52,7 @@ class SearchSpaceError(ValueError):
 
     @property
     def field(self) -> str:
-        """The place as text, such as ``layers._value[1]``."""
+        """Position of the error as text, such as ``layers._value[1]``."""
         return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path).lstrip(".")
 
 
@@ -75,27 +78,30 @@ class ParameterType(StrEnum):
 
     @property
     def gaussian(self) -> bool:
-        """Described by mu and sigma, without bounds."""
+        """True if the type has mu and sigma in place of bounds."""
         return self.endswith("normal")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of ``options``, unchanged."""
+    """A parameter that takes one of ``options``, unchanged."""
 
     options: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """One of several named sub-spaces; the value is ``{"_name": name, **its parameters}``."""
+    """A parameter that takes one of several named sub-spaces.
+
+    Its value is ``{"_name": name, **parameters of the sub-space}``.
+    """
 
     options: tuple[tuple[Any, Space], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Numeric:
-    """A number. ``a`` and ``b``: lower and upper bound, or mu and sigma where ``type.gaussian``."""
+    """A numeric parameter. ``a`` and ``b``: lower and upper bound, or mu and sigma if ``type.gaussian``."""
 
     type: ParameterType
     a: float
@@ -103,7 +109,7 @@ class Numeric:
     q: float | None = None
 
     def quantise(self, x: float) -> float:
-        """``x`` on the grid of ``q`` and, if there are bounds, within them (banker's rounding, as in NNI)."""
+        """Round ``x`` to the grid of ``q`` (half to even, as in NNI) and limit it to the bounds, if any."""
         if self.q is None:
             return float(x)
         x = round(x / self.q) * self.q
@@ -115,7 +121,7 @@ Spec = Choice | Nested | Numeric
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Parameters in the order in which they were declared."""
+    """Parameters in the order of their declaration."""
 
     parameters: tuple[tuple[str, Spec], ...]
 
@@ -124,15 +130,15 @@ class Space:
 
 
 def parse(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterType)) -> Space:
-    """The space that plain values describe; ``types`` are those the tuner can serve.
+    """Return the space that plain values describe. ``types``: the types that the tuner supports.
 
-    Raises SearchSpaceError, which names the parameter, the field and the valid values.
+    Raise SearchSpaceError, which names the parameter, the field and the valid values.
     """
     return _space(space, (), types)
 
 
 def validate(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterType)) -> None:
-    """Raise SearchSpaceError where the space is not valid."""
+    """Raise SearchSpaceError if the space is not valid."""
     parse(space, types=types)
 
 
@@ -230,7 +236,7 @@ def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric |
 
 
 def _farthest(kind: ParameterType, a: float, b: float) -> float:
-    """How large the numbers become with which such a parameter is drawn."""
+    """Return the largest number that can occur when this parameter is drawn."""
     if not kind.gaussian:
         return max(abs(a), abs(b), b - a)
     if kind.logarithmic:
@@ -271,13 +277,13 @@ def _shown(value: Any) -> str:
 
 
 def _listed(words: Iterable[str]) -> str:
-    """With commas between them; a long list's first ones."""
+    """Join words with commas. A long list is cut after its first words."""
     first = list(islice(words, _LISTED + 1))
     return ", ".join([*first[:_LISTED], "..."] if len(first) > _LISTED else first)
 
 
 def _nearest(word: str, words: Sequence[str]) -> str | None:
-    import difflib  # only for a message: it would slow the start of every tuner
+    import difflib  # imported only for a message, because it would slow the start of every tuner
 
     found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return str(found[0]) if found else None
@@ -287,12 +293,15 @@ def _nearest(word: str, words: Sequence[str]) -> str | None:
 
 
 def sample(space: Space, rng: random.Random) -> dict[str, Any]:
-    """One parameter set, drawn independently; keys in the order of the space."""
+    """Draw one parameter set independently of others. Its keys have the order of the space."""
     return {name: _draw(spec, rng) for name, spec in space.parameters}
 
 
 def fill(space: Space, parameters: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
-    """A parameter set with these values, which lie in the space and keep its types; the others are drawn."""
+    """Return a parameter set with the given values; draw the other values.
+
+    The given values must be in the space. They get the types of the space.
+    """
     return {
         name: _filled(spec, parameters[name], rng) if name in parameters else _draw(spec, rng)
         for name, spec in space.parameters
@@ -340,7 +349,7 @@ def _raw(spec: Numeric, rng: random.Random) -> float:
 
 
 def contains(space: Space, parameters: Any, *, partial: bool = False) -> list[str]:
-    """What a parameter set that a user wrote has outside of the space: one sentence each.
+    """Return one sentence for each part of a parameter set that is outside of the space.
 
     ``partial``: parameters may be missing.
     """
@@ -407,5 +416,5 @@ def _misfit_number(spec: Numeric, value: Any, name: str) -> list[str]:
 
 
 def _same(value: Any, option: Any) -> bool:
-    """Equal, and neither of them a bool unless both are (True == 1 in Python)."""
+    """Check whether two values are equal and both or neither of them are bool (True == 1 in Python)."""
     return bool(value == option) and isinstance(value, bool) == isinstance(option, bool)

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from examples.training_service.subprocesses import SubprocessConfig, SubprocessService
-from tests.training_services.test_local import PRELUDE, SCRIPTS
-from training_services.base import ExperimentContext, JobEnded, JobStarted, JobWaiting
-from training_services.keeper_hub import KeeperHub
-from training_services.keeper_service import ServiceTools
-from training_services.placement import HostLedger
-from training_services.testing import Behaviour, ContractPlatform, CoreDouble, TrainingServiceContract
-from trial_keeper import procs
+from examples.training_service.subprocesses import SubprocessConfig, make_service
+from tests.training_services.machines.local_platform import PRELUDE, SCRIPTS
+from training_services.base import ExperimentContext
+from training_services.batch.service import BatchService
+from training_services.keepers.hub import KeeperHub
+from training_services.placement.ledger import HostLedger
+from training_services.testing import Behaviour, ContractPlatform, TrainingServiceContract
+from training_services.tools import ServiceTools
+from trial_keeper.machine import procs
 
 
 class ExamplePlatform(ContractPlatform):
@@ -24,9 +25,8 @@ class ExamplePlatform(ContractPlatform):
         self.directory = directory
         self.code = directory / "code"
         self.code.mkdir()
-        self.limit = 64
 
-    def make(self) -> SubprocessService:
+    def make(self) -> BatchService:
         context = ExperimentContext(
             experiment_id="contract",
             directory=self.directory / "contract",
@@ -37,7 +37,7 @@ class ExamplePlatform(ContractPlatform):
             environ=dict(os.environ),
         )
         tools = ServiceTools(hub=KeeperHub(), ledger=HostLedger())
-        return SubprocessService(context, SubprocessConfig(max_trials=self.limit), tools)
+        return make_service(context, SubprocessConfig(), tools)
 
     def behave(self, trial_id: str, behaviour: Behaviour) -> None:
         (self.code / f"{trial_id}.sh").write_text(PRELUDE + SCRIPTS[behaviour])
@@ -57,21 +57,3 @@ async def platform(tmp_path: Path) -> AsyncIterator[ExamplePlatform]:
 
 class TestExample(TrainingServiceContract):
     """The contract, with ``platform`` from above."""
-
-
-async def test_jobs_wait_for_a_place(platform: ExamplePlatform) -> None:
-    platform.limit = 1
-    core = CoreDouble()
-    await core.open(platform.make())
-    for trial in ("aaaa1", "bbbb2"):
-        platform.behave(trial, Behaviour.REPORTS_LATER)
-    first, second = core.submit("aaaa1"), core.submit("bbbb2")
-    (waits,) = core.of(second)
-    assert isinstance(waits, JobWaiting) and waits.reason.startswith("waits for one of the 1 places")
-    await core.seen(JobStarted, first)
-    platform.release("aaaa1")
-    await core.seen(JobEnded, first)
-    await core.seen(JobStarted, second)
-    platform.release("bbbb2")
-    await core.seen(JobEnded, second)
-    await core.close(detach=False)

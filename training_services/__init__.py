@@ -1,1 +1,1 @@
-"""The platforms that trial jobs run on, behind one abstract class (`training_services.base`)."""
+"""Platforms that trial jobs run on, behind one abstract class (`training_services.base`)."""

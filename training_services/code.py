@@ -1,7 +1,7 @@
-"""The trials' code as one file, for machines that do not have it: same content, same name.
+"""Trial code as one archive for machines that do not have it: the same content gets the same name.
 
-The hash is over names, modes and contents, not over times: who touches a file sends nothing anew. What an
-experiment has packed lies in the folder ``code`` of its directory, where the keepers' door finds it.
+The hash covers names, modes and contents, but not times: touching a file sends nothing again. The archives of
+an experiment are in the folder ``code`` of its directory, where the keepers' door finds them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = [
 ]
 
 IGNORE = ".nniignore"
-KEPT = 5  # archives of an experiment: a start that was ordered before the code changed still needs its own
-TRIES = 3  # of a directory that changes while it is read
-_SHOWN = 3  # of what is largest
+KEPT = 5  # archives per experiment: a start ordered before the code changed still needs its archive
+TRIES = 3  # attempts at a directory that changes while it is read
+_SHOWN = 3  # largest entries named in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLimits:
-    """How much a trial's code may be: entries, and bytes of all files together."""
+    """Limits of a trial's code: number of entries, and bytes of all files together."""
 
     entries: int = 20_000
     size: int = 1 << 30
@@ -51,7 +51,7 @@ class CodeLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeArchive:
-    """Packed code. ``size``: bytes of the archive; ``content``: of the files in it."""
+    """Packed code; ``size``: bytes of the archive; ``content``: bytes of the files in it."""
 
     path: Path
     sha256: str
@@ -60,7 +60,7 @@ class CodeArchive:
 
     @property
     def order(self) -> dict[str, Any]:
-        """The ``code`` of a start command, as ``trial_keeper.wire`` has it."""
+        """Field ``code`` of a start command, in the format of ``trial_keeper.wire``."""
         return {"sha256": self.sha256, "size": self.size}
 
 
@@ -71,21 +71,21 @@ class _Entry(NamedTuple):
 
 
 def code_folder(directory: Path) -> Path:
-    """Where an experiment keeps what it has packed."""
+    """Return the folder with an experiment's archives."""
     return directory / "code"
 
 
 def archive_path(directory: Path, sha256: str) -> Path:
-    """The archive of this hash in the experiment's directory; it need not be there."""
+    """Return the path of the archive of this hash in the experiment's directory; the file may not exist."""
     return code_folder(directory) / f"{sha256}.tar.gz"
 
 
 def pack_code(source: Path, directory: Path, *, limits: CodeLimits | None = None) -> CodeArchive:
-    """Pack ``source`` (trialCodeDirectory) for the experiment in ``directory``. Blocks while it reads.
+    """Pack ``source`` (trialCodeDirectory) for the experiment in ``directory``; return the archive. Blocks.
 
-    What ``.nniignore`` names (in gitignore's syntax) is left out, and so are experiments that lie in the
-    code's directory, sockets, pipes and devices. Raises ServiceUnavailable: the directory is missing, cannot
-    be read, changes all the time or is larger than the limits.
+    Files that ``.nniignore`` names (in gitignore's syntax) are omitted, as well as experiments inside the
+    code's directory, sockets, pipes and devices. Raises ServiceUnavailable if the directory is missing,
+    cannot be read, keeps changing, or exceeds the limits.
     """
     folder = code_folder(directory)
     try:
@@ -108,8 +108,9 @@ def pack_code(source: Path, directory: Path, *, limits: CodeLimits | None = None
 
 
 def measure_code(source: Path, shared: Path, *, limits: CodeLimits | None = None) -> tuple[int, int]:
-    """How many entries ``pack_code`` would pack for an experiment whose folder is below ``shared``, and how
-    many bytes their files have together. Raises ServiceUnavailable as it does.
+    """Return the number of entries that ``pack_code`` would pack, and the bytes of their files.
+
+    The experiment's folder would be below ``shared``. Raises ServiceUnavailable as ``pack_code`` does.
     """
     try:
         left_out = _left_out(source, shared / "experiment")
@@ -122,12 +123,12 @@ def measure_code(source: Path, shared: Path, *, limits: CodeLimits | None = None
 
 
 def _content(entries: Iterable[_Entry]) -> int:
-    """Bytes of their files."""
+    """Return the bytes of the entries' files."""
     return sum(entry.status.st_size for entry in entries if stat.S_ISREG(entry.status.st_mode))
 
 
 class _Changed(Exception):
-    """This file is not any more what it was when it was listed."""
+    """Error: a file changed after it was listed."""
 
 
 def _pack(source: Path, directory: Path, limits: CodeLimits) -> CodeArchive:
@@ -160,7 +161,7 @@ def _pack(source: Path, directory: Path, limits: CodeLimits) -> CodeArchive:
 
 
 class _Hashing:
-    """A file that knows the hash of what was written to it."""
+    """File that computes the hash of the content written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.hash = hashlib.sha256()
@@ -175,7 +176,7 @@ class _Hashing:
 
 
 def _left_out(source: Path, directory: Path) -> set[str]:
-    """Experiments that lie in the code: this one, and the folder that it shares with others."""
+    """Return the folders inside the code to omit: this experiment, and the folder of all experiments."""
     root = source.resolve()
     found = {directory.resolve(), directory.resolve().parent}
     return {str(path) for path in found if path != root and path.is_relative_to(root)}
@@ -193,7 +194,7 @@ def _ignored(source: Path) -> GitIgnoreSpec:
 
 
 def _entries(source: Path, left_out: set[str], ignored: GitIgnoreSpec) -> Iterator[_Entry]:
-    """Everything to pack, in an order that depends on the names only; folders before what is in them."""
+    """Yield everything to pack, in an order that depends only on names; folders precede their content."""
 
     def walk(folder: str, prefix: str) -> Iterator[_Entry]:
         with os.scandir(folder) as found:
@@ -215,7 +216,7 @@ def _entries(source: Path, left_out: set[str], ignored: GitIgnoreSpec) -> Iterat
 
 
 def _bounded(source: Path, entries: Iterator[_Entry], limits: CodeLimits) -> Iterator[_Entry]:
-    """The same entries. Raises ServiceUnavailable once they are too many or too large together."""
+    """Yield the entries. Raises ServiceUnavailable when they are too many or too large together."""
     number, size = 0, 0
     numbers: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
@@ -262,7 +263,7 @@ def _add(tar: tarfile.TarFile, entry: _Entry) -> None:
     except FileNotFoundError as error:
         raise _Changed(entry.path) from error
     except OSError as error:
-        if error.errno in (None, errno.ELOOP):  # it ends before its size, or is a link now
+        if error.errno in (None, errno.ELOOP):  # the file ended before its size, or is a link now
             raise _Changed(entry.path) from error
         raise
 
@@ -272,7 +273,7 @@ def _no_link(path: str, flags: int) -> int:
 
 
 def _drop_old(folder: Path, newest: Path) -> None:
-    """Keep the last few archives."""
+    """Delete all but the last ``KEPT`` archives."""
     found: list[tuple[float, Path]] = []
     for path in folder.glob("*.tar.gz"):
         try:
@@ -285,14 +286,14 @@ def _drop_old(folder: Path, newest: Path) -> None:
 
 
 class PackedCode:
-    """The trial code of an experiment, packed once for all its hosts."""
+    """Trial code of an experiment, packed once for all its hosts."""
 
     def __init__(self, context: ExperimentContext) -> None:
         self._context = context
         self._packing: asyncio.Future[CodeArchive] | None = None
 
     async def pack(self) -> None:
-        """Pack it as it is now, unless that is done. Raises ServiceUnavailable."""
+        """Pack the code as it is now, unless that was done. Raises ServiceUnavailable."""
         failed = self._packing is not None and self._packing.done() and self._packing.exception() is not None
         if self._packing is None or failed:
             context = self._context
@@ -302,6 +303,6 @@ class PackedCode:
 
     @property
     def archive(self) -> CodeArchive:
-        """It; only once it is packed."""
+        """The archive; available only after ``pack``."""
         assert self._packing is not None
         return self._packing.result()

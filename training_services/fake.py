@@ -1,13 +1,13 @@
-"""A training service that does what a script says: for tests of the core, without processes or time.
+"""Training service that follows a script, for tests of the core without processes or waiting.
 
 Every job follows its trial's script as soon as its start is durable::
 
     service.script("abcde", [started(), metric(0.5), metric(0.7, final=True), ended(0)])
     service.script("fghij", [started(), lost("the host burnt")], [started(), ended(0)])  # two attempts
 
-A script stops at ``hold()`` until ``resume``; a stop that is durable ends the job in any case. Trials that
-have no script follow ``default``. A service that was closed can be opened again: its jobs have gone on, and
-what the core has not recorded is told again.
+A script stops at ``hold()`` until ``resume``; a durable stop ends the job in any case. Trials without a
+script follow ``default``. A closed service can be opened again: its jobs have continued meanwhile, and events
+that the core has not recorded are reported again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from training_services.base import (
     UpdateOrdered,
 )
 from training_services.outbox import Outbox
-from trial_keeper.plain import check_path
+from trial_keeper.machine.untrusted_files import check_path
 
 __all__ = [
     "FakeService",
@@ -73,7 +73,7 @@ AT = datetime(2020, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happens to a job. Made by the functions of this module."""
+    """Step of a job's script, made by the functions of this module."""
 
     kind: str
     value: object = None
@@ -86,12 +86,12 @@ def started() -> Step:
 
 
 def metric(value: object, *, final: bool = False) -> Step:
-    """The job reports a value (anything that JSON can hold)."""
+    """Return a step that reports a value (anything that JSON can represent)."""
     return Step("final" if final else "metric", value)
 
 
 def skipped(reason: str) -> Step:
-    """A frame that is no metric."""
+    """Return a step that writes a frame that is not a metric."""
     return Step("skipped", reason)
 
 
@@ -100,7 +100,7 @@ def wants_parameters(index: int) -> Step:
 
 
 def given() -> Step:
-    """Nothing more happens until the parameter set that was asked for last is there; results are its own."""
+    """Return a step that waits for the requested parameter set; later results belong to that set."""
     return Step("given")
 
 
@@ -109,7 +109,7 @@ def noted(note: str) -> Step:
 
 
 def ended(code: int | None = 0, *, signal: int | None = None) -> Step:
-    """The command exits, or is killed by a signal that was not ours (then ``code`` is None)."""
+    """Return a step in which the command exits, or dies by a foreign signal (then ``code`` is None)."""
     return Step("ended", None, None if signal is not None else code, signal)
 
 
@@ -118,12 +118,12 @@ def lost(reason: str) -> Step:
 
 
 def rejected(reason: str) -> Step:
-    """As the first step of a script: the platform will never run this job."""
+    """Return a script's first step that makes the platform reject the job."""
     return Step("rejected", reason)
 
 
 def hold() -> Step:
-    """Nothing more happens until ``FakeService.resume``."""
+    """Return a step that stops the script until ``FakeService.resume``."""
     return Step("hold")
 
 
@@ -135,58 +135,58 @@ class _Job:
     running: bool = False  # its start is durable
     held: bool = False
     started: bool = False
-    parameters: dict[int, str] = field(default_factory=dict)  # further sets that are there, as their records
-    wanted: int = 0  # the number of the one that was asked for last
+    # further parameter sets that have arrived, as their records
+    parameters: dict[int, str] = field(default_factory=dict)
+    wanted: int = 0  # number of the parameter set that was requested last
     frames: int = 0
     sequence: int = 0
     stop: StopOrdered | None = None
     over: bool = False
-    past: list[JobEvent] = field(default_factory=list)  # all that has happened to it
+    past: list[JobEvent] = field(default_factory=list)  # all events of the job
 
 
 @dataclass(slots=True)
 class FakeService(TrainingService):
-    """See the module. ``slots`` jobs at most have a place (None: no limit).
+    """Service for tests, described above; at most ``slots`` jobs have a place (None: no limit).
 
-    ``orders`` holds what the core has asked for, in order: ("start" | "stop" | "update", job_id), noted when
-    it became durable.
+    ``orders`` has the core's orders in the sequence in which they became durable: ("start" | "stop" |
+    "update", job_id).
     """
 
     slots: int | None = None
     default: Sequence[Step] = (started(), metric(1.0, final=True), ended(0))
-    unavailable: list[str] = field(default_factory=list)  # the next openings fail with these
+    unavailable: list[str] = field(default_factory=list)  # errors of the next calls of ``open``
     orders: list[tuple[str, str]] = field(default_factory=list)
-    closed: bool | None = None  # with ``detach`` or without
+    closed: bool | None = None  # value of ``detach`` in the last ``close``
     _scripts: dict[str, deque[Sequence[Step]]] = field(default_factory=dict)
     _jobs: dict[str, _Job] = field(default_factory=dict)
     _waiting: dict[str, TrialJobSpec] = field(default_factory=dict)
     _outbox: Outbox = field(default_factory=Outbox)
-    _submitted: set[str] = field(default_factory=set)  # since it was opened
+    _submitted: set[str] = field(default_factory=set)  # jobs submitted since it was opened
     _cmd_seq: int = 0
-    _acked: int = 0  # the highest durable one: this keeper is fast
-    _ordered: dict[tuple[str, int], str] = field(default_factory=dict)  # parameter sets, perhaps not durable
+    _acked: int = 0  # highest durable command number; this keeper obeys at once
+    # ordered parameter sets, which may not be durable yet
+    _ordered: dict[tuple[str, int], str] = field(default_factory=dict)
     _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     capabilities = Capabilities(updates=True)
 
-    # ---- for the test -------------------------------------------------------------------------------------
-
     def script(self, trial_id: str, *attempts: Sequence[Step]) -> None:
-        """What the trial's attempts do, one script each; further ones follow ``default``."""
+        """Set the scripts of the trial's attempts, one each; further attempts follow ``default``."""
         self._scripts[trial_id] = deque(attempts)
 
     def resume(self, job_id: str) -> None:
-        """Let a job that holds go on."""
+        """Let a job continue that has stopped at ``hold``."""
         job = self._jobs[job_id]
         job.held = False
         self._play(job)
 
     def say(self, *events: JobEvent) -> None:
-        """Yield these events as they stand."""
+        """Report these events unchanged."""
         self._outbox.put(events)
 
     def running(self, trial_id: str) -> int:
-        """How many attempts of the trial run."""
+        """Return the number of running attempts of the trial."""
         return sum(
             job.running and not job.over for job in self._jobs.values() if job.spec.trial_id == trial_id
         )
@@ -229,7 +229,7 @@ class FakeService(TrainingService):
         return self._place(job, steps)
 
     def _adopt(self, job: TrialJobSpec, steps: deque[Step]) -> None:
-        """It has done what is recorded; the rest of its script follows."""
+        """Continue a job after its recorded events, with the rest of its script."""
         adopted = self._jobs[job.id] = _Job(job, steps, job.place, running=True, stop=job.stop)
         adopted.parameters = {order.index: record for order, record in job.updates}
         while steps and adopted.frames < job.recorded:
@@ -361,7 +361,7 @@ class FakeService(TrainingService):
         )
 
     def _free_slot(self) -> None:
-        """The job that waits longest gets it."""
+        """Give the free slot to the job that has waited longest."""
         if self._waiting:
             job = self._waiting.pop(next(iter(self._waiting)))
             scripts = self._scripts.get(job.trial_id)

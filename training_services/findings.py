@@ -1,4 +1,4 @@
-"""What a check of a machine finds: from what the machine says of itself, without asking it anything."""
+"""Findings about a machine, from the facts that it reports; the machine is not asked here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 __all__ = ["Check", "Finding", "Level", "Needs", "judge", "shown_bytes"]
 
-LEAST_BYTES, FEW_BYTES = 100 << 20, 2 << 30  # free: too little for anything, and soon too little
+# free bytes: below the first nothing works, below the second little is left
+LEAST_BYTES, FEW_BYTES = 100 << 20, 2 << 30
 LEAST_FILES = 1000
 CLOCK_S = 5.0
 
 
 class Check(StrEnum):
-    """What is looked at."""
+    """Subject of a check."""
 
     CONFIG = "config"
     CONNECTION = "connection"
@@ -31,7 +32,7 @@ class Check(StrEnum):
 
 
 class Level(StrEnum):
-    """How bad it is: only a fault keeps trials from running."""
+    """Severity of a finding: only a FAULT prevents trials from running."""
 
     OK = "ok"
     WARNING = "warning"
@@ -40,7 +41,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One sentence about ``machine``; unless it is OK it says what to do."""
+    """One sentence about ``machine``; unless the level is OK, it says what to do."""
 
     machine: str
     check: Check
@@ -50,9 +51,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What trials want of a machine. ``gpu_indices``: those that they may use; None: any.
+    """Requirements of trials for a machine. ``gpu_indices``: GPUs that trials may use; None: all.
 
-    ``python_path``: the directory that is to hold the Python there; None: any Python will do.
+    ``python_path``: directory that must contain Python there; None: any Python is accepted.
     """
 
     gpus: float | None = None
@@ -61,7 +62,10 @@ class Needs:
 
 
 def judge(machine: str, facts: Mapping[str, Any], *, needs: Needs, ahead_s: float) -> Iterator[Finding]:
-    """Findings from the ``facts`` of ``trial_keeper.attendant``; its clock is ``ahead_s`` before ours."""
+    """Yield findings from the ``facts`` of ``trial_keeper.attendant``.
+
+    Its clock is ``ahead_s`` seconds ahead of ours.
+    """
 
     def found(check: Check, level: Level, sentence: str) -> Finding:
         return Finding(machine=machine, check=check, level=level, sentence=sentence)
@@ -101,7 +105,7 @@ def _python(facts: Mapping[str, Any], folder: str | None) -> tuple[Level, str]:
 
 def _disk(facts: Mapping[str, Any]) -> tuple[Level, str]:
     free, files, top = int(facts["free_bytes"]), int(facts["free_files"]), facts["top"]
-    if files and free and files < LEAST_FILES:  # some file systems do not count
+    if files and free and files < LEAST_FILES:  # some file systems report 0 because they do not count files
         return Level.FAULT, f"only {files} more files can be made below {top}: remove some"
     said = f"{shown_bytes(free)} free below {top}"
     if free < LEAST_BYTES:
@@ -138,7 +142,7 @@ def _count(number: int) -> str:
 
 
 def shown_bytes(number: float) -> str:
-    """An amount for people."""
+    """Return an amount of bytes as text for people."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024:
             return f"{number:.3g} {unit}"

@@ -1,7 +1,7 @@
-"""One frame of a trial's metrics file becomes one event. Pure, and never an exception.
+"""Conversion of each frame of a trial's metrics file into one event. Pure; it never raises.
 
-The payloads come from user code and may be anything; this is the hottest loop of the server (100,000 frames
-a second), so it goes around ``json.loads`` and builds named tuples.
+The payloads come from user code and may be anything. This is the hottest loop of the server (100,000 frames a
+second), so it avoids ``json.loads`` and builds named tuples.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LARGEST = 2**63 - 1
 
 
 class _Skip(Exception):
-    """The frame is no metric; the message is the sentence for the user."""
+    """Error: the frame is not a metric; the message is a sentence for the user."""
 
 
 def read_frames(
     job_id: str, trial_id: str, *, position: int, payloads: Sequence[bytes]
 ) -> list[MetricReported | FrameSkipped | ParametersWanted]:
-    """The events of consecutive frames, the first of which has this position."""
+    """Return the events of consecutive frames, the first of which has this position."""
     return [
         read_frame(job_id, trial_id, position=number, payload=payload)
         for number, payload in enumerate(payloads, position)
@@ -37,7 +37,7 @@ def read_frames(
 def read_frame(
     job_id: str, trial_id: str, *, position: int, payload: bytes
 ) -> MetricReported | FrameSkipped | ParametersWanted:
-    """The event that one payload stands for; FrameSkipped with one sentence if it is no metric."""
+    """Return the event of one payload; FrameSkipped with a sentence if it is not a metric."""
     try:
         frame = _parse(payload.decode(), "it is not JSON")
         if type(frame) is not dict:
@@ -89,7 +89,7 @@ def _parse(text: str, complaint: str) -> object:
 
 
 def _value(frame: dict[str, object]) -> tuple[str, float | None]:
-    """The JSON text of the value, and the number in it."""
+    """Return the JSON text of the value, and the number in it or None."""
     if "value" not in frame:
         raise _Skip("it has no value")
     text = frame["value"]

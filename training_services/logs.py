@@ -1,4 +1,4 @@
-"""A trial's files on this machine."""
+"""Files of trials on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from training_services.base import FileListing, TrialFile
-from trial_keeper.plain import Listed, PlainFile, list_files
+from trial_keeper.machine.untrusted_files import Listed, PlainFile, list_files
 
 __all__ = [
     "LOG_NAMES",
@@ -26,7 +26,7 @@ LOG_NAMES = ("stdout", "stderr", "trial.log")
 
 
 def check_log_name(name: str) -> None:
-    """Raises ValueError if it is not a log's name."""
+    """Raise ValueError if this is not the name of a log."""
     if name not in LOG_NAMES:
         raise ValueError(f"{name!r} is not one of {', '.join(LOG_NAMES)}")
 
@@ -35,7 +35,10 @@ class LogFile(PlainFile):
     """One of a trial's logs."""
 
     def __init__(self, root: Path, parts: Sequence[str], name: str) -> None:
-        """Raises ValueError (not a log's name), FileNotFoundError (also for a link or a pipe)."""
+        """Open the log.
+
+        Raises ValueError (not a log's name), FileNotFoundError (also for a link or a pipe).
+        """
         check_log_name(name)
         super().__init__(str(root), parts, name)
 
@@ -43,9 +46,9 @@ class LogFile(PlainFile):
 async def folder_file(
     root: Path, parts: Sequence[str], path: str, *, tail: int | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Chunks of a file below the folder that ``parts`` lead to, as long as it is now, or its last lines.
+    """Yield chunks of a file below the folder at ``parts``, up to its current size, or its last lines.
 
-    Raises ValueError (no such path can be), FileNotFoundError (also for a link or a pipe).
+    Raises ValueError (invalid path), FileNotFoundError (also for a link or a pipe).
     """
     file = await asyncio.to_thread(PlainFile, str(root), parts, path)
     try:
@@ -60,13 +63,13 @@ async def folder_file(
 
 
 async def folder_listing(root: Path, parts: Sequence[str]) -> FileListing:
-    """The plain files below that folder. Raises FileNotFoundError."""
+    """Return the list of plain files below that folder. Raises FileNotFoundError."""
     found, complete = await asyncio.to_thread(list_files, str(root), parts)
     return listing_of(found, complete=complete)
 
 
 def listing_of(found: Iterable[Listed], *, complete: bool) -> FileListing:
-    """The same as a service gives it; a name that is no text is shown escaped."""
+    """Return the files as a service lists them; a name that is not valid text is shown escaped."""
     files = tuple(
         TrialFile(
             path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
@@ -79,7 +82,7 @@ def listing_of(found: Iterable[Listed], *, complete: bool) -> FileListing:
 
 
 class FolderFiles:
-    """``KeeperFiles`` of an experiment's directory on this machine."""
+    """``KeeperFiles`` for an experiment's directory on this machine."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -87,7 +90,7 @@ class FolderFiles:
     def read(
         self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Whatever ``follow`` says, nothing follows."""
+        """Yield the chunks of a file; ``follow`` is ignored."""
         return folder_file(self._directory, parts, path, tail=tail)
 
     async def listing(self, parts: Sequence[str]) -> FileListing:

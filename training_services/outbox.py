@@ -1,4 +1,4 @@
-"""Where a service lays its events down, and the core's one consumer takes them in batches."""
+"""Queue of a service's events, which the core, the only consumer, takes in batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Outbox"]
 
 
 class Outbox:
-    """An unbounded queue; what bounds it is that keepers are answered only while the core keeps up."""
+    """Unbounded queue; its size stays small because keepers are answered only while the core keeps up."""
 
     def __init__(self) -> None:
         self._events: list[JobEvent] = []
@@ -24,7 +24,7 @@ class Outbox:
             self._filled.set()
 
     async def take(self) -> list[JobEvent] | None:
-        """Everything there is, once there is something; None when it is closed and there is nothing left."""
+        """Wait for events and return all of them; None when the queue is closed and empty."""
         await self._filled.wait()
         events, self._events = self._events, []
         if not self._closed:

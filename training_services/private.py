@@ -1,6 +1,6 @@
 """Files and folders that only their owner may use, whatever the umask of the process is.
 
-Standard library only and quick to import.
+This module uses only the standard library and is quick to import.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ __all__ = ["FILE", "FOLDER", "forbid_writing", "make_private_folder", "open_priv
 
 FOLDER = 0o700
 FILE = 0o600
-_WRITING = 0o022  # by group and others
+_WRITING = 0o022  # write permission of group and others
 
 
 def make_private_folder(path: Path) -> None:
-    """Make the folder and its missing parents with mode 0700. Existing folders stay as they are."""
+    """Create the folder and its missing parents with mode 0700. Existing folders are not changed."""
     missing = []
     while not path.exists():
         missing.append(path)
@@ -33,16 +33,16 @@ def make_private_folder(path: Path) -> None:
 
 
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file whose mode is 0600, also where it exists with another one. An ``opener`` of ``open``."""
+    """Open a file with mode 0600, and set that mode if the file exists. Use it as ``opener`` of ``open``."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, FILE)
-    with contextlib.suppress(PermissionError):  # somebody else's file, which we may write all the same
+    with contextlib.suppress(PermissionError):  # another user's file, to which we may write nevertheless
         if os.fstat(descriptor).st_mode & 0o7777 != FILE:
             os.fchmod(descriptor, FILE)
     return descriptor
 
 
 def tighten(path: Path, mode: int) -> None:
-    """Take away the rights that ``mode`` does not grant, if the file or folder exists and is ours."""
+    """Remove permissions that ``mode`` does not grant, if the file or folder exists and is ours."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
         found = path.stat().st_mode & 0o7777
         if found & ~mode:
@@ -50,5 +50,5 @@ def tighten(path: Path, mode: int) -> None:
 
 
 def forbid_writing(path: Path) -> None:
-    """Take the right to write away from group and others. Who may read stays as it is."""
+    """Remove the write permission of group and others. Other permissions are not changed."""
     tighten(path, 0o7777 & ~_WRITING)

@@ -1,13 +1,14 @@
-"""Platform name -> its configuration and its service. A platform is imported when it is first asked for.
+"""Registry: platform name -> its configuration and its service. A platform is imported on first use.
 
-Third parties add platforms by entry points of the group ``nnimgr.training_services``: the name is the
-platform, the object a module with ``CONFIG`` (a pydantic model) and ``SERVICE`` (called with context, config
-and tools; gives a TrainingService), and perhaps ``HOSTS`` (called with the same, gives KeeperHosts).
+Third parties add platforms by entry points of the group ``nnimgr.training_services``. The name is the
+platform; the object is a module with ``CONFIG`` (a pydantic model) and ``SERVICE`` (called with context,
+config and tools; returns a TrainingService), and optionally ``HOSTS`` (called with the same arguments;
+returns KeeperHosts).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,8 +20,12 @@ from training_services import userfile
 from training_services.base import ExperimentContext, TrainingService
 
 if TYPE_CHECKING:
-    from training_services.keeper_host import KeeperHost
-    from training_services.keeper_service import ServiceTools
+    from training_services.examination import Examination
+    from training_services.findings import Finding
+    from training_services.keepers.host import KeeperHost
+    from training_services.placement.needs import Wants
+    from training_services.platform import ConfigFault
+    from training_services.tools import ServiceTools
 
 __all__ = [
     "GROUP",
@@ -29,6 +34,8 @@ __all__ = [
     "UnknownPlatform",
     "config_class",
     "create",
+    "examine",
+    "faults",
     "hosts_class",
     "load",
     "platforms",
@@ -42,26 +49,37 @@ GROUP = "nnimgr.training_services"
 
 
 class _BuiltIn(NamedTuple):
-    """Where a platform's parts are, as "module:name": a configuration is read without its service."""
+    """Locations of a platform's parts as "module:name"; the configuration is imported without the service."""
 
     config: str
     service: str
     hosts: str | None = None
+    faults: str | None = None
+    examine: str | None = None
 
 
 _IN_CLUSTER = "training_services.kubernetes.service:KubernetesService"
 _BUILT_IN = {
     "local": _BuiltIn(
-        "training_services.local:LocalConfig",
-        "training_services.local:LocalService",
-        "training_services.local:LocalHosts",
+        "training_services.machines.local:LocalConfig",
+        "training_services.machines.local:LocalService",
+        "training_services.machines.local:LocalHosts",
+        "training_services.machines.local:faults",
+        "training_services.machines.checkup:examine_local",
     ),
     "remote": _BuiltIn(
         "training_services.ssh.config:RemoteConfig",
-        "training_services.remote:RemoteService",
-        "training_services.remote:RemoteHosts",
+        "training_services.machines.remote:RemoteService",
+        "training_services.machines.remote:RemoteHosts",
+        "training_services.ssh.config:faults",
+        "training_services.machines.checkup:examine_remote",
     ),
-    "kubernetes": _BuiltIn("training_services.kubernetes.config:KubernetesConfig", _IN_CLUSTER),
+    "kubernetes": _BuiltIn(
+        "training_services.kubernetes.config:KubernetesConfig",
+        _IN_CLUSTER,
+        faults="training_services.kubernetes.faults:faults",
+        examine="training_services.kubernetes.checkup:examine",
+    ),
     # These two become the platform kubernetes when a configuration is read.
     "kubeflow": _BuiltIn("training_services.kubernetes.kubeflow:KubeflowConfig", _IN_CLUSTER),
     "frameworkcontroller": _BuiltIn(
@@ -77,21 +95,21 @@ HostsClass = Callable[[ExperimentContext, Any, "ServiceTools"], "KeeperHosts"]
 
 
 class BrokenPlatform(ValueError):
-    """A third party's training service cannot be used; one sentence."""
+    """Error: a third party's training service cannot be used; one sentence."""
 
 
 class KeeperHosts(Protocol):
-    """The machines of a platform whose jobs are run by keepers: such platforms can be used together."""
+    """Machines of a platform whose jobs are run by keepers; such platforms can be used together."""
 
     def all(self) -> Sequence[KeeperHost]: ...
 
 
 class UnknownPlatform(ValueError):
-    """There is no training service of this name; the message lists those there are."""
+    """Error: there is no training service of this name; the message lists the valid names."""
 
 
 class Platform(NamedTuple):
-    """``hosts`` None: its jobs are not run by keepers."""
+    """Platform's configuration and service; ``hosts`` is None if its jobs are not run by keepers."""
 
     config: type[BaseModel]
     service: ServiceClass
@@ -99,14 +117,14 @@ class Platform(NamedTuple):
 
 
 def platforms() -> list[str]:
-    """The names that can be used."""
+    """Return the names of all platforms that can be used."""
     return sorted({*_BUILT_IN, *(point.name for point in _entry_points()), *_registered()})
 
 
 def create(platform: str) -> Platform:
-    """The configuration and the service of a platform. Raises UnknownPlatform, BrokenPlatform."""
+    """Return the configuration and the service of a platform. Raises UnknownPlatform, BrokenPlatform."""
     if platform in _BUILT_IN:
-        config, service, hosts = _BUILT_IN[platform]
+        config, service, hosts, *_ = _BUILT_IN[platform]
         return Platform(_named(config), _named(service), None if hosts is None else _named(hosts))
     for point in _entry_points():
         if point.name == platform:
@@ -118,10 +136,10 @@ def create(platform: str) -> Platform:
 
 
 def load(package: str) -> tuple[str, Platform]:
-    """The name and the platform that a third party's module brings. Raises BrokenPlatform."""
+    """Return the name and the platform that a third party's module defines. Raises BrokenPlatform."""
     try:
         module = import_module(package)
-    except Exception as error:  # whatever their module raises
+    except Exception as error:  # a third party's module may raise any error
         why = " ".join(str(error).split()) or type(error).__name__
         raise BrokenPlatform(f"the training service in {package} cannot be imported: {why}") from error
     config, service = getattr(module, "CONFIG", None), getattr(module, "SERVICE", None)
@@ -136,9 +154,9 @@ def load(package: str) -> tuple[str, Platform]:
 
 
 def register(package: str) -> str:
-    """Let a module's training service be used by its name, which is returned.
+    """Register a module's training service, and return the name under which it can be used.
 
-    Raises BrokenPlatform, ValueError (a name that is taken), UserFileError.
+    Raises BrokenPlatform, ValueError (the name is taken), UserFileError.
     """
     name, _ = load(package)
     if name in _BUILT_IN:
@@ -150,7 +168,10 @@ def register(package: str) -> str:
 
 
 def unregister(name: str) -> bool:
-    """Drop the platform, by its name or its package; False if there is none. Raises UserFileError."""
+    """Remove the platform, by its name or its package. Return False if there is none.
+
+    Raises UserFileError.
+    """
     with userfile.changing(_file(), lists=(_KEY,), what=_CONTENT) as raw:
         entries = raw.get(_KEY) or []
         raw[_KEY] = [entry for entry in entries if name not in (entry.get("platform"), entry.get("package"))]
@@ -158,7 +179,7 @@ def unregister(name: str) -> bool:
 
 
 def sources() -> dict[str, str]:
-    """Each platform, and where it comes from: built in, an installed package or a registered one."""
+    """Return the origin of each platform: built in, an installed package or a registered package."""
     return {
         **{name: f"registered: {package}" for name, package in _registered().items()},
         **{point.name: f"installed: {point.value}" for point in _entry_points()},
@@ -167,19 +188,39 @@ def sources() -> dict[str, str]:
 
 
 def config_class(platform: str) -> type[BaseModel]:
-    """The model of the platform's ``trainingService``. Raises UnknownPlatform."""
+    """Return the model of the platform's ``trainingService``. Raises UnknownPlatform."""
     return _named(_BUILT_IN[platform].config) if platform in _BUILT_IN else create(platform).config
 
 
 def hosts_class(platform: str) -> HostsClass | None:
-    """What gives the platform's machines; None: it has none with keepers. Raises UnknownPlatform."""
+    """Return the factory of the platform's machines; None without keepers. Raises UnknownPlatform."""
     if platform in _BUILT_IN and _BUILT_IN[platform].hosts is None:
         return None
     return create(platform).hosts
 
 
+def faults(platform: str, config: BaseModel, wants: Wants) -> Iterable[ConfigFault]:
+    """Find what is wrong with a configuration of the platform, given what each job needs."""
+    if platform not in _BUILT_IN:
+        return ()
+    place = _BUILT_IN[platform].faults
+    found: Iterable[ConfigFault] = () if place is None else _named(place)(config, wants)
+    return found
+
+
+def examine(
+    platform: str, examination: Examination, config: BaseModel
+) -> Sequence[AsyncIterator[Finding]] | None:
+    """Look at each machine of a configuration, side by side; None if the platform cannot be looked at."""
+    place = _BUILT_IN[platform].examine if platform in _BUILT_IN else None
+    if place is None:
+        return None
+    found: Sequence[AsyncIterator[Finding]] = _named(place)(examination, config)
+    return found
+
+
 def service_class(platform: str) -> ServiceClass:
-    """What makes the platform's service. Raises UnknownPlatform."""
+    """Return the factory of the platform's service. Raises UnknownPlatform."""
     return create(platform).service
 
 
@@ -193,10 +234,10 @@ def _entry_points() -> list[EntryPoint]:
 
 
 def _registered() -> dict[str, str]:
-    """Platform -> package."""
+    """Return the registered platforms: name -> package."""
     file = _file()
     if not file.is_file():
-        return {}  # the rule: reading it costs an import of a YAML reader
+        return {}  # usually there is no file, and reading one would import a YAML reader
     entries = userfile.read(file, lists=(_KEY,), what=_CONTENT).get(_KEY) or []
     return {str(entry["platform"]): str(entry["package"]) for entry in entries}
 

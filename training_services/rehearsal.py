@@ -1,4 +1,4 @@
-"""One trial that does nothing, from its placing to its last word: whether a service can run any."""
+"""Rehearsal: one trial that does nothing, from its placement to its end, as a test of a service."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _RESULTS = [1.0, 2.0]
 
 
 async def rehearse(service: TrainingService, *, experiment_id: str, limit_s: float) -> float:
-    """Run one trial of ``COMMAND``; the seconds that it took. Raises ServiceError with what went wrong.
+    """Run one trial of ``COMMAND`` and return its duration in seconds. Raises ServiceError if it fails.
 
-    The service is opened and closed, and nothing of it is left.
+    The service is opened and closed, and nothing of the trial is left.
     """
     began = time.monotonic()
     said = ["nothing was heard of it"]

@@ -1,4 +1,4 @@
-"""What every training service has to keep, as tests: inherit ``TrainingServiceContract``.
+"""Tests that every training service must pass: inherit ``TrainingServiceContract``.
 
 ::
 
@@ -7,8 +7,8 @@
         async def platform(self, tmp_path):
             yield MyPlatform(tmp_path)
 
-The tests are coroutines (pytest-asyncio in auto mode). ``CoreDouble`` plays the core: it commits what it is
-told and can be cut off in between.
+The tests are coroutines (pytest-asyncio in auto mode). ``CoreDouble`` replaces the core: it commits the
+events that it gets, and can be cut off before it commits.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from training_services.base import (
 
 __all__ = ["Behaviour", "ContractPlatform", "CoreDouble", "TrainingServiceContract"]
 
-DEADLINE_S = 60.0  # for what takes seconds on the slowest of platforms
+DEADLINE_S = 60.0  # limit for waits, which take seconds on the slowest platforms
 GRACE = timedelta(seconds=5)
 
 E = TypeVar("E")
 
 
 class Behaviour(Enum):
-    """What a trial of the contract does."""
+    """Behaviour of a trial of the contract."""
 
-    REPORTS = auto()  # prints "hello", reports 1 and 2, 3 as the final result, and exits with 0
-    REPORTS_LATER = auto()  # the same, after ``ContractPlatform.release``
-    SLEEPS = auto()  # starts a child in a session of its own, and both run until they are stopped
+    REPORTS = auto()  # prints "hello", reports 1 and 2, then 3 as the final result; exits with 0
+    REPORTS_LATER = auto()  # does the same after ``ContractPlatform.release``
+    SLEEPS = auto()  # starts a child in its own session; both run until they are stopped
 
 
 class ContractPlatform(abc.ABC):
@@ -69,24 +69,24 @@ class ContractPlatform(abc.ABC):
 
     @abc.abstractmethod
     def make(self) -> TrainingService:
-        """A service of the experiment, not opened; called again after the last one was closed."""
+        """Return a service of the experiment, not opened; called again after the last service was closed."""
 
     @abc.abstractmethod
     def behave(self, trial_id: str, behaviour: Behaviour) -> None:
-        """From now on the trial's attempts do this."""
+        """Set the behaviour of the trial's next attempts."""
 
     @abc.abstractmethod
     def release(self, trial_id: str) -> None:
-        """Let a trial that REPORTS_LATER go on."""
+        """Let a trial that REPORTS_LATER continue."""
 
     @abc.abstractmethod
     def processes(self, trial_id: str) -> int:
-        """How many processes of the trial are alive."""
+        """Return the number of living processes of the trial."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What is committed about a job."""
+    """Committed facts about a job."""
 
     spec: TrialJobSpec
     place: JobPlaced | None = None
@@ -98,14 +98,15 @@ class _Kept:
 
 @dataclass(slots=True)
 class CoreDouble:
-    """The core in few lines: takes events, commits them in order, submits its jobs again when it reopens."""
+    """Small core: it commits events in order, and submits its jobs again when it is opened again."""
 
-    facts: list[JobEvent] = field(default_factory=list)  # committed
-    taken: list[JobEvent] = field(default_factory=list)  # since it was opened
-    commits: bool = True  # False: what is taken is never committed
-    withheld: dict[str, JobPlaced | None] = field(default_factory=dict)  # by job: not committed, once given
+    facts: list[JobEvent] = field(default_factory=list)  # committed facts
+    taken: list[JobEvent] = field(default_factory=list)  # events taken since it was opened
+    commits: bool = True  # False: events that are taken are never committed
+    # places that must not be committed, by job; None: not offered yet
+    withheld: dict[str, JobPlaced | None] = field(default_factory=dict)
     m_epoch: int = 0
-    machines: tuple[KnownMachine, ...] = ()  # what is committed about machines
+    machines: tuple[KnownMachine, ...] = ()  # committed state of machines
     service: TrainingService | None = None
     _jobs: dict[str, _Kept] = field(default_factory=dict)
     _keepers: dict[str, KnownKeeper] = field(default_factory=dict)
@@ -116,7 +117,7 @@ class CoreDouble:
     # ---- life ---------------------------------------------------------------------------------------------
 
     async def open(self, service: TrainingService) -> None:
-        """Open the service as a runner does: jobs of before are submitted again."""
+        """Open the service as a runner does: earlier jobs are submitted again."""
         self.service, self.commits, self.taken = service, True, []
         self.m_epoch += 1
         keepers = tuple(
@@ -157,7 +158,7 @@ class CoreDouble:
             self.commit(*batch)
 
     def _admits(self, event: JobEvent) -> bool:
-        """Doubled frames and ends are no news, as at the core's door."""
+        """Return False for repeated frames and ends, which the core also ignores."""
         kept = self._jobs.get(getattr(event, "job_id", ""))
         if kept is None:
             return True
@@ -170,7 +171,7 @@ class CoreDouble:
     # ---- orders -------------------------------------------------------------------------------------------
 
     def submit(self, trial_id: str, *, attempt: int = 1, withhold: bool = False) -> str:
-        """Submit a new job and commit its place, unless that is withheld; its id."""
+        """Submit a new job and commit its place, unless it is withheld. Return the job's id."""
         job = self.spec(trial_id, attempt=attempt)
         assert self.service is not None
         if withhold:
@@ -189,14 +190,14 @@ class CoreDouble:
         )
 
     def cancel(self, job_id: str) -> StopOrdered | None:
-        """Order a stop and commit it."""
+        """Order a stop, commit it, and return it; None if there is nothing to stop."""
         assert self.service is not None
         order = self.service.cancel_trial_job(job_id, grace=GRACE)
         self.commit(order)
         return order
 
     def commit(self, *facts: JobEvent | None) -> None:
-        """Make these facts durable (None is none), unless ``commits`` is off."""
+        """Make these facts durable (None is ignored), unless ``commits`` is off."""
         if self.commits and self.service is not None:
             found = [fact for fact in facts if fact is not None and self._record(fact)]
             self.facts += found
@@ -204,7 +205,7 @@ class CoreDouble:
         self._news.set()
 
     def _record(self, fact: JobEvent) -> bool:
-        """Fold the fact; False: it is no news, or withheld."""
+        """Apply the fact. Return False if it is repeated or withheld."""
         if not self._admits(fact):
             return False
         if isinstance(fact, JobPlaced) and fact.job_id in self.withheld:
@@ -268,7 +269,7 @@ class CoreDouble:
     # ---- questions ----------------------------------------------------------------------------------------
 
     def of(self, job_id: str) -> list[JobEvent]:
-        """The committed facts of a job."""
+        """Return the committed facts of a job."""
         return [fact for fact in self.facts if getattr(fact, "job_id", None) == job_id]
 
     def metrics(self, job_id: str) -> list[MetricReported]:
@@ -282,19 +283,19 @@ class CoreDouble:
                 await self._news.wait()
 
     async def seen(self, kind: type[E], job_id: str) -> E:
-        """The job's first committed fact of this kind, as soon as there is one."""
+        """Wait for the job's first committed fact of this kind, and return it."""
         await self.until(lambda: any(isinstance(fact, kind) for fact in self.of(job_id)))
         return next(fact for fact in self.of(job_id) if isinstance(fact, kind))
 
     async def offered(self, job_id: str) -> JobPlaced:
-        """The withheld place of a job, once it has been given one."""
+        """Wait until the job is offered a place, and return that place, which is withheld."""
         await self.until(lambda: self.withheld[job_id] is not None)
         placed = self.withheld[job_id]
         assert placed is not None
         return placed
 
     async def waits(self, job_id: str, reason: str) -> None:
-        """Wait until the last that was said of the job is that it waits for this reason."""
+        """Wait until the last fact about the job is that it waits for this reason."""
         try:
             await self.until(lambda: self.of(job_id)[-1:] == [JobWaiting(job_id=job_id, reason=reason)])
         except TimeoutError:
@@ -302,7 +303,7 @@ class CoreDouble:
 
 
 class TrainingServiceContract:
-    """The tests. A subclass gives the fixture ``platform``."""
+    """Tests of a training service; a subclass provides the fixture ``platform``."""
 
     async def test_metrics_come_in_order_and_before_the_end(self, platform: ContractPlatform) -> None:
         core = CoreDouble()
@@ -347,7 +348,7 @@ class TrainingServiceContract:
         await core.open(platform.make())
         platform.behave("aaaa1", Behaviour.REPORTS)
         platform.behave("bbbb2", Behaviour.SLEEPS)
-        await core.seen(JobEnded, core.submit("aaaa1"))  # places are given as soon as ever from now on
+        await core.seen(JobEnded, core.submit("aaaa1"))  # makes the platform ready for quick starts
         assert core.service is not None
         job_id = core.submit("bbbb2", withhold=True)
         placed = await core.offered(job_id)
@@ -453,7 +454,7 @@ class TrainingServiceContract:
                     break
             except error:
                 continue
-            raise AssertionError(f"{name} could be read")
+            raise AssertionError(f"{name!r} could be read, which is no log of the job")
         await core.close(detach=False)
 
     async def test_files_are_listed_and_read(self, platform: ContractPlatform) -> None:
@@ -482,5 +483,5 @@ class TrainingServiceContract:
                     break
             except error:
                 continue
-            raise AssertionError(f"{path} could be read")
+            raise AssertionError(f"{path!r} could be read, which is no file of the job")
         await core.close(detach=False)

@@ -1,4 +1,4 @@
-"""Durations, sizes and GPU lists as NNI writes them. Every function raises ValueError with one sentence."""
+"""Parsers for durations, sizes and GPU lists in NNI's format; each raises ValueError with one sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = timedelta(days=36500)
 
 
 def parse_duration(value: Any) -> timedelta:
-    """A length of time: a whole number of seconds, or a number with s, m, h or d; rounded up to seconds."""
+    """Parse a duration: a whole number of seconds, or a number with s, m, h or d; rounded up to seconds."""
     if isinstance(value, int):
         seconds = int(value)
     else:
@@ -29,7 +29,7 @@ def parse_duration(value: Any) -> timedelta:
 
 
 def parse_size(value: Any) -> int:
-    """An amount of memory in MB: a whole number of MB, or a number with b, kb, mb, gb or tb; rounded up."""
+    """Parse an amount of memory into MB: a whole number, or a number with b, kb, mb, gb or tb; rounded up."""
     megabytes = (
         int(value)
         if isinstance(value, int)
@@ -41,7 +41,7 @@ def parse_size(value: Any) -> int:
 
 
 def parse_gpu_number(value: Any) -> int | float:
-    """GPUs of a trial: a whole number, or the part of one that it takes."""
+    """Parse the GPUs of a trial: a whole number, or a fraction below 1 of one GPU."""
     if not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number of GPUs; write 0, 0.5 or 2")
     if not value >= 0:
@@ -54,7 +54,7 @@ def parse_gpu_number(value: Any) -> int | float:
 
 
 def parse_cpu_number(value: Any) -> int | float:
-    """CPUs of a trial: a number above 0, in parts if need be."""
+    """Parse the CPUs of a trial: a number above 0, which may be a fraction."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number of CPUs; write 0.5, 1 or 4")
     if not 0 < value < 1_000_000:
@@ -63,7 +63,7 @@ def parse_cpu_number(value: Any) -> int | float:
 
 
 def parse_gpu_indices(value: Any) -> list[int]:
-    """GPU numbers from a list, one number, or text such as '0,2'."""
+    """Parse GPU numbers: a list, one number, or text such as '0,2'."""
     if isinstance(value, str):
         try:
             indices = [int(part) for part in value.split(",")]

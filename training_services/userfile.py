@@ -1,4 +1,4 @@
-"""What a user has registered: YAML files in NNI's configuration directory, replaced whole under a lock."""
+"""Users' registrations: YAML files in NNI's configuration directory, replaced as a whole under a lock."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ __all__ = ["UserFileError", "changing", "config_directory", "read"]
 
 
 class UserFileError(ValueError):
-    """The file cannot be read or written; one sentence for the user."""
+    """Error: the file cannot be read or written; the message is a sentence for the user."""
 
 
 def config_directory(environ: Mapping[str, str] | None = None, *, python: str | None = None) -> Path:
-    """Where the files are for this environment and interpreter; by default for this process.
+    """Return the directory of the files for this environment and interpreter; by default for this process.
 
-    ``$NNI_CONFIG_DIR``; else the folder ``nni`` of the virtual or conda environment; else ``~/.config/nni``.
+    It is ``$NNI_CONFIG_DIR``, or the folder ``nni`` of the virtual or conda environment, or
+    ``~/.config/nni``.
     """
     environ = os.environ if environ is None else environ
     named = environ.get("NNI_CONFIG_DIR")
@@ -36,9 +37,9 @@ def config_directory(environ: Mapping[str, str] | None = None, *, python: str | 
 
 
 def read(file: Path, *, lists: Collection[str], what: str) -> dict[str, Any]:
-    """The mapping in the file, empty if there is none. Raises UserFileError.
+    """Return the mapping in the file, empty if there is no file. Raises UserFileError.
 
-    ``lists``: keys that hold lists; ``what`` the file should hold, for the sentence if it does not.
+    ``lists``: keys whose values must be lists; ``what``: description of the expected content, for the error.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -61,7 +62,7 @@ def read(file: Path, *, lists: Collection[str], what: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def changing(file: Path, *, lists: Collection[str], what: str) -> Iterator[dict[str, Any]]:
-    """The content, to be changed. Raises UserFileError."""
+    """Yield the content of the file, and write it back if the caller has changed it. Raises UserFileError."""
     import yaml
 
     try:
@@ -75,7 +76,8 @@ def changing(file: Path, *, lists: Collection[str], what: str) -> Iterator[dict[
             if (after := yaml.safe_dump(raw, sort_keys=False)) != before:
                 fresh = file.with_suffix(".new")
                 fresh.write_text(after, encoding="utf-8")
-                forbid_writing(fresh)  # others may share this environment: they read, and change nothing
+                # others who share this environment may read the file, but not change it
+                forbid_writing(fresh)
                 fresh.replace(file)
     except OSError as error:
         raise UserFileError(f"{file} cannot be written: {error.strerror}") from error

@@ -1,11 +1,10 @@
-"""``trial-keeper <directory>``: be the keeper of one experiment on this host, unless it has one.
+"""``trial-keeper <directory>``: run the keeper of one experiment on this host, unless a keeper runs already.
 
 ``<directory>`` is ``<the experiment's directory>/keeper``. With ``--foreground`` before it the log goes to
 standard output, not into a file there. ``trial-keeper wrap ...`` is process 1 of a container
 (``trial_keeper.wrap``).
 
-The spawner is forked before anything but the
-least is imported: all that this process holds by then every shim holds too.
+This process forks the spawner before most imports, because every shim keeps all modules loaded by then.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ USAGE = 2
 
 
 def main() -> NoReturn:
-    """Run the keeper; exit status 0 at once if another one serves the directory."""
+    """Run the keeper; exit with status 0 at once if another keeper serves the directory."""
     arguments = sys.argv[1:]
     if len(arguments) == 3 and arguments[0] == "wrap":
         from trial_keeper import wrap
@@ -44,9 +43,9 @@ def main() -> NoReturn:
 
 
 def keep(directory: str, *, foreground: bool) -> NoReturn:
-    """Be the keeper of this directory, or exit at once if it has one."""
+    """Run the keeper of this directory, or exit at once if the directory has a keeper."""
     try:
-        os.mkdir(directory, 0o700)  # not its parents: a user may have moved them away, and move them back
+        os.mkdir(directory, 0o700)  # create no parents: a user may have moved them for a time
     except FileExistsError:
         pass
     lock = os.open(f"{directory}/lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -76,14 +75,14 @@ def keep(directory: str, *, foreground: bool) -> NoReturn:
 
 
 def _detach(directory: str, lock: int, log: str | None) -> None:
-    """Begin a session of its own, with nothing inherited, and its log (None: standard output).
+    """Start a new session without inherited descriptors, with its log (None: standard output).
 
-    It works in its own folder: relative paths lead there even after the folder was moved.
+    Also change to ``directory``, so that relative paths still work after the folder was moved.
     """
     try:
         os.setsid()
     except PermissionError:
-        pass  # it leads its group already
+        pass  # this process leads its group already
     os.chdir(directory)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
@@ -95,11 +94,11 @@ def _detach(directory: str, lock: int, log: str | None) -> None:
             try:
                 os.close(int(name))
             except OSError:
-                continue  # the listing's own
+                continue  # the descriptor of the listing itself
 
 
 def _wake(path: str) -> int:
-    """The named pipe by which shims, also those of an earlier spawner, wake the keeper."""
+    """Open the named pipe through which all shims, even an earlier spawner's, wake the keeper."""
     try:
         os.mkfifo(path, 0o600)
     except FileExistsError:

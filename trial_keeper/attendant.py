@@ -1,29 +1,29 @@
-"""The program at the other end of a machine's one connection: it serves all experiments that run there.
+"""Attendant: the program at the remote end of a machine's one connection, for all experiments there.
 
-It reads requests, a JSON object a line, on standard input and answers on standard output::
+It reads requests, one JSON object per line, from standard input and answers on standard output::
 
     {"no": int, "do": str, ...}   ->   {"no": int, "answer": {...}}  or  {"no": int, "error": one sentence}
 
-    silence  {"seconds"}                      end after so long without a line; no answer, as for beat
-    beat     {}                               the server is there
+    silence  {"seconds"}                      end after this time without a line; not answered
+    beat     {}                               the server is alive; not answered
     write    {"directory", "manager"}         replace manager.json (0600) of the keeper in the directory
-    keep     {"directory", "path", "environ"} see to it that the keeper runs; answered when it has ended
-    end      {"directory", "told"}            end the keeper; answered when it is gone
+    keep     {"directory", "path", "environ"} start the keeper unless it runs; answered when it has ended
+    end      {"directory", "told"}            end the keeper; answered when it has ended
     remove   {"directory", "only_look"}       remove the directory of an experiment without a keeper, or only
-                                              say why it could not be done
+                                              report why the removal would fail
     read     {"directory", "folder": [str], "name", "offset", "tail": int | null}
              -> {"offset", "size", "identity", "data": base64}: a piece of a file below the folder, from the
-                offset on, or from where its last so many lines begin; of a file of that size and identity
+                offset on, or from the start of the last "tail" lines; size and identity are the file's
     list     {"directory", "folder": [str], "after": str | null}
-             -> {"files": [[path, bytes, unix seconds]], "more": bool, "complete": bool}: those below the
-                folder whose paths come after that one; complete: these, with those before, are all
-    facts    {}                               what this machine is (trial_keeper.facts)
+             -> {"files": [[path, bytes, unix seconds]], "more": bool, "complete": bool}: files below the
+                folder whose paths sort after "after"; complete: the pages leave out no file
+    facts    {}                               facts of this machine (trial_keeper.machine.facts)
 
-Of a file that cannot be read, read and list say {"refused": "missing" | "name", "sentence"}. Neither links
-nor anything but plain files are read.
+For a file that cannot be read, read and list answer {"refused": "missing" | "name", "sentence"}. Only plain
+files are read, and links are not followed.
 
-A directory is one of an experiment, relative to the home; its keeper's is ``keeper`` in it. ``path`` is put
-in front of PATH. Keepers are started detached and outlive the attendant, whose end means nothing to them.
+``directory`` is an experiment's, relative to the home; its keeper's directory is ``keeper`` in it. ``path``
+is put in front of PATH. Keepers are started detached, and continue after the attendant's end.
 """
 
 from __future__ import annotations
@@ -42,27 +42,28 @@ import threading
 import time
 from typing import Any, Callable, Dict
 
-from trial_keeper import plain, procs, wire
-from trial_keeper.facts import facts
-from trial_keeper.programs import tidy
-from trial_keeper.watch import open_process
+from trial_keeper import wire
+from trial_keeper.machine import procs, untrusted_files
+from trial_keeper.machine.facts import facts
+from trial_keeper.machine.programs import tidy
+from trial_keeper.machine.watch import open_process
 
-LEAVE_S = 5.0  # for a keeper that was told to leave, and again after SIGKILL
-LOOK_S = 0.5  # at a process, where the kernel does not tell its end
+LEAVE_S = 5.0  # wait for a keeper that was told to leave, and again after SIGKILL
+LOOK_S = 0.5  # interval of looks at a process whose end the kernel does not report
 SILENCE_S = 60.0
 LAST_WORDS = 2048
-PIECE = 1 << 18  # bytes of a file, or of a listing, in one answer: all experiments share the session
+PIECE = 1 << 18  # bytes of a file or a listing in one answer: all experiments share the connection
 _TOP = "nni-experiments"
 
 Request = Dict[str, Any]
 
 
 class Trouble(Exception):
-    """What was asked for cannot be done; one sentence."""
+    """A request failed; the message is one sentence."""
 
 
 class Process:
-    """A keeper: its pid and start time, and the child if it is ours."""
+    """A keeper's process: pid and start time, and the child if this process started the keeper."""
 
     def __init__(self, pid: int, child: Any = None) -> None:
         self.pid = pid
@@ -70,7 +71,7 @@ class Process:
         self._start = procs.start_time(pid)
 
     def wait(self, limit: float | None = None) -> bool:
-        """Wait for its end, no longer than that; whether it has ended."""
+        """Wait for the keeper's end, at most ``limit`` seconds; return whether the keeper has ended."""
         if self._child is not None:
             import subprocess
 
@@ -100,7 +101,7 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, negative for a signal; None: it runs, or was not our child."""
+        """Exit code, negative for a signal; None for a running keeper and for no child of this process."""
         return None if self._child is None else self._child.returncode
 
     def alive(self) -> bool:
@@ -112,23 +113,23 @@ class Process:
 
 
 class Attendant:
-    """``program``: the file that keepers are run from. ``say`` writes a line; any thread may call it."""
+    """Server of requests. ``program``: file to run keepers from; ``say`` writes a line, from any thread."""
 
     def __init__(self, program: str, home: str, say: Callable[[bytes], None]) -> None:
         self._program = program
         self._home = home
         self._say = say
         self._starting = threading.Lock()
-        self._kept: dict[str, tuple[Process, list[int]]] = {}  # keeper's directory -> who waits for its end
-        self._ends: dict[str, int] = {}  # directory -> number of the last request to end its keeper
+        self._kept: dict[str, tuple[Process, list[int]]] = {}  # by keeper's directory, with waiting requests
+        self._ends: dict[str, int] = {}  # by directory: last request to end its keeper
         self._acts: dict[str, Callable[[Request], Any]] = {
             "write": self._write, "keep": self._keep, "end": self._end, "remove": self._remove,
             "read": _or_refused(self._read), "list": _or_refused(self._list), "facts": self._facts,
         }  # fmt: skip
 
     def take(self, request: Request) -> None:
-        """Serve a request in a thread of its own: a disk that hangs must stop nobody else."""
-        if request["do"] == "end":  # its thread may overtake that of a request to keep
+        """Serve a request in a thread of its own, so that a hanging disk blocks no other request."""
+        if request["do"] == "end":  # noted now: its thread may overtake an earlier "keep"
             self._ends[request["directory"]] = request["no"]
         threading.Thread(target=self._serve, args=(request,), daemon=True).start()
 
@@ -152,13 +153,13 @@ class Attendant:
         self._say(json.dumps({"no": number, **fields}).encode() + b"\n")
 
     def _path(self, request: Request) -> str:
-        """The experiment's directory, which nothing but itself may lie behind."""
+        """Return the path of the experiment's directory. Raise Trouble if the name is not valid."""
         parts = str(request["directory"]).split("/")
         if parts[0] != _TOP or len(parts) < 3 or any(part in ("", ".", "..") for part in parts):
             raise Trouble(f"{request['directory']!r} is no directory of an experiment")
         return os.path.join(self._home, *parts)
 
-    # -- what is asked for
+    # -- requests
 
     def _write(self, request: Request) -> Any:
         directory = os.path.join(self._path(request), "keeper")
@@ -240,7 +241,7 @@ class Attendant:
         raise Trouble("its keeper does not end, not even when it is killed")
 
     def _found(self, directory: str) -> Process | None:
-        """The keeper that runs there, also one that was started just now and does not hold its lock yet."""
+        """Return the running keeper of a directory, even if it has just started and holds no lock yet."""
         with self._starting:
             process = find(directory)
             if process is None and directory in self._kept and self._kept[directory][0].alive():
@@ -258,7 +259,7 @@ class Attendant:
         end = time.monotonic() + LEAVE_S
         while os.path.exists(directory) and not _removed(directory, last=time.monotonic() > end):
             time.sleep(LOOK_S / 10)
-        while True:  # what else is empty of the experiment's
+        while True:  # also remove parent folders that are empty now
             directory = os.path.dirname(directory)
             if os.path.dirname(directory) == self._home:
                 return {}
@@ -269,7 +270,7 @@ class Attendant:
 
     def _read(self, request: Request) -> Any:
         root = self._there(request)
-        with contextlib.closing(plain.PlainFile(root, _folder(request), request["name"])) as file:
+        with contextlib.closing(untrusted_files.PlainFile(root, _folder(request), request["name"])) as file:
             if request["tail"] is None:
                 offset = request["offset"]
                 file.seek(offset)
@@ -279,9 +280,9 @@ class Attendant:
             return {"offset": offset, "size": file.size, "identity": file.identity, "data": data}
 
     def _list(self, request: Request) -> Any:
-        found, complete = plain.list_files(self._there(request), _folder(request))
+        found, complete = untrusted_files.list_files(self._there(request), _folder(request))
         after = request["after"]
-        page: list[plain.Listed] = []
+        page: list[untrusted_files.Listed] = []
         size = 0
         for entry in found:
             if after is None or entry.path > after:
@@ -306,11 +307,11 @@ def _needs_tls(url: str) -> bool:
 
 
 def _folder(request: Request) -> list[str]:
-    return plain.check_path("/".join(request["folder"]))
+    return untrusted_files.check_path("/".join(request["folder"]))
 
 
 def _or_refused(act: Callable[[Request], Any]) -> Callable[[Request], Any]:
-    """Files that are not there, and names that no file can have, are no trouble of the attendant's."""
+    """Wrap a request so that missing files and bad names give a "refused" answer instead of an error."""
 
     def refuse(request: Request) -> Any:
         try:
@@ -324,7 +325,7 @@ def _or_refused(act: Callable[[Request], Any]) -> Callable[[Request], Any]:
 
 
 def find(directory: str) -> Process | None:
-    """The keeper of this directory, whoever has started it: it is called with it and holds its lock open."""
+    """Return the keeper of this directory: the process with this argument that holds the lock file open."""
     lock = os.path.realpath(f"{directory}/lock")
     for pid in procs.all_pids():
         if procs.strings(pid, "cmdline")[-1:] == [directory] and _has_open(pid, lock):
@@ -333,7 +334,7 @@ def find(directory: str) -> Process | None:
 
 
 def _removed(directory: str, *, last: bool) -> bool:
-    """Whether it could be removed whole: a compiler that the keeper had started may still write there."""
+    """Try to remove a directory; return False if a process, such as a compiler, still writes there."""
     try:
         shutil.rmtree(directory)
     except OSError as error:
@@ -344,10 +345,10 @@ def _removed(directory: str, *, last: bool) -> bool:
 
 
 def _has_open(pid: int, path: str) -> bool:
-    """Its spawner and its shims, which have the same arguments, have closed it."""
+    """Check whether the process has the file open: a keeper's spawner and shims have closed the lock."""
     try:
         names = os.listdir(f"/proc/{pid}/fd")
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # the process has ended, or belongs to another user
         return False
     return any(_target(f"/proc/{pid}/fd/{name}") == path for name in names)
 
@@ -360,7 +361,7 @@ def _target(link: str) -> str | None:
 
 
 def _fate(process: Process, directory: str) -> dict[str, Any]:
-    """How a keeper has ended: its exit code, if it was our child; if it failed, the last line of its log."""
+    """Return a keeper's exit code, if known, and the last line of its log if the keeper failed."""
     failed = bool(process.code)
     return {"code": process.code, "said": _last_words(f"{directory}/keeper.log") if failed else None}
 
@@ -376,9 +377,9 @@ def _last_words(path: str) -> str | None:
 
 
 def cut_connection() -> None:
-    """End this user's sshd of the connection: nobody is at its other end any more.
+    """End this user's sshd of the connection, whose other end is gone.
 
-    What it forwards would hold its port, and the keepers' calls, until the kernel gives up: hours.
+    Else its forwarded port, and the keepers' calls, would hang for hours until the kernel gives up.
     """
     for pid in procs.ancestors(os.getpid()):
         title = " ".join(procs.strings(pid, "cmdline"))
@@ -388,7 +389,7 @@ def cut_connection() -> None:
 
 
 def run(program: str) -> None:
-    """Serve until standard input ends, or is silent for too long."""
+    """Serve requests until standard input ends or is silent for too long."""
     saying = threading.Lock()
 
     def say(line: bytes) -> None:
@@ -396,7 +397,7 @@ def run(program: str) -> None:
             try:
                 while line:
                     line = line[os.write(1, line) :]
-            except OSError:  # nobody listens: standard input ends, too
+            except OSError:  # the server is gone, so standard input ends too
                 return
 
     threading.Thread(target=tidy, args=(program,), daemon=True).start()
@@ -417,4 +418,4 @@ def run(program: str) -> None:
                 silence = float(request["seconds"])
             elif request["do"] != "beat":
                 attendant.take(request)
-    os._exit(0)  # whatever its threads wait for
+    os._exit(0)  # at once: threads may still wait

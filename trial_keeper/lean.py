@@ -1,4 +1,4 @@
-"""Named tuples without ``typing``: that module and its checks would cost every keeper 0.7 MiB of memory."""
+"""Named tuples without ``typing``, which would cost every keeper 0.7 MiB of memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ else:
     import collections
 
     class _Meta(type):
-        """Turns a class body with annotated fields into a named tuple; other names in it are kept."""
+        """Turns a class body with annotated fields into a named tuple; keeps the body's other names."""
 
         def __new__(cls, name, bases, body):
             if not bases:

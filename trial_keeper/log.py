@@ -1,16 +1,16 @@
-"""A log file with a cap: its head stays, its tail moves on, and a line between says what was left out."""
+"""Log file of limited size: it keeps the head and the latest tail, and a line between them counts the gap."""
 
 from __future__ import annotations
 
 import os
 
 HEAD = 16 << 20
-LEAST = 4096  # a smaller cap would not hold its own note
+LEAST = 4096  # a smaller cap could not hold the line that counts the gap
 _CHUNK = 1 << 20
 
 
 def complain(sentence: str) -> None:
-    """Say it on standard error, the keeper's log. Never raises: that may lie on the disk that is full."""
+    """Write a sentence to standard error, the keeper's log. Never raises, even if the log's disk is full."""
     try:
         os.write(2, f"{sentence}\n".encode(errors="backslashreplace"))
     except OSError:
@@ -18,9 +18,9 @@ def complain(sentence: str) -> None:
 
 
 class CappedLog:
-    """At most ``cap`` bytes of one stream in ``path``. A failed write drops bytes, and counts them.
+    """File ``path`` with at most ``cap`` bytes of a stream. A failed write drops and counts its bytes.
 
-    Once full, the older half of the tail is dropped and the rest moved up: the file stays one readable text.
+    A full file loses the older half of its tail, and the rest moves up: the file stays one readable text.
     """
 
     __slots__ = ("_cap", "_fd", "_head", "_size", "_skipped", "dropped")
@@ -37,7 +37,7 @@ class CappedLog:
             self._fd = -1
 
     def write(self, chunk: bytes) -> None:
-        """Append; never raises."""
+        """Append ``chunk``; never raises."""
         if self._fd < 0:
             self.dropped += len(chunk)
             return
@@ -50,7 +50,7 @@ class CappedLog:
             self.dropped += len(chunk)
 
     def last_line(self, limit: int) -> bytes:
-        """Return the last line that is not empty, looked for in the last ``limit`` bytes; never raises."""
+        """Return the last non-empty line within the last ``limit`` bytes; never raises."""
         try:
             text = os.pread(self._fd, limit, max(0, self._size - limit))
         except OSError:
@@ -58,7 +58,7 @@ class CappedLog:
         return text.rstrip().rpartition(b"\n")[2].strip()
 
     def close(self) -> None:
-        """Give the descriptor back; twice is harmless."""
+        """Close the file; a second call is harmless."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

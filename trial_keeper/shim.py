@@ -1,9 +1,9 @@
-"""The shim: the parent of one attempt's command. It outlives keeper and server and needs neither.
+"""The shim: parent process of one attempt's command. It works without keeper and server.
 
-It takes the claim, starts the command, drains its output, flushes its metrics, stops it when told to
-(SIGTERM, with the grace in a file beside the claim) or when its lease is over, kills whatever is left of it,
-and writes how it ended into the claim file. As a sub-reaper it is the parent of every orphan below it: "no
-child left" proves that nothing is.
+The shim takes the claim, starts the command, drains its output and flushes its metrics. It stops the command
+on SIGTERM (the grace is in a file beside the claim) or when the lease has expired, kills the remaining
+processes, and writes the end into the claim file. A sub-reaper is the parent of every orphan below it, so a
+shim without children has no descendants.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ import select
 import sys
 import time
 
-from trial_keeper import cgroup, claim, procs
+from trial_keeper.attempt import claim
 from trial_keeper.log import CappedLog, complain
+from trial_keeper.machine import cgroup, procs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trial_keeper.deadline import Deadline
+    from trial_keeper.attempt.deadline import Deadline
 
 _SHELLS = ("/bin/bash", "/bin/sh")
 SHELL = next((path for path in _SHELLS if os.access(path, os.X_OK)), None)
 DEFAULT_GRACE_S = 10.0
-GIVE_UP_S = 10.0  # what SIGKILL has not ended by then hangs in the kernel: reported by pid
+GIVE_UP_S = 10.0  # processes that still live after SIGKILL hang in the kernel: reported by pid
 RETRY_S = 1.0
 LAST_FLUSH_PAUSE_S = 8.0
-LAST_WORDS = 4096  # bytes at the end of stderr among which the last line is looked for
-SHOWN = 300  # bytes of it at most
-NOT_CLAIMED = 255  # exit status: the attempt could not be prepared, and is not claimed; or an errno
+LAST_WORDS = 4096  # bytes at the end of stderr to search for its last line
+SHOWN = 300  # longest shown part of the last line, in bytes
+NOT_CLAIMED = 255  # exit status (or an errno): the attempt could not be prepared, and is not claimed
 
 _RESET = [
     _signal.SIGHUP, _signal.SIGINT, _signal.SIGPIPE, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGXFSZ,
@@ -40,10 +41,10 @@ _RESET = [
 
 _FILES = ("stdout", "stderr", "parameter.cfg", claim.METRICS)
 _FOLDERS = (".nni", "")
-_PREFIX, _LEASE, _CHANGES = 7, 8, 9  # of the fields
+_PREFIX, _LEASE, _CHANGES = 7, 8, 9  # indices of fields
 _CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
-_LONGEST_NOTICE = 4096  # bytes that a pipe takes whole or not at all
-_SIGKILL = _signal.SIGKILL  # a shell says 128 more of a command that ended so
+_LONGEST_NOTICE = 4096  # bytes that a pipe takes atomically
+_SIGKILL = _signal.SIGKILL  # a shell exits with this number + 128 if its command was killed
 
 
 def main(
@@ -73,16 +74,16 @@ def main(
 
 
 def foresee(fields: list[bytes]) -> None:
-    """In the spawner: load what this attempt needs and not all do, once for all shims that come."""
+    """Import, in the spawner, a module that this attempt needs, once for all later shims."""
     if fields[_LEASE]:
         _deadline(fields[_LEASE])
 
 
 def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
-    """Run the command ``:``, and nothing of the user's, in this process; ``directory`` is gone afterwards.
+    """Run the command ``:`` as a shim would, in this process; create and remove ``directory``.
 
-    What the interpreter notes by that (types' caches, specialised code) is there before the fork: 150 KiB
-    that no shim has to copy. SIGCHLD must have a handler; the wake-up descriptor is used and given back.
+    This fills the interpreter's caches before the fork and saves each shim a copy of 150 KiB. SIGCHLD must
+    have a handler; the wake-up descriptor is reset at the end.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     prefix = f"{directory}/own."
@@ -91,7 +92,7 @@ def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
     try:
         shim.take_signals(())
         shim.run(dict(environ))
-    except OSError:  # a full disk: the attempts will say it
+    except OSError:  # for example a full disk, which the attempts will report
         pass
     finally:
         shim.close()
@@ -102,13 +103,13 @@ def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
 
 
 def _deadline(path: bytes) -> Deadline:
-    from trial_keeper.deadline import Deadline
+    from trial_keeper.attempt.deadline import Deadline
 
     return Deadline(path)
 
 
 def _up() -> float:
-    """Return the seconds since the boot, which nobody sets."""
+    """Return the seconds since the boot, on a clock that nobody can set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -130,14 +131,14 @@ class _Shim:
         self._cap = int(cap)
         self._lease = _deadline(lease) if lease else None
         self._lapsed = False
-        self._booted_at = time.time() - _up()  # as the clock stands now; from here on it may be set
+        self._booted_at = time.time() - _up()  # fixed here, because the clock may be set later
         self._wake = wake
         self._pulse = self._beat = -1
         self._claim = -1
-        self._lines = b""  # of the claim
+        self._lines = b""  # lines of the claim file
         self._metrics = -1
         self._main = 0
-        self._oom_kills = 0  # in its control group, before it was started
+        self._oom_kills = 0  # count in the control group before the command's start
         self._status: int | None = None
         self._stopping = False
         self._kill_at: float | None = None
@@ -152,7 +153,7 @@ class _Shim:
         self._poll = select.poll()
 
     def take_signals(self, inherited: tuple[int, ...]) -> None:
-        """Own wake-up pipe, before the claim makes this process known; close what is the spawner's."""
+        """Open a wake-up pipe, before the claim makes this process known; close the spawner's descriptors."""
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(self._beat, warn_on_full_buffer=False)
         for fd in inherited:
@@ -160,7 +161,7 @@ class _Shim:
         self._poll.register(self._pulse, select.POLLIN)
 
     def run(self, environ: dict[bytes, bytes]) -> None:
-        """Claim, start, watch, seal. Returns at once if somebody else has the claim; changes ``environ``."""
+        """Claim, start, watch, seal. Return at once if another process has the claim; change ``environ``."""
         self._prepare()
         if self._lease is not None and self._lease.over():
             raise OSError(self._lease.OVER, "the lease is over")
@@ -169,7 +170,7 @@ class _Shim:
         fd = claim.take(self._prefix, self._lines)
         if fd is None:
             self._lines = b""
-            self._notify()  # a keeper that has forgotten the attempt has to look for what became of it
+            self._notify()  # a keeper that does not know of the claim has to look at it
             return
         self._claim = fd
         if self._lease is not None and self._lease.over():
@@ -192,7 +193,7 @@ class _Shim:
         self._notify()
 
     def close(self) -> None:
-        """Give back what ``run`` leaves to the end of the process."""
+        """Close the descriptors that ``run`` leaves open."""
         _signal.set_wakeup_fd(-1)
         for fd in list(self._logs):
             self._close(fd)
@@ -203,42 +204,21 @@ class _Shim:
                 os.close(fd)
 
     def _prepare(self) -> None:
-        """Everything that needs room on the disk, before the claim: a failure is simply tried again.
+        """Create all files before the claim, so that a failure (full disk) can be retried.
 
         An earlier attempt of the trial may have left anything in the trial's folder.
         """
         directory = self._directory
         for path in (directory, f"{directory}/.nni", os.path.dirname(self._prefix)):
             _make(path)
-        self._open_metrics(self._prefix + claim.STREAM, f"{directory}/{claim.METRICS}")
+        self._metrics = _open_metrics(self._prefix + claim.STREAM, f"{directory}/{claim.METRICS}")
         path = f"{directory}/parameter.cfg"
         try:
             _write(path, os.O_EXCL, self._parameter)
-        except FileExistsError:  # another shim's, perhaps unfinished; replacing the same text harms nobody
+        except FileExistsError:  # from another shim, perhaps incomplete: replace the file by the same text
             new = f"{directory}/.nni/parameter.{os.getpid()}"
             _write(new, os.O_TRUNC, self._parameter)
             os.rename(new, path)
-
-    def _open_metrics(self, own: str, theirs: str) -> None:
-        """Open the metrics file, which has a name in the keeper's folder, ``own``, and one in the trial's.
-
-        Where these are on different disks it has the second name only.
-        """
-        flags = os.O_CREAT | os.O_CLOEXEC | os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
-        self._metrics = os.open(own, flags, 0o644)
-        try:
-            try:
-                os.link(own, theirs)
-            except FileExistsError:
-                if not os.path.samestat(os.lstat(theirs), os.fstat(self._metrics)):
-                    os.unlink(theirs)
-                    os.link(own, theirs)
-        except OSError as error:
-            if error.errno not in _CANNOT_LINK:
-                raise
-            os.unlink(own)
-            os.close(self._metrics)
-            self._metrics = os.open(theirs, flags, 0o644)
 
     def _start(self, environ: dict[bytes, bytes]) -> None:
         if SHELL is None:
@@ -274,13 +254,13 @@ class _Shim:
         self._flush_at = time.monotonic() + self._flush_pause
 
     def _watch(self) -> None:
-        """Until nothing of the command is left, or what is left cannot be killed."""
+        """Watch until no process of the command is left, or the rest cannot be killed."""
         while not self._reap():
             now = time.monotonic()
             if self._lease is not None and self._lease.over():
                 self._lapse(now)
             if self._status is not None and not self._stopping and self._kill_at is None:
-                self._kill_at = now  # it ended by itself: its children get no grace
+                self._kill_at = now  # the command ended by itself: its children get no grace
             if self._kill_at is not None and now >= self._kill_at and not self._kill(now):
                 return
             if now >= self._flush_at:
@@ -296,7 +276,7 @@ class _Shim:
                     self._drain(fd)
 
     def _reap(self) -> bool:
-        """Collect what ended; True: no child is left, so no descendant is."""
+        """Reap ended children; return whether no child, and so no descendant, is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -323,11 +303,11 @@ class _Shim:
         os.close(fd)
         log = self._logs.pop(fd)
         self._dropped += log.dropped
-        if log is not self._stderr:  # its last line is read at the end
+        if log is not self._stderr:  # the last line of stderr is read at the end
             log.close()
 
     def _lapse(self, now: float) -> None:
-        """The lease is over: nothing of the command may be left a short while after its end."""
+        """End the command, because its lease has expired, within the grace of the lease."""
         assert self._lease is not None
         grace = self._lease.grace()
         self._lease = None
@@ -338,21 +318,21 @@ class _Shim:
             self._terminate(now, grace)
 
     def _stop(self, now: float) -> None:
-        """The keeper wants the command to end."""
+        """Stop the command for the keeper, unless it is stopping or has ended."""
         if not self._stopping and self._status is None:
             self._terminate(now, _grace(self._prefix))
 
     def _terminate(self, now: float, grace: float) -> None:
-        """SIGTERM to the whole tree, SIGKILL after the grace."""
+        """Send SIGTERM to the whole tree, and plan SIGKILL after the grace."""
         self._stopping = True
         self._kill_at = now + grace
-        # The command at once: a look through /proc takes milliseconds where the kernel lists no children.
+        # The command gets SIGTERM first: finding its descendants in /proc can take milliseconds.
         procs.signal_all([self._main], _signal.SIGTERM)
         rest = [pid for pid in procs.descendants(os.getpid()) if pid != self._main]
         procs.signal_all(rest, _signal.SIGTERM)
 
     def _kill(self, now: float) -> bool:
-        """One more round of SIGKILL. False: given up."""
+        """Send SIGKILL to all descendants once more; return False after GIVE_UP_S."""
         if self._give_up_at is None:
             self._give_up_at = now + GIVE_UP_S
         elif now >= self._give_up_at:
@@ -363,7 +343,7 @@ class _Shim:
         return True
 
     def _flush(self, now: float) -> None:
-        """The metrics reach the disk once a second while they grow; looks become rarer while they do not."""
+        """Flush the metrics to disk, once a second while they grow; look less often while they do not."""
         size = os.fstat(self._metrics).st_size
         if size > self._flushed:
             self._flushed = size
@@ -377,11 +357,11 @@ class _Shim:
         self._flush_at = now + self._flush_pause
 
     def _seal(self) -> None:
-        """What is still in the pipes, and the line that says how it ended."""
+        """Drain the pipes, and write the end of the command into the claim."""
         for fd in list(self._logs):
             while self._drain(fd):
                 continue
-            if fd in self._logs:  # a survivor holds the other end
+            if fd in self._logs:  # a surviving process holds the other end
                 self._close(fd)
         status = self._status
         code = None if status is None or os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
@@ -402,12 +382,12 @@ class _Shim:
         )  # fmt: skip
 
     def _last_words(self) -> str:
-        """Return what the command has written last to stderr as a sentence; empty if that is nothing."""
+        """Return a sentence with the last line of the command's stderr, or an empty text without one."""
         line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
         return f"the last line of its stderr: {line[:SHOWN].decode(errors='replace')}" if line else ""
 
     def _append(self, line: bytes) -> None:
-        """Write a line of the claim, whenever the disk has room again; the keeper is told at once."""
+        """Write a line of the claim, and retry while the disk is full; notify the keeper at once."""
         self._lines += line
         while True:
             try:
@@ -421,19 +401,19 @@ class _Shim:
             time.sleep(RETRY_S)
 
     def _notify(self) -> None:
-        """Name the attempt to the keeper, with all lines of the claim: its file may be gone."""
+        """Send the keeper the attempt's job id and all lines of the claim, whose file may be gone."""
         text = self._lines.rstrip(b"\n").replace(b"\n", claim.SEPARATOR.encode())
         notice = b"%s %s\n" % (self._job, text)
         try:
             os.write(self._wake, notice if len(notice) <= _LONGEST_NOTICE else self._job + b"\n")
-        except OSError:  # no keeper reads: the next one looks by itself
+        except OSError:  # no keeper reads: the next keeper looks at every attempt
             return
 
 
 def _try(remove: Callable[[str], None], path: str) -> None:
     try:
         remove(path)
-    except OSError:  # it was not made
+    except OSError:  # the file or folder does not exist
         return
 
 
@@ -444,6 +424,29 @@ def _make(path: str) -> None:
         return
     except FileNotFoundError:
         os.makedirs(path, exist_ok=True)
+
+
+def _open_metrics(own: str, theirs: str) -> int:
+    """Open the metrics file, linked in the keeper's folder (``own``) and the trial's (``theirs``).
+
+    If the folders are on different disks, the file is in the trial's folder only.
+    """
+    flags = os.O_CREAT | os.O_CLOEXEC | os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
+    metrics = os.open(own, flags, 0o644)
+    try:
+        try:
+            os.link(own, theirs)
+        except FileExistsError:
+            if not os.path.samestat(os.lstat(theirs), os.fstat(metrics)):
+                os.unlink(theirs)
+                os.link(own, theirs)
+    except OSError as error:
+        os.close(metrics)
+        if error.errno not in _CANNOT_LINK:
+            raise
+        os.unlink(own)
+        return os.open(theirs, flags, 0o644)
+    return metrics
 
 
 def _write(path: str, flag: int, content: bytes) -> None:

@@ -1,13 +1,13 @@
 """The spawner: a lean process, forked before the keeper imports anything, that forks one shim per attempt.
 
-What it never imported no shim pays for (time and memory), so this module and ``shim`` import next to nothing.
-It reads requests from one pipe and writes to the other which shims failed; it ends when the keeper's end of
-the pipe is closed, and no shim minds.
+Each import would cost every shim time and memory, so this module and ``shim`` import next to nothing. The
+spawner reads requests from one pipe and writes the failed shims to another. It ends when the keeper closes
+the pipe of requests; the shims continue.
 
-A request is a length (4 bytes, big endian) and so many bytes of fields, each a length and its bytes::
+A request is its length (4 bytes, big endian) and its fields, each a length and its bytes::
 
     job id, boot id, directory, command, cwd, parameter, cap of a log in bytes, prefix of the keeper's files,
-    file of the lease or nothing, then any number of NAME=value, or NAME to unset it
+    file of the lease or nothing, then any number of NAME=value, or NAME to unset a variable
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-REHEARSALS = 8  # CPython writes to a function's code until it has run so often: 100 KiB that each shim copied
+REHEARSALS = 8  # CPython changes a function's code in its first runs: each shim would copy 100 KiB
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 def pack(fields: Iterable[bytes]) -> bytes:
-    """A request as it goes through the pipe."""
+    """Return the bytes of a request."""
     body = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
     return len(body).to_bytes(4, "big") + body
 
 
 def unpack(body: bytes) -> list[bytes]:
-    """The fields of a request (without its own length)."""
+    """Return the fields of a request, given without its length."""
     fields = []
     at = 0
     while at < len(body):
@@ -49,12 +49,12 @@ def unpack(body: bytes) -> list[bytes]:
 def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
     """Serve until ``requests`` ends. ``failures`` gets lines ``<job id> <wait status>``, ``wake`` job ids.
 
-    ``rehearsal``: a directory that may be made, and removed.
+    ``rehearsal``: path of a directory to create and remove.
     """
     subreaper = _subreaper()
     for number in (_signal.SIGHUP, _signal.SIGINT):
         _signal.signal(number, _signal.SIG_IGN)
-    for number in (_signal.SIGCHLD, _signal.SIGTERM):  # in place before any fork: a shim inherits them
+    for number in (_signal.SIGCHLD, _signal.SIGTERM):  # before any fork: shims inherit the handlers
         _signal.signal(number, _ignore)
     environ = dict(os.environb)
     for _ in range(REHEARSALS):
@@ -67,7 +67,7 @@ def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
     shims: dict[int, bytes] = {}
     buffer = b""
     gc.disable()
-    gc.freeze()  # a collection in a shim would touch, and so copy, every page
+    gc.freeze()  # else a collection in a shim would write to, and thus copy, every page
     while True:
         for fd, _ in poll.poll():
             if fd == pulse:
@@ -98,7 +98,7 @@ def _fork(job: bytes, failures: int) -> int:
 
 
 def _reap(shims: dict[int, bytes], failures: int) -> None:
-    """Collect the shims that ended; a failed one may have died before its claim, so the keeper is told."""
+    """Reap ended shims, and report failed shims to the keeper: they may have died before their claim."""
     while shims:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -112,17 +112,15 @@ def _reap(shims: dict[int, bytes], failures: int) -> None:
 
 
 def _subreaper() -> Callable[[], None]:
-    """Return a function that makes orphans of the calling process's tree its own children.
+    """Return a function that makes the calling process the parent of all orphans below it.
 
-    The spawner itself is to end with the keeper, its parent. Shims do not inherit that.
+    Also make the spawner end with the keeper, its parent. Shims do not inherit this setting.
     """
-    import _ctypes  # the C module: what ``ctypes`` puts around it costs a shim 80 KiB
+    import _ctypes  # the C module alone: ``ctypes`` would cost each shim 80 KiB
 
     prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
     call = _ctypes.call_cdeclfunction
-    call(
-        prctl, (_DEATH_SIGNAL, int(_signal.SIGKILL), 0, 0, 0)
-    )  # else a suspended spawner would stay for ever
+    call(prctl, (_DEATH_SIGNAL, int(_signal.SIGKILL), 0, 0, 0))  # else a suspended spawner would stay forever
 
     def become() -> None:
         if call(prctl, (_SUBREAPER, 1, 0, 0, 0)) != 0:
@@ -132,4 +130,4 @@ def _subreaper() -> Callable[[], None]:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """The byte in the wake-up pipe says it all."""
+    """Do nothing: the byte in the wake-up pipe is enough."""

@@ -1,4 +1,4 @@
-"""What the keeper reads from its pipes, and its log."""
+"""The keeper's input from pipes, and its log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LOG_BYTES = 5 << 20
 
 
 class Lines:
-    """Whole lines from a pipe that never blocks. ``ended``: nobody holds the other end any more."""
+    """Complete lines from a pipe that never blocks. ``ended``: the other end is closed."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -18,7 +18,7 @@ class Lines:
         self.ended = False
 
     def lines(self) -> list[str]:
-        """All that are there now."""
+        """Return all complete lines that have arrived."""
         while True:
             try:
                 chunk = os.read(self._fd, 65536)
@@ -33,7 +33,7 @@ class Lines:
 
 
 class Log:
-    """The keeper's log: standard error, moved to ``<path>.1`` when it has grown large."""
+    """The keeper's log on standard error; a large log file is moved to ``<path>.1``."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class Log:
 
 
 def redirect(path: str) -> None:
-    """Standard output and error go to the end of this file. Raises OSError."""
+    """Append standard output and error to this file from now on. Raises OSError."""
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(fd, 1)
     os.dup2(fd, 2)

@@ -1,33 +1,33 @@
-"""What keeper and server say to each other: one idempotent call, opened by the keeper.
+"""Protocol between keeper and server: one idempotent call, which the keeper makes.
 
 ``POST /keepers/v1/{experiment_id}/{keeper_id}/sync`` with ``Authorization: Bearer <token of this keeper>``.
 
-Request body: one line of JSON, then the payloads of the reported frames exactly as they lie in the metrics
-files, in the order of ``attempts`` and, within one, of its ``events``::
+Request body: one line of JSON, then the payloads of the reported frames, byte for byte as in the metrics
+files, in the order of ``attempts`` and, within an attempt, of its ``events``::
 
-    {"instance": str,            made with the keeper's directory; a wiped disk is a new instance
+    {"instance": str,            created with the keeper's directory; a wiped disk gives a new instance
      "k_epoch": int,             +1, durable, at each keeper start
      "sync_no": int,             +1 at each call of this k_epoch
      "boot_id": str,
-     "db_id_seen": str | null, "m_epoch_seen": int,   the last server the keeper has obeyed
+     "db_id_seen": str | null, "m_epoch_seen": int,   the last server that the keeper has obeyed
      "acked_cmd": int,           all commands up to this one are applied and durable
      "seen_cmd": int,            all commands up to this one have arrived (in memory only, >= acked_cmd)
      "all": bool,                attempts lists every attempt held (first call of a k_epoch, first after
                                  the server's m_epoch has changed, and first after an answer with "all");
-                                 else only those with news
-     "wait": bool,               nothing to report: the server may hold the answer for up to WAIT_S
-     "status": str | null,       one sentence on the keeper itself (no inotify, disk full), null: all is well
+                                 else only attempts with news
+     "wait": bool,               no news: the server may hold the answer for up to WAIT_S
+     "status": str | null,       errors of the keeper itself, as one sentence (disk full); null: none
      "gpu": {"trouble": str | null,      why the GPUs of the machine cannot be read, as one sentence
-             "gpus": [{"index": int,     nvidia-smi's
-                       "memory": int,    MiB in use that none of its processes accounts for
-                       "processes": [[pid, job_id | null]]}]},   that compute on it; null: of no trial
-                                 left out: nothing new, or unknown (told in each call with "all" if it is
-                                 known, and after each change)
-     "host": {"cpus": float,      what processes may use of the machine
-              "memory": int,      MiB, likewise
-              "disk": int,        MiB that are free where the keeper works
-              "version": str},    of the keeper
-                                 left out: as it was told last (told in each call with "all")
+             "gpus": [{"index": int,     index in nvidia-smi
+                       "memory": int,    MiB in use beyond the memory of the listed processes
+                       "processes": [[pid, job_id | null]]}]},   compute processes; null: not a trial's
+                                 left out: unchanged or unknown (sent in each call with "all" if known,
+                                 and after each change)
+     "host": {"cpus": float,      CPUs that processes may use
+              "memory": int,      MiB that processes may use
+              "disk": int,        free MiB where the keeper works
+              "version": str},    the keeper's version
+                                 left out: unchanged (sent in each call with "all")
      "attempts": {job_id: {
          "from": int,            position of the first frame of "events"
          "events": [int],        sizes in bytes of the payloads that follow the line
@@ -36,69 +36,69 @@ files, in the order of ``attempts`` and, within one, of its ``events``::
          "final": null | {"reason": EndReason value or "host_lost", "code": int | null, "signal": int | null,
                           "n": int, "at": float, "message": str | null}}}}
 
-At most MAX_BYTES of payloads or MAX_EVENTS frames a call, but at least one frame. ``final`` is sent only
-together with, or after, the last frame. ``n`` is the number of frames in the sealed file.
+A call has at most MAX_BYTES of payloads and MAX_EVENTS frames, but may always have one frame. ``final`` is
+sent only with or after the last frame. ``n`` is the number of frames in the sealed file.
 
 Answer (200, JSON)::
 
     {"db_id": str, "m_epoch": int, "instance": str,
-     "all": bool,                nothing is known here of what this keeper has said before: say all of it
-     "acks": {job_id: int},      so many frames are committed (for each attempt mentioned, others at will)
-     "rewind": {job_id: int},    the server misses frames from here on: send again from this position
+     "all": bool,                the server knows no earlier report of this keeper: report everything
+     "acks": {job_id: int},      number of committed frames (of each attempt in the request, perhaps others)
+     "rewind": {job_id: int},    the server misses frames: send again from this position
      "done": [job_id],           the end is committed: forget the attempt (its files stay)
-     "kill": [job_id],           unknown here: stop it and forget it
+     "kill": [job_id],           the server does not know the attempt: stop and forget it
      "cmds": [[seq, "start", job_id, start], [seq, "stop", job_id, {"grace": seconds}],
               [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
      "leave": bool,              no job is left and none will come: exit
      "gpu": bool,                the experiment uses GPUs: read them
-     "reads": [[read_no, "file" | "list", directory, name, offset, follow, tail]],   wanted now; below
-     "lease_s": float | null}    so long from the moment this request was sent what runs may run on
-                                 (``trial_keeper.lease``); null: for ever
+     "reads": [[read_no, "file" | "list", directory, name, offset, follow, tail]],   current reads; below
+     "lease_s": float | null}    how long attempts may run, from the moment this request was sent
+                                 (``trial_keeper.core.lease``); null: without limit
 
     start = {"trial_id": str, "attempt": int, "boot_id": str, "directory": str (relative to the experiment's),
              "command": str (for /bin/bash -c; for /bin/sh where there is no bash), "cwd": str,
              "environment": {str: str | null (unset)},
              "parameter": str (text of parameter.cfg), "log_cap": bytes,
-             "lease": bool,        it may run under a lease only; left out: it needs none
-             "sought": bool,       it was started before: report what became of it; left out: start it
-             "code": {"sha256": str, "size": bytes}}   of its archive; left out: the code is on the host
+             "lease": bool,        the attempt may run under a lease only; left out: it needs no lease
+             "sought": bool,       the attempt was started before: report its fate; left out: start it
+             "code": {"sha256": str, "size": bytes}}   code archive; left out: the code is on the host
 
-With ``code`` the attempt gets a copy of its own in ``<directory>/code``, which is its working directory (then
-``cwd`` counts for nothing) and its NNI_CODE_DIR. What the keeper does not have it fetches: ``GET
-/keepers/v1/{experiment_id}/{keeper_id}/code/{sha256}`` answers with the archive, from the byte on that a
-``Range: bytes=N-`` names. What the attempt has left as it was is removed after its end.
+With ``code`` the attempt gets its own copy in ``<directory>/code``, which is its working directory (``cwd``
+is then ignored) and its NNI_CODE_DIR. The keeper fetches an archive that it lacks: ``GET
+/keepers/v1/{experiment_id}/{keeper_id}/code/{sha256}`` answers with the archive, from byte N on with
+``Range: bytes=N-``. Files of the copy that the attempt has not changed are removed after its end.
 
-A read is not durable: it is repeated in each answer until its call arrives, and then belongs to that call.
-The keeper streams what was asked for by ``POST .../reads/{read_no}``, chunked, in pieces: a byte that says
-which, four of length (big-endian), and so many of content::
+A read is not durable: each answer repeats a read until its call arrives, and the call then owns the read.
+The keeper streams the data with ``POST .../reads/{read_no}``, chunked, in pieces: one byte for the kind,
+four for the length (big-endian), then the content::
 
     d    a piece of the file ``name`` below ``directory`` (relative to the experiment's), from ``offset`` on;
          of a listing: lines of [path, bytes, unix seconds], one for each plain file below the directory
-    w    nothing: there is nothing to send yet (at least every WORD_S seconds)
+    w    empty: no data yet (at least every WORD_S seconds)
     e    the end, as JSON: {"error": null | "missing" | "name" | "failed", "sentence": str,
-                            "complete": bool (of a listing: these are all)}
+                            "complete": bool (of a listing: no file is left out)}
 
-With ``tail``, which may be left out or null, a file is read from where its last so many lines begin. With
-``follow`` it goes on until the attempt is sealed. An answer that comes before the end (410) means that nobody
-reads any more. Neither links nor anything but plain files are read.
+With ``tail``, which may be left out or null, a read begins at the last ``tail`` lines of the file. With
+``follow`` it continues until the attempt is sealed. An answer before the end (410) means that the reader has
+left. Only plain files are read, and links are not followed.
 
-Whom to call is in ``<keeper's directory>/manager.json`` (0600, replaced by rename, read again before every
-attempt to connect; a rewritten file ends a wait)::
+The server's address is in ``<keeper's directory>/manager.json`` (0600, replaced by rename, read again before
+every attempt to connect; a rewritten file ends a wait)::
 
-    {"urls": [str],              full addresses of the sync call, https://host:port + PATH filled in, or on
-                                 the server's own machine that of a socket (local_http.py); tried in turn
+    {"urls": [str],              full addresses of the sync call, tried in turn: https://host:port + PATH, or
+                                 a socket's address on the server's own machine (local_http.py)
      "token": str, "db_id": str, "fingerprint": str | null, "authorities": str | null}
 
-The server at a socket is known by its user. An https address is the server's if its certificate has the
-fingerprint or, where ``authorities`` is neither null nor left out, if they vouch for it and the address's
-name: PEM, or "" for those that this machine knows.
-The token changes, in a part, with each writing of the file: a keeper that the server does not know yet has to
-show the last one.
+A server at a socket is authenticated by its user. A server at an https address is authenticated by its
+certificate's fingerprint or, unless ``authorities`` is null or left out, by an authority that vouches for the
+certificate and the host name. ``authorities`` is PEM, or "" for the authorities of this machine.
+A part of the token changes with each rewrite of the file: a keeper that the server does not know yet must
+send the latest token.
 
-Other answers: 401 wrong token, or the experiment is not open; 404 no such call;
+Other answers: 401 wrong token, or the experiment is not open; 404 unknown call;
 409 {"error", "reason": "instance" | "turn" | "fenced" | "database"}; 413 too large; 503 not open yet. The
-keeper backs off and tries again on all of them, but "instance" ends it: another keeper has its place, and
-what it runs counts as lost, so it stops its attempts and leaves.
+keeper backs off and retries after each of them except "instance": another keeper has replaced this keeper
+and its attempts count as lost, so it stops them and leaves.
 """
 
 from __future__ import annotations
@@ -107,7 +107,114 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence
+    from typing import Any, List, Mapping, Optional, Sequence, TypedDict
+
+    class CodeArchive(TypedDict):
+        """Code archive of a start command."""
+
+        sha256: str
+        size: int
+
+    class _Start(TypedDict):
+        boot_id: str
+        directory: str
+
+    class Start(_Start, total=False):
+        """Body of a start command. After the claim the journal keeps only the fields of ``_Start``."""
+
+        trial_id: str
+        attempt: int
+        command: str
+        cwd: str
+        environment: dict[str, str | None]
+        parameter: str
+        log_cap: int
+        lease: bool
+        sought: bool
+        code: CodeArchive | None
+
+    class Started(TypedDict):
+        """Start time and pid of a command."""
+
+        at: float
+        pid: int
+
+    class Final(TypedDict):
+        """The end of an attempt."""
+
+        reason: str | None
+        code: int | None
+        signal: int | None
+        n: int
+        at: float
+        message: str | None
+
+    ReportedAttempt = TypedDict(
+        "ReportedAttempt",
+        {
+            "from": int,
+            "events": List[int],
+            "started": Optional[Started],
+            "note": Optional[str],
+            "final": Optional[Final],
+        },
+    )
+
+    class GpuReading(TypedDict):
+        """The GPUs of a machine, or why they cannot be read."""
+
+        trouble: str | None
+        gpus: list[dict[str, Any]]
+
+    class Capacity(TypedDict):
+        """Resources of a machine that processes may use."""
+
+        cpus: float
+        memory: int
+        disk: int
+
+    class HostCapacity(Capacity):
+        """Resources of a keeper's machine, and the keeper's version."""
+
+        version: str
+
+    class _ReportHeader(TypedDict):
+        instance: str
+        k_epoch: int
+        sync_no: int
+        boot_id: str
+        db_id_seen: str | None
+        m_epoch_seen: int
+        acked_cmd: int
+        seen_cmd: int
+        all: bool
+        wait: bool
+        status: str | None
+        attempts: dict[str, ReportedAttempt]
+
+    class ReportHeader(_ReportHeader, total=False):
+        """The first line of a request."""
+
+        gpu: GpuReading
+        host: HostCapacity
+
+    class Answer(TypedDict):
+        """Answer of the server, with all fields."""
+
+        db_id: str
+        m_epoch: int
+        instance: str
+        all: bool
+        acks: dict[str, int]
+        rewind: dict[str, int]
+        done: list[str]
+        kill: list[str]
+        cmds: list[tuple[int, str, str, Any]]
+        leave: bool
+        gpu: bool
+        reads: list[tuple[int, str, str, str, int, bool, int | None]]
+        lease_s: float | None
+
 
 PATH = "/keepers/v1/{experiment_id}/{keeper_id}/sync"
 WAIT_S = 20.0
@@ -126,10 +233,10 @@ PIECE_HEAD = 5  # bytes
 
 
 class WireError(ValueError):
-    """The body is not of this protocol."""
+    """A body does not follow this protocol."""
 
 
-def encode_request(header: dict[str, Any], payloads: Sequence[bytes]) -> bytes:
+def encode_request(header: Mapping[str, Any], payloads: Sequence[bytes]) -> bytes:
     """Join the header line and the payloads (in the order of the header's attempts and events)."""
     line = json.dumps(header, separators=(",", ":")).encode("ascii")
     return b"\n".join((line, b"".join(payloads)))
@@ -159,24 +266,26 @@ def decode_request(body: bytes) -> tuple[dict[str, Any], dict[str, list[bytes]]]
     return header, payloads
 
 
-def decode_answer(body: bytes) -> dict[str, Any]:
-    """An answer with every field in place. Raises WireError."""
+def decode_answer(body: bytes) -> Answer:
+    """Parse an answer and fill in the fields that it leaves out. Raises WireError."""
     try:
-        answer = json.loads(body)
+        answer: Any = json.loads(body)
         if not isinstance(answer["db_id"], str) or not isinstance(answer["m_epoch"], int):
             raise WireError("db_id or m_epoch of the answer has the wrong type")
-        return {**_EMPTY, **answer}
+        answer = {**_EMPTY, **answer}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise WireError(f"bad answer: {error}") from error
+    whole: Answer = answer
+    return whole
 
 
 def read_piece(kind: bytes, content: bytes) -> bytes:
-    """A piece of a read's stream."""
+    """Return a piece of a read's stream."""
     return b"".join((kind, len(content).to_bytes(4, "big"), content))
 
 
 def read_end(*, error: str | None = None, sentence: str = "", complete: bool = True) -> bytes:
-    """Its last piece."""
+    """Return the last piece of a read's stream."""
     end = {"error": error, "sentence": sentence, "complete": complete}
     return read_piece(END, json.dumps(end).encode("ascii"))
 

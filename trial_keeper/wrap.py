@@ -1,13 +1,13 @@
-"""``trial-keeper wrap <folder of manager.json> <work>``: process 1 of a container that is there for a keeper.
+"""``trial-keeper wrap <folder of manager.json> <work>``: process 1 of a container that runs a keeper.
 
-``<work>`` is the experiment's directory in the container, and all that has to be writable there. What is set
-up in it is a keeper's directory whose ``manager.json`` leads to the given one, which may be replaced at any
-time. The keeper is a child: it says what it has to say on standard output, and is started again should it be
-killed. Whatever is left without a parent is collected here.
+``<work>`` is the experiment's directory in the container; no other place has to be writable. The process
+sets up a keeper's directory there, whose ``manager.json`` links to the given file, which may be replaced at
+any time. The keeper is a child process: it logs to standard output, and is restarted if it is killed.
+Process 1 also reaps all orphans.
 
-SIGTERM means that the container is about to end: the keeper finds the file ``ending``, stops what runs, with
-``NNIMGR_POD_GRACE_S`` seconds of grace, tells the server and leaves. The container ends when its keeper
-leaves, with the exit status of the one attempt that it ran.
+SIGTERM means that the container is shutting down: the keeper finds the file ``ending``, stops its attempts
+with ``NNIMGR_POD_GRACE_S`` seconds of grace, reports to the server and leaves. The container ends with its
+keeper, with the exit status of the one attempt that ran.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import signal
 import sys
 import time
 
-from trial_keeper import claim
-from trial_keeper.ending import DEFAULT_GRACE_S, ENDING
+from trial_keeper.attempt import claim
+from trial_keeper.attempt.ending import DEFAULT_GRACE_S, ENDING
 from trial_keeper.log import complain
 
 TYPE_CHECKING = False
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 KEEPER = "keeper"  # the keeper's directory, below <work>
 UNUSABLE = 1  # exit status: the keeper cannot run here
-NOT_STARTED = 127  # exit status: the command could not be started; a shell says that too
-BY_SIGNAL = 128  # exit status: and the signal's number
+NOT_STARTED = 127  # exit status: the command could not be started, as in a shell
+BY_SIGNAL = 128  # exit status, plus the signal's number
 PAUSE_S = 1.0
-FAILURES = 10  # of the keeper, each soon after its start: another start would not help
+FAILURES = 10  # early ends of the keeper after which a restart would not help
 SOON_S = 30.0
 
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 
 
 def run(manager: str, work: str, keep: Keep) -> NoReturn:
-    """Be that process. Exits with a sentence and UNUSABLE if a keeper cannot run here."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # they are waited for; process 1 has no other way
+    """Run process 1. Exit with a sentence and UNUSABLE if a keeper cannot run here."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # sigwait takes them: process 1 has no default actions
     os.dup2(1, 2)
     directory = f"{work}/{KEEPER}"
     try:
@@ -62,7 +62,7 @@ def run(manager: str, work: str, keep: Keep) -> NoReturn:
 
 
 class _Init:
-    """Keeps the keeper of this directory running: forked, so that what both need is loaded once."""
+    """Keeps the keeper of this directory running, as a fork that shares the loaded modules."""
 
     def __init__(self, keep: Keep, directory: str) -> None:
         self._keep = keep
@@ -73,7 +73,7 @@ class _Init:
         self._ended = False
 
     def run(self) -> bool:
-        """Until the keeper leaves. Returns whether the container was told to end."""
+        """Run until the keeper leaves; return whether the container was told to end."""
         self._start()
         while True:
             if signal.sigwait(_SIGNALS) != signal.SIGCHLD:
@@ -93,11 +93,11 @@ class _Init:
                 signal.pthread_sigmask(signal.SIG_SETMASK, ())
                 self._keep(self._directory, foreground=True)
             except SystemExit:
-                os._exit(0)  # another one serves the directory
+                os._exit(0)  # another keeper serves the directory
             except BaseException:
                 sys.excepthook(*sys.exc_info())
             finally:
-                os._exit(UNUSABLE)  # its own ways out do not come by here
+                os._exit(UNUSABLE)  # reached after an exception only: the keeper itself exits with os._exit
 
     def _start_again(self, status: int) -> None:
         soon = time.monotonic() - self._started_at < SOON_S
@@ -109,7 +109,7 @@ class _Init:
         self._start()
 
     def _reap(self) -> int | None:
-        """Collect what has ended; the keeper's wait status if it has."""
+        """Reap ended children; return the keeper's wait status, or None while the keeper runs."""
         found = None
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -121,7 +121,7 @@ class _Init:
         return found
 
     def _tell(self) -> None:
-        """Have the keeper end; the file was written beforehand, so that a full disk is not in the way."""
+        """Have the keeper end, by renaming a file that exists already, which works on a full disk."""
         if not self._ended:
             self._ended = True
             complain("the container was told to end")
@@ -129,9 +129,9 @@ class _Init:
 
 
 def exit_status(work: str, *, ended: bool) -> int:
-    """The container's: of the attempt below ``work``, if there was exactly one; 0 else.
+    """Return the container's exit status: that of the attempt below ``work`` if there is just one, else 0.
 
-    ``ended``: the container was told to end. Then it is never 0, unless its one attempt had ended by itself.
+    ``ended``: the container was told to end. The status is then 0 only if its one attempt ended by itself.
     """
     told = BY_SIGNAL + signal.SIGTERM if ended else 0
     found = [each for each in map(claim.read, _attempts(work)) if each is not None and each.pid is not None]
@@ -168,7 +168,7 @@ def _prepare(manager: str, work: str, directory: str) -> None:
 
 
 def _environment(work: str) -> dict[str, str]:
-    """What keeper and trials get: with a home and a place for temporary files that can be written."""
+    """Return the environment of keeper and trials, with a writable home and folder for temporary files."""
     environ = dict(os.environ)
     environ.setdefault("NNIMGR_HOME", work)
     if not os.access(environ.get("HOME") or "/nonexistent", os.W_OK):

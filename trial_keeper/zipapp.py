@@ -1,4 +1,4 @@
-"""The keeper as one file, for hosts that have nothing but a Python: same content, same bytes, same name."""
+"""The keeper as one file, for hosts with only a Python. The same content gives the same bytes and name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import zipfile
 
 import trial_keeper
-from trial_keeper.interpreter import SDK
+from trial_keeper.machine.interpreter import SDK
 
 _MAIN = b"""import sys
 
@@ -27,19 +27,24 @@ _NO_REFERENCES = 2
 
 
 def content(*, compiled: bool = False) -> bytes:
-    """The zip: run it with ``python -S -E <file> <directory>``. Not compressed: it starts faster.
+    """Return the zip, to run with ``python -S -E <file> <directory>``; uncompressed, for a faster start.
 
-    ``compiled``: also what this Python compiles it to, packed, for hosts that start it for every trial. Other
-    versions of Python compile the source themselves, which takes as long as the rest of a keeper's start.
+    ``compiled``: add the bytecode of this Python, compressed, for hosts that start a keeper for every trial.
+    Other versions of Python compile the source themselves, which doubles the time of a keeper's start.
     """
     packing = zipfile.ZIP_DEFLATED if compiled else zipfile.ZIP_STORED
     root = os.path.dirname(os.path.dirname(os.path.abspath(str(trial_keeper.__file__))))
-    modules = sorted(name for name in os.listdir(f"{root}/trial_keeper") if name.endswith(".py"))
+    modules = sorted(
+        os.path.relpath(f"{folder}/{name}", root)
+        for folder, _, names in os.walk(f"{root}/trial_keeper")
+        for name in names
+        if name.endswith(".py")
+    )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         _add(archive, "__main__.py", _MAIN, packing)
         for name in [
-            *(f"trial_keeper/{module}" for module in modules),
+            *modules,
             *(f"nni/{name}" for name in SDK.values()),
         ]:
             with open(os.path.join(root, name), "rb") as file:
@@ -51,7 +56,7 @@ def content(*, compiled: bool = False) -> bytes:
 
 
 def build(directory: str) -> str:
-    """Write it into ``directory`` as ``trial-keeper-<hash>.pyz`` unless it is there; its path."""
+    """Write the zip to ``directory`` as ``trial-keeper-<hash>.pyz`` unless it exists; return its path."""
     made = content()
     path = os.path.join(directory, f"trial-keeper-{hashlib.sha256(made).hexdigest()[:16]}.pyz")
     if not os.path.exists(path):
@@ -69,8 +74,8 @@ def _add(archive: zipfile.ZipFile, name: str, text: bytes, packing: int) -> None
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """The content of a .pyc file that is not checked against the source, which lies beside it."""
+    """Return a .pyc file that Python does not check against the source beside it."""
     code = compile(source, name, "exec", dont_inherit=True)
-    # The oldest way to write it down is the only one whose bytes depend on nothing but the code.
+    # Later marshal formats encode object references, so equal code could give different bytes.
     body = marshal.dumps(code, _NO_REFERENCES)
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + body

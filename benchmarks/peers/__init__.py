@@ -1,1 +1,1 @@
-"""The same things done by other products, each in a virtual environment of its own."""
+"""The same measurements with other products, each in a virtual environment of its own."""

@@ -1,7 +1,7 @@
-"""Have the peers do what a benchmark has just done, and read what they gave.
+"""Runs a benchmark's task in each peer, and reads the results.
 
-Each runs as a program of its own, ``run_<peer>.py``, in its own environment (see ``setup``), with a home of
-its own; afterwards no process of it is left.
+Each peer runs as a program of its own, ``run_<peer>.py``, in its own environment (see ``setup``) with a home
+of its own. Afterwards, all its processes are ended.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from benchmarks.report import Figure
 
 LIMIT_S = 120.0
 MARK = "NNIMGR_BENCHMARK_PEER"
-TAIL = 300  # characters of what a peer said last when it failed
+TAIL = 300  # characters of a failed peer's last output
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one peer gave, or why it gave nothing. ``variant``: how it was used, if there are several ways."""
+    """Result of one peer, or the reason why there is none.
+
+    ``variant``: the way of use, if there are several.
+    """
 
     peer: str
     values: Mapping[str, float]
@@ -37,14 +40,14 @@ class Answer:
 
 
 class Peers:
-    """The peers of a run; without ``wanted`` they are not asked."""
+    """The peers of a run. Without ``wanted``, they are not run."""
 
     def __init__(self, ground: Ground, *, wanted: bool) -> None:
         self._ground = ground
         self.wanted = wanted
 
     def ask(self, kind: str, **given: Any) -> Sequence[Answer]:
-        """What every peer gave for ``kind``: noop, stream, latency or startup."""
+        """Return every peer's results for ``kind``: noop, stream, latency or startup."""
         if not self.wanted:
             return ()
         answers = []
@@ -76,7 +79,7 @@ class Peers:
 
 
 def figures(answers: Sequence[Answer], value: str) -> tuple[Figure, ...]:
-    """One of the values, peer by peer."""
+    """Return one of the values, for each peer."""
     return tuple(
         Figure(
             f"{answer.peer} ({answer.variant})" if answer.variant else answer.peer,
@@ -88,7 +91,7 @@ def figures(answers: Sequence[Answer], value: str) -> tuple[Figure, ...]:
 
 
 def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Path) -> str:
-    """Run one peer's program to its end; what went wrong, or nothing."""
+    """Run one peer's program to its end. Return the error, or ""."""
     program = Path(__file__).with_name(f"run_{name}.py")
     log = place / "log"
     with log.open("wb") as output:
@@ -113,7 +116,7 @@ def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Pa
 
 
 def environ(python: Path, place: Path) -> dict[str, str]:
-    """The environment of a peer that runs in ``place``; ``end`` finds its processes by it."""
+    """Return the environment of a peer that runs in ``place``. ``end`` recognises its processes by it."""
     return plain_environ() | {
         MARK: str(place),
         "HOME": str(place),
@@ -122,13 +125,13 @@ def environ(python: Path, place: Path) -> dict[str, str]:
 
 
 def tail(log: Path) -> str:
-    """What a peer said last, after a colon; nothing if it said nothing."""
+    """Return the end of a peer's output after a colon, or "" if there is no output."""
     text = log.read_text(encoding="utf-8", errors="replace").strip()
     return f": {' '.join(text[-TAIL:].split())}" if text else ""
 
 
 def end(place: Path) -> None:
-    """Kill, by their ids, all processes that the peer of this place has started."""
+    """Kill, by their ids, all processes that the peer in ``place`` has started."""
     while marked := list(_marked(str(place))):
         for pid in marked:
             try:

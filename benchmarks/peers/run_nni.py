@@ -1,4 +1,4 @@
-"""NNI 3.0 in its own interpreter: ``run_nni.py KIND ORDER``. See ``ask``; runs on Python 3.8 too."""
+"""NNI 3.0 in its own interpreter: ``run_nni.py KIND ORDER``. See ``ask``. Runs on Python 3.8, too."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Probe(Assessor):
 
 
 def free_port() -> int:
-    """A port below those that clients get."""
+    """Return a free port below the range of client ports."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -46,7 +46,7 @@ def free_port() -> int:
 
 
 class Experiment:
-    """One experiment, created as a user does."""
+    """One experiment, created like a user's."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Experiment:
             return str(json.load(answer)["status"])
 
     def wait_done(self) -> float:
-        """The moment when it was seen to be done."""
+        """Wait until the experiment is done. Return that moment."""
         while self.status() != "DONE":
             if self.status() == "ERROR":
                 raise RuntimeError("the experiment failed")
@@ -109,7 +109,7 @@ class Experiment:
         return time.time()
 
     def stamped(self) -> list[list[float]]:
-        """Of each trial that has ended: its first line, its first report, its last line."""
+        """Return the times of each ended trial: its first line, its first report, its last line."""
         if not os.path.exists(self.stamps):
             return []
         with open(self.stamps) as file:

@@ -1,8 +1,8 @@
-"""NNI 3.0's TPE in its own interpreter: orders come and answers go as lines of JSON. Python 3.8 too.
+"""NNI 3.0's TPE in its own interpreter. Orders and answers are lines of JSON. Runs on Python 3.8, too.
 
-``{"new": {"space", "seed"}}`` makes a tuner, which ``{"ask": id}`` and ``{"tell": [id, parameters, value]}``
-use; ``{"cost": {"space", "past", "rounds"}}`` gives the CPU ms of one ask and tell after such a past, a list
-of ``{"parameter", "value"}``.
+``{"new": {"space", "seed"}}`` creates a tuner, which ``{"ask": id}`` and ``{"tell": [id, parameters,
+value]}`` use. ``{"cost": {"space", "past", "rounds"}}`` returns the CPU ms of one ask and tell after a past,
+which is a list of ``{"parameter", "value"}``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def cost(order: dict[str, Any]) -> float:
         begun = time.process_time()
         tell(tuner, parameter_id, tuner.generate_parameters(parameter_id), float(parameter_id))
         used.append(time.process_time() - begun)
-    return 1e3 * statistics.median(used[1:])  # the first one loads what it needs
+    return 1e3 * statistics.median(used[1:])  # the first call loads modules
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    logging.disable()  # which would go to standard output too
+    logging.disable()  # the log would go to standard output, too
     os.dup2(2, 1)
     tuner: Any = None
     for line in sys.stdin:

@@ -1,7 +1,7 @@
 """Optuna in its own interpreter: ``run_optuna.py KIND ORDER``. See ``ask``.
 
-Optuna starts no trials itself: the objective runs a bare interpreter, as its users do who want processes. It
-is asked twice, with each of its two storages that survive a crash.
+Optuna starts no trial processes itself. The objective starts a bare interpreter, as Optuna's users do if they
+want processes. It runs twice, with each of its two storages that survive a crash.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def noop(order: dict[str, Any], kind: str) -> dict[str, float]:
 
 
 def report(order: dict[str, Any], kind: str, reports: int, pause: float, go: Any, found: Any) -> None:
-    """One writer: each report and the decision on it, which are two calls here."""
+    """Run one writer: make each report and its decision, which are two calls in Optuna."""
     study = optuna.load_study(study_name="bench", storage=open_storage(order["folder"], kind))
     trial = study.ask()
     found.put(None)
@@ -61,7 +61,7 @@ def report(order: dict[str, Any], kind: str, reports: int, pause: float, go: Any
 def write(
     order: dict[str, Any], kind: str, *, writers: int, reports: int, pause: float
 ) -> list[tuple[float, float, list[float]]]:
-    """Of each writer: begin, end, ages in ms."""
+    """Return begin, end and ages in ms of each writer."""
     optuna.create_study(
         study_name="bench",
         storage=open_storage(order["folder"], kind),
@@ -86,7 +86,7 @@ def write(
 def stream(order: dict[str, Any], kind: str) -> dict[str, float]:
     trials, reports = order["trials"], order["reports"]
     if kind == "SQLite":
-        reports //= 10  # eight writers share one lock: so many are enough to see it
+        reports //= 10  # eight writers share one lock, so this number is enough
     results = write(order, kind, writers=trials, reports=reports, pause=0)
     seconds = max(result[1] for result in results) - min(result[0] for result in results)
     return {"per_s": trials * reports / seconds}

@@ -26,7 +26,7 @@ def trainable(config: dict[str, Any]) -> None:
 
 
 class Judge(FIFOScheduler):  # type: ignore[misc]
-    """Decides nothing, and notes when it could have."""
+    """Scheduler that decides nothing, and notes the time of each possible decision."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Judge(FIFOScheduler):  # type: ignore[misc]
 def run(
     order: dict[str, Any], *, trials: int, concurrency: int, reports: int = 0, pause: float = 0
 ) -> tuple[Judge, float]:
-    """(scheduler, the moment when all was over) of one experiment; workers are used again."""
+    """Run one experiment with reused workers. Return the scheduler and the moment of the end."""
     judge = Judge()
     results = tune.Tuner(
         tune.with_resources(trainable, {"cpu": CPUS / concurrency}),

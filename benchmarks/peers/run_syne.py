@@ -1,6 +1,6 @@
 """Syne Tune in its own interpreter: ``run_syne.py KIND ORDER``. See ``ask``.
 
-It looks at its trials at intervals: ten times a second here, every five seconds if it is not told otherwise.
+It polls its trials: ten times per second here, and every five seconds by default.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ for number in range(int(given.reports) + 1):
 
 
 class Seen(TunerCallback):  # type: ignore[misc]
-    """Notes of every result: when it was seen, reported, its trial's first line, its trial's first report."""
+    """Notes every result: when it was seen, when reported, and the trial's first line and first report."""
 
     def __init__(self) -> None:
         self.results: list[tuple[float, float, float, float]] = []
@@ -47,7 +47,7 @@ class Seen(TunerCallback):  # type: ignore[misc]
 def run(
     order: dict[str, Any], *, trials: int, concurrency: int, reports: int = 0, pause: float = 0.0
 ) -> tuple[list[tuple[float, float, float, float]], int, float]:
-    """(all results as they were seen, how many trials were completed, the moment when all was over)."""
+    """Return all results as seen, the number of completed trials, and the moment of the end."""
     os.environ["SYNETUNE_FOLDER"] = order["folder"]
     path = os.path.join(order["folder"], "trial.py")
     with open(path, "w") as file:

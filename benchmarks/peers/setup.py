@@ -21,9 +21,9 @@ from tests.e2e import sdks
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``requirements`` are installed together; ``pythons``: the versions it runs on, best first.
+    """A peer. ``requirements`` are installed together. ``pythons``: its Python versions, best first.
 
-    ``trials``: how many no-op trials it is given, for a figure within half a minute.
+    ``trials``: number of no-op trials, so that a measurement takes at most half a minute.
     """
 
     title: str
@@ -54,20 +54,20 @@ PEERS = {
 
 
 def home() -> Path:
-    """Where the environments lie."""
+    """Return the folder of the environments."""
     given = os.environ.get("NNIMGR_BENCHMARKS")
     return Path(given) if given else Path.home() / ".cache" / "nnimgr-benchmarks"
 
 
 def interpreter(name: str) -> Path | None:
-    """The Python of a peer's finished environment; None: the peer is not installed."""
+    """Return the Python of a peer's finished environment, or None if the peer is not installed."""
     place = home() / name
     python = place / "bin" / "python3"
     return python if (place / "installed").exists() and python.exists() else None
 
 
 def base_python(name: str) -> str:
-    """The interpreter to make a peer's environment with. Raises LookupError."""
+    """Return the interpreter for creating a peer's environment. Raise LookupError."""
     wanted = PEERS[name].pythons
     given = os.environ.get(f"NNIMGR_BENCHMARKS_PYTHON_{name.upper()}")
     candidates = [given] if given else [sys.executable, *(f"python{version}" for version in wanted)]
@@ -86,7 +86,7 @@ def base_python(name: str) -> str:
 
 
 def install(name: str) -> Path:
-    """Make the environment, unless it is there; its Python. Raises LookupError, CalledProcessError."""
+    """Create the environment if it is missing. Return its Python. Raise LookupError, CalledProcessError."""
     made = interpreter(name)
     if made is not None:
         return made

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Makes the root folder of the image ``nnimgr-keeper``: ``python3 build.py <folder>``.
 
-The image brings a trial keeper into images that have no Python, whatever their C library. It holds one
-folder, ``/nnimgr-keeper``: the Python that runs this script, without what a keeper never imports, with every
-shared library that it needs and their loader, and the keeper in one file. Any tool that makes an image of a
-folder will do for the rest, for example::
+The image brings a trial keeper into images without Python, whatever their C library. It holds one folder,
+``/nnimgr-keeper``, with the keeper in one file, the Python that runs this script (without the modules that a
+keeper never imports), all shared libraries of that Python, and their loader. Any tool that makes an image of
+a folder does the rest, for example::
 
     python3 deploy/keeper-image/build.py root
     docker build -t registry.example.com/nnimgr-keeper:1 -f - root <<< $'FROM scratch\\nCOPY . /'
 
-An init container of this image lays the keeper down in an empty folder (``INSTALL``), and the trial's
-container starts it from there (``KEEPER``). Both name the loader first: no shell, no variable and nothing of
-the trial's image has a part in it.
+An init container of this image copies the keeper to an empty folder (``INSTALL``), and the trial's container
+starts it from there (``KEEPER``). Both commands name the loader first, so that they depend on no shell, no
+variable and no file of the trial's image.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-INSTALLED = "/nnimgr/keeper"  # the empty folder
+INSTALLED = "/nnimgr/keeper"  # folder of the installed keeper, empty at first
 FOLDER = "nnimgr-keeper"
 
-# What a keeper, which has no package but its own, never imports.
+# Modules that a keeper, which imports only its own package, never needs.
 LEFT_OUT = {
     "__pycache__", "curses", "dbm", "dist-packages", "distutils", "ensurepip", "idlelib", "lib-dynload",
     "lib2to3", "msilib", "pydoc_data", "site-packages", "sqlite3", "test", "tests", "tkinter", "turtle.py",
@@ -42,7 +42,7 @@ EXTENSIONS_LEFT_OUT = (
     "audioop", "nis", "ossaudiodev", "readline", "spwd", "xx",
 )  # fmt: skip
 LOADER = "ld.so"
-LOADED_BY_NAME = ("libnss_dns.so.2", "libnss_files.so.2")  # the C library looks for these when it needs them
+LOADED_BY_NAME = ("libnss_dns.so.2", "libnss_files.so.2")  # the C library loads these by name when needed
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 _INSTALL = b'''"""Copies this folder to the given one: what an init container of this image does."""
@@ -64,20 +64,20 @@ for entry in os.scandir(here):  # the given folder itself may be another user's
 
 
 def python(folder: str) -> list[str]:
-    """The words that start the Python that lies in ``folder``."""
+    """Return the command that starts the Python in ``folder``."""
     loader = [f"{folder}/lib/{LOADER}", "--inhibit-cache", "--library-path", f"{folder}/lib"]
     return [*loader, f"{folder}/bin/python3", "-I", "-S"]
 
 
 INSTALL = [*python(f"/{FOLDER}"), f"/{FOLDER}/install.py", INSTALLED]
-KEEPER = [*python(INSTALLED), f"{INSTALLED}/trial_keeper.pyz"]  # and wrap, its two folders
+KEEPER = [*python(INSTALLED), f"{INSTALLED}/trial_keeper.pyz"]  # followed by wrap and its two folders
 
 
 def build(root: Path) -> None:
     """Make ``<root>/nnimgr-keeper``.
 
     Raises:
-        SystemExit: This Python is none that can be packed.
+        SystemExit: This Python cannot be packed.
     """
     target = root / FOLDER
     dynload = target / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "lib-dynload"
@@ -102,7 +102,9 @@ def build(root: Path) -> None:
 
 
 def _libraries(programs: list[str]) -> dict[str, str]:
-    """The shared libraries of all of them, by the names that they are looked for by, and the loader."""
+    """Return the shared libraries of all programs and the loader, by the names under which they are
+    loaded.
+    """
     found = {}
     for program in programs:
         told = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
@@ -124,7 +126,7 @@ def _libraries(programs: list[str]) -> dict[str, str]:
 
 
 def _pack(standard: Path, target: Path) -> None:
-    """The standard library, compiled; not compressed, since what is loaded first cannot unpack yet."""
+    """Pack the compiled standard library. It is not compressed, because the first modules cannot unpack."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive, tempfile.TemporaryDirectory() as folder:
         compiled = f"{folder}/compiled"
         for path in sorted(_modules(standard)):
@@ -153,7 +155,7 @@ def _copy(source: str, target: Path) -> None:
 
 
 def main() -> None:
-    """Build into the folder that is named, which must not hold one already."""
+    """Build into the given folder, which must not contain an earlier build."""
     if len(sys.argv) != 2:
         sys.exit(f"usage: {sys.argv[0]} <folder>")
     root = Path(sys.argv[1])

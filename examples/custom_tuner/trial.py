@@ -1,4 +1,4 @@
-"""Gradient descent on Himmelblau's function from the point that the tuner gives: where does it lead?"""
+"""Gradient descent on Himmelblau's function, from the starting point that the tuner chooses."""
 
 from __future__ import annotations
 

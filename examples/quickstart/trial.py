@@ -1,7 +1,7 @@
 """Cross-validates one classifier on the breast cancer data that ships with scikit-learn.
 
-Run by itself (``python3 trial.py``) it takes the default parameters: a random forest as scikit-learn makes
-it, on the data as they are. Their accuracy is 0.9613; the experiment finds 0.9807.
+Without an experiment (``python3 trial.py``) it uses the default parameters: a random forest with
+scikit-learn's defaults, on data that are not scaled. Their accuracy is 0.9613; the experiment finds 0.9807.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MODELS = {"logistic_regression": LogisticRegression, "svm": SVC, "random_forest"
 
 
 def build(parameters: dict[str, Any]) -> Any:
-    """The classifier that a parameter set stands for."""
+    """Return the classifier for a parameter set."""
     arguments = dict(parameters["model"])
     classifier = MODELS[arguments.pop("_name")](random_state=0, **arguments)
     scaler = SCALERS[parameters["scaling"]]
@@ -37,7 +37,7 @@ def build(parameters: dict[str, Any]) -> Any:
 def main() -> None:
     parameters = {**DEFAULTS, **nni.get_next_parameter()}
     inputs, labels = load_breast_cancer(return_X_y=True)
-    warnings.simplefilter("ignore")  # about solvers that do not converge on data that were not scaled
+    warnings.simplefilter("ignore")  # solvers warn that they do not converge on data that were not scaled
     accuracies = []
     for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(inputs, labels):
         model = build(parameters).fit(inputs[train], labels[train])

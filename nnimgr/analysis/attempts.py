@@ -17,7 +17,7 @@ __all__ = ["AttemptTable", "Lane", "lanes_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Lane:
-    """Where one attempt runs at a time: a GPU of a keeper's host (-1: none), or a part of what it shares."""
+    """Place of one attempt at a time: a GPU of a keeper's host (-1: none), or a part of a shared GPU."""
 
     keeper_id: str
     gpu: int
@@ -25,11 +25,10 @@ class Lane:
 
 
 class AttemptTable:
-    """``sequences`` and ``attempts`` say whose; times are seconds since the experiment's creation (NaN:
-    none).
+    """Table of attempts. Times are seconds since the experiment's creation (NaN: none).
 
-    ``seats``: numbers of ``places``, each a keeper with its GPUs (none, one or several); -1: it had no place.
-    ``lost``: it ended so.
+    ``sequences`` and ``attempts`` name the attempts. ``seats``: indices of ``places``, each a keeper with its
+    GPUs (none, one or several); -1 for an attempt without a place. ``lost``: the attempt ended as lost.
     """
 
     def __init__(self) -> None:
@@ -51,7 +50,7 @@ class AttemptTable:
     )
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """As ``Following``."""
+        """Implement ``Following``."""
         origin_us = columns.origin_at.timestamp() * 1e6
         for page in snapshot.attempts(snapshot.changed(after=after) if after else None):
             positions = [self._positions.setdefault(row[:2], len(self._positions)) for row in page]
@@ -82,7 +81,7 @@ class AttemptTable:
         return self._table[name][: len(self._positions)]
 
     def rows(self, columns: Columns) -> Array:
-        """The position in the columns of each attempt's trial."""
+        """Return the position of each attempt's trial in the columns."""
         order = np.argsort(columns.ids)
         return order[np.searchsorted(columns.ids, self["trial_id"], sorter=order)]
 
@@ -90,15 +89,15 @@ class AttemptTable:
 def lanes_of(
     places: Sequence[tuple[str, tuple[int, ...]]], seats: Array, begins: Array, ends: Array
 ) -> tuple[list[Lane], Array, Array]:
-    """The lanes, and who was when in which: numbers of attempts, and for each the number of a lane.
+    """Return the lanes, the indices of the attempts in them, and the lane index of each.
 
-    An attempt with several GPUs is in several lanes. Where several are at the same place at once, as many
-    lanes are made there.
+    An attempt with several GPUs is in several lanes. Attempts that share a place at the same time get lanes
+    of their own there.
     """
     spots = sorted({(keeper_id, gpu) for keeper_id, gpus in places for gpu in gpus or (-1,)})
     numbers = {spot: number for number, spot in enumerate(spots)}
     held = [[numbers[keeper_id, gpu] for gpu in gpus or (-1,)] for keeper_id, gpus in places]
-    widths = np.array([*map(len, held), 0])  # the last one is for the seat -1
+    widths = np.array([*map(len, held), 0])  # the last element is for seat -1
     firsts = np.concatenate(([0], np.cumsum(widths[:-1])))
     flat = np.array([number for numbers in held for number in numbers] or [0])
     counts = widths[seats]
@@ -121,7 +120,7 @@ def lanes_of(
 
 
 def _parts(begins: Array, ends: Array) -> Array:
-    """The lowest lane that is free for each, in the order of their beginnings."""
+    """Return the lowest free lane for each attempt, in the order of their starts."""
     parts = np.zeros(len(begins), np.int64)
     if not np.any(np.maximum.accumulate(ends)[:-1] > begins[1:]):
         return parts

@@ -1,4 +1,4 @@
-"""Columns cut into bins, and what is picked from them by brushes."""
+"""Axes: columns divided into bins, and the trials that brushes select on them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnimgr.analysis.cache import once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.errors import BadQuestion
-from nnimgr.analysis.kept import once
 from nnimgr.analysis.table import check_names
 
 __all__ = ["MOST_BINS", "Axis", "axis", "brushed"]
@@ -23,16 +23,17 @@ __all__ = ["MOST_BINS", "Axis", "axis", "brushed"]
 MOST_BINS = 512
 
 _LARGEST = sys.float_info.max
-_EXACT = 2.0**52  # up to here there are halves between integers
+_EXACT = 2.0**52  # below this, float64 has halves between integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A column in ``bins`` equal parts from ``low`` to ``high`` (of their logarithms if ``log``).
+    """A column divided into ``bins`` equal parts from ``low`` to ``high`` (of their logarithms if ``log``).
 
-    ``cells``: for each trial its part, or ``bins`` if it has no value. A column of categories has a part
-    for each, and its range is -0.5 to the number of categories - 0.5; one of few integers a part for each
-    of these. ``least`` and ``most``: the lowest and the highest value, None if there is none.
+    ``cells``: for each trial the index of its part, or ``bins`` if it has no value. A column of categories
+    has one part per category, and its range is -0.5 to the number of categories - 0.5. A column of few
+    distinct integers has one part per integer. ``least`` and ``most``: the lowest and the highest value, None
+    if there is none.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Axis:
     cells: NDArray[np.int32]
 
     def described(self) -> dict[str, Any]:
-        """What an answer's header says of it."""
+        """Return the description of the axis for an answer's header."""
         return {
             "name": self.name,
             "kind": "number" if self.categories is None else "category",
@@ -61,18 +62,21 @@ class Axis:
 
 
 def axis(columns: Columns, name: str, *, log: bool | None = None, bins: int, field: str = "axes") -> Axis:
-    """The axis of a column; ``log`` None: as the search space says, where that is possible.
+    """Return the axis of a column.
 
-    Raises BadQuestion where there is no such column, or no logarithm of its values.
+    If ``log`` is None, the search space decides, where a logarithm is possible.
+
+    Raise BadQuestion if there is no such column, or no logarithm of its values.
     """
     check_names(columns, [name], field=field)
     return once(columns, ("axis", name, log, bins), lambda: _axis(columns, name, log, bins, field))
 
 
 def brushed(columns: Columns, brushes: Mapping[str, Mapping[str, Any]]) -> Array:
-    """Which trials (bool, one per row) lie in all of these brushes.
+    """Return which trials (bool, one per row) are in all of these brushes.
 
-    Each is ``{"range": [a, b]}`` (both included; None: open) or ``{"values": [...]}``. Raises BadQuestion.
+    Each brush is ``{"range": [a, b]}`` (both ends included; None: open) or ``{"values": [...]}``. Raise
+    BadQuestion.
     """
     check_names(columns, brushes, field="brushes")
     found = np.ones(len(columns), bool)
@@ -115,7 +119,7 @@ def _axis(columns: Columns, name: str, log: bool | None, bins: int, field: str) 
     cells = np.full(len(values), count, np.int32)
     scaled = ((np.log(finite) if log else finite) / 2 - begin / 2) / (
         end / 2 - begin / 2
-    )  # halves: no overflow
+    )  # halved, so that a large range does not overflow
     cells[there] = np.clip(scaled * count, 0, count - 1).astype(np.int32)
     return Axis(
         name=name,
@@ -131,7 +135,7 @@ def _axis(columns: Columns, name: str, log: bool | None, bins: int, field: str) 
 
 
 def _range(finite: Array, least: float, most: float, log: bool, bins: int) -> tuple[float, float, int]:
-    """From where to where, and in how many parts."""
+    """Return the lower end, the upper end and the number of parts."""
     if log:
         return (least, most, bins) if math.log(most) > math.log(least) else (least / 2, most * 2, 1)
     if most - least < bins and -_EXACT < least <= most < _EXACT and bool(np.all(finite == np.rint(finite))):
@@ -143,7 +147,7 @@ def _range(finite: Array, least: float, most: float, log: bool, bins: int) -> tu
 
 
 def _of_categories(columns: Columns, name: str, bins: int) -> Axis:
-    """A part for each, or, of very many, parts that hold several."""
+    """Build an axis with one part per category, or, for very many categories, parts that hold several."""
     categories, codes = columns.categories[name], columns.arrays[name]
     count = max(1, len(categories))
     parts = count if count <= max(bins, MOST_BINS) else bins
@@ -172,7 +176,7 @@ def _among(columns: Columns, name: str, values: Sequence[Any]) -> Array:
 
 
 def _text(value: Any) -> str:
-    """The same for 1 and 1.0, not for 1 and true."""
+    """Return text that is equal for 1 and 1.0, but not for 1 and true."""
     if type(value) is float and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True)

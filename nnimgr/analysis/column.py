@@ -1,4 +1,4 @@
-"""One column: an array with room to grow, of numbers or of codes for categories."""
+"""One column: a growing array of numbers or of codes for categories."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ Array = NDArray[Any]
 
 
 class _Missing:
-    """Stands for a value that is not there (None is JSON's null, a value)."""
+    """Type of MISSING, which stands for an absent value. None is JSON's null, which is a value."""
 
 
 MISSING: Final = _Missing()
-MOST_CATEGORIES = 65_535  # further ones are missing
+MOST_CATEGORIES = 65_535  # values of further categories are missing
 
 _NUMBERS = {int, float}
 _OWN_KEYS = {str, int, _Missing}
 
 
 class Numbers:
-    """Numbers of one type; of a float type NaN is missing, and so is what is no finite number."""
+    """Numbers of one type.
+
+    Values that are not finite numbers are missing; a float type stores them as NaN.
+    """
 
     def __init__(self, dtype: Any = np.float64) -> None:
         self.missing = np.nan if np.dtype(dtype).kind == "f" else 0
         self.buffer: Array = np.empty(0, dtype)
 
     def write(self, positions: Array, values: Sequence[Any]) -> None:
-        """Values may be anything."""
+        """Write any values at these positions."""
         self.buffer[positions] = _numbers(values)
 
 
 class Coded:
-    """Codes of ``categories``, which are JSON values, in uint8 or, beyond 255 of them, uint16."""
+    """Codes of ``categories`` (JSON values), as uint8 or, beyond 255 categories, as uint16."""
 
     def __init__(self, categories: Sequence[Any] = ()) -> None:
         self.categories: list[Any] = []
@@ -51,7 +54,7 @@ class Coded:
         return missing_code(self.buffer.dtype)
 
     def add(self, categories: Sequence[Any]) -> None:
-        """Have a code for each of these."""
+        """Assign a code to each of these categories."""
         self._add(dict(zip(map(_key, categories), categories, strict=True)))
 
     def write(self, positions: Array, values: Sequence[Any]) -> None:
@@ -74,7 +77,7 @@ class Coded:
 
 
 def missing_code(dtype: Any) -> int:
-    """The code that stands for no value: the highest one."""
+    """Return the code for a missing value: the highest code of the type."""
     return int(np.iinfo(dtype).max)
 
 
@@ -90,7 +93,7 @@ def _numbers(values: Sequence[Any]) -> Array:
 
 
 def as_float(value: float | None) -> float:
-    """NaN for None, and for an int beyond the range of floats."""
+    """Convert to a float. Return NaN for None and for an int beyond the range of floats."""
     try:
         return np.nan if value is None else float(value)
     except OverflowError:
@@ -98,7 +101,7 @@ def as_float(value: float | None) -> float:
 
 
 def _key(value: Any) -> Any:
-    """What makes two JSON values the same category: 1 and 1.0 are, 1 and true are not."""
+    """Return the key that identifies a category: equal for 1 and 1.0, but not for 1 and true."""
     kind = type(value)
     if kind in _OWN_KEYS:
         return value

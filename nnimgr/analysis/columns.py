@@ -1,4 +1,4 @@
-"""All trials of one experiment as numpy columns, brought up to date by what has changed only.
+"""All trials of one experiment as numpy columns, which are updated with the changed trials only.
 
 Names of columns: ``sequence``, ``status``, ``source`` (coded), ``attempt``, ``intermediates``, ``value`` (of
 the final metric), ``latest``, ``created``, ``started``, ``ended`` (seconds since the experiment's creation),
@@ -18,8 +18,8 @@ import numpy as np
 from pydantic_core import from_json
 
 from nnimgr.analysis.column import MISSING, MOST_CATEGORIES, Array, Coded, Numbers, as_float
-from nnimgr.analysis.flat import is_branch
-from nnimgr.analysis.garbage import uncollected
+from nnimgr.analysis.flatten import is_branch
+from nnimgr.analysis.gc_pause import uncollected
 from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.search_space import Choice, Nested, Numeric, SearchSpaceError, Space, parse
 from nnimgr.store.bulk import TRIAL_COLUMNS, Mark, Snapshot
@@ -28,19 +28,19 @@ __all__ = ["METRICS", "PARAMETERS", "TIMES", "Columns"]
 
 PARAMETERS, METRICS = "parameters.", "metrics."
 TIMES = ("created", "started", "ended")
-MOST_COLUMNS = 500  # a trial can report any number of keys
+MOST_COLUMNS = 500  # limited, because a trial can report any number of keys
 
 _SPARE = 1.25
-_MANY = 4  # if more than one in so many trials has changed, reading all is quicker
+_MANY = 4  # if more than one in this number of trials has changed, reading all is faster
 
 
 class Columns:
     """``arrays`` by name, each with one element per trial, ordered by sequence.
 
     Floats: NaN is missing. Columns in ``categories`` are coded: their elements are indices into these JSON
-    values, the highest value of their type (255 or 65535) is missing. ``revision``: the number of the last
-    fact that is in them. ``origin_at``: the experiment's creation. ``left_out``: how many columns there are
-    beyond MOST_COLUMNS.
+    values, and the highest value of the type (255 or 65535) is missing. ``revision``: number of the last fact
+    in the columns. ``origin_at``: the experiment's creation. ``left_out``: number of columns beyond
+    MOST_COLUMNS.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Columns:
         self._left_out: set[str] = set()
         self._rows = 0
         self._db_id = self._space = ""
-        self._numeric: set[str] = set()  # parameters that the space declares to be numbers
+        self._numeric: set[str] = set()  # parameters that the search space declares as numbers
         self._ids = Numbers("S16")
         self._columns: dict[str, Numbers | Coded] = {
             "sequence": Numbers(np.uint32),
@@ -77,7 +77,7 @@ class Columns:
     # ---- what questions ask -------------------------------------------------------------------------------
 
     def numbers(self, name: str) -> Array:
-        """The column as float64: of a coded one the categories that are numbers, NaN elsewhere."""
+        """Return the column as float64. A coded column gives its categories that are numbers, else NaN."""
         array = self.arrays[name]
         if name not in self.categories:
             return array.astype(np.float64, copy=False)
@@ -88,7 +88,7 @@ class Columns:
         return values[array]
 
     def present(self, name: str) -> Array:
-        """Which trials have a value in this column."""
+        """Return which trials have a value in this column (bool, one per row)."""
         array = self.arrays[name]
         if name in self.categories:
             found: Array = array != np.iinfo(array.dtype).max
@@ -96,7 +96,7 @@ class Columns:
         return ~np.isnan(array) if array.dtype.kind == "f" else np.ones(len(array), bool)
 
     def positions(self, sequences: Iterable[int]) -> Array:
-        """Where the trials with these sequences are, as far as there are any."""
+        """Return the positions of the trials with these sequences. Unknown sequences are left out."""
         wanted = np.fromiter(sequences, np.int64)
         places = np.searchsorted(self.arrays["sequence"], wanted)
         known = places < self._rows
@@ -106,7 +106,7 @@ class Columns:
     # ---- refreshing ---------------------------------------------------------------------------------------
 
     def refresh(self, snapshot: Snapshot) -> None:
-        """Take in all that the snapshot has and the columns have not."""
+        """Read all changes in the snapshot that are not in the columns yet."""
         mark = snapshot.mark()
         if mark.db_id != self._db_id or mark.last_number < self.revision:
             self._clear()
@@ -132,7 +132,7 @@ class Columns:
         return snapshot.trials()
 
     def _take(self, page: list[tuple[Any, ...]], mark: Mark, before: int) -> None:
-        """Write a page of trials, of which the first ``before`` rows may have some already."""
+        """Write a page of trials. Some of them may be among the first ``before`` rows already."""
         rows = dict(zip(TRIAL_COLUMNS, zip(*page, strict=True), strict=True))
         positions = self._places(np.array(rows["sequence"], np.int64), before)
         self._ids.buffer[positions] = rows["trial_id"]
@@ -153,7 +153,7 @@ class Columns:
             self._scatter_metrics(finals, positions[objects])
 
     def _places(self, sequences: Array, before: int) -> Array:
-        """Where to write the trials; those that are new come last, for now."""
+        """Return the rows where the trials are written. New trials get rows at the end for now."""
         old = self._columns["sequence"].buffer[:before]
         places = np.searchsorted(old, sequences)
         known = places < before
@@ -165,12 +165,12 @@ class Columns:
             _fit(column, self._rows)
         if fresh < len(sequences):
             for name, column in self._columns.items():
-                if name.startswith(METRICS):  # a further attempt may report others
+                if name.startswith(METRICS):  # a further attempt may report other metrics
                     column.buffer[places[known]] = column.missing
         return places
 
     def _scatter(self, prefix: str, objects: Sequence[dict[str, Any]], positions: Array) -> None:
-        """Write the members of these objects, one per position, each into its column."""
+        """Write the members of these objects, one object per position, each member into its column."""
         for key, values in _members(objects):
             name = prefix + key
             if dict in set(map(type, values)):
@@ -196,12 +196,12 @@ class Columns:
     # ---- columns ------------------------------------------------------------------------------------------
 
     def _declare(self, search_space: str) -> None:
-        """Have the columns of the parameters that the space names, before the first trial has any."""
+        """Create the columns of the search space's parameters before the first trial has any."""
         self.logarithmic.clear()
         self._numeric.clear()
         try:
             space = parse(json.loads(search_space))
-        except SearchSpaceError:  # a tuner of the user's may have a form of its own
+        except SearchSpaceError:  # a user's tuner may have its own form of search space
             return
         self._declare_in(PARAMETERS, space)
         self._show()
@@ -229,7 +229,10 @@ class Columns:
             column.add(options)
 
     def _parameter(self, name: str, *, coded: bool) -> Numbers | Coded | None:
-        """The column; one of numbers becomes a coded one when another value comes, unless it is declared."""
+        """Return the column of a parameter.
+
+        A numeric column becomes coded if another value comes, unless declared.
+        """
         column = self._columns.get(name)
         if column is None:
             return self._new(name, Coded() if coded and name not in self._numeric else Numbers())
@@ -261,7 +264,7 @@ class Columns:
                 column.buffer[: self._rows] = column.buffer[order]
 
     def _show(self) -> None:
-        """Bring ``arrays`` and ``categories`` in line with the columns: parameters stand before metrics."""
+        """Set ``arrays`` and ``categories`` from the columns. Parameters come before metrics."""
         names = sorted(self._columns, key=lambda name: name.startswith(METRICS))
         self.ids = self._ids.buffer[: self._rows]
         self.arrays = {name: self._columns[name].buffer[: self._rows] for name in names}
@@ -271,7 +274,7 @@ class Columns:
 
 
 def _fit(column: Numbers | Coded, rows: int) -> None:
-    """Make room for so many rows, and some more."""
+    """Make room for this number of rows, and some spare ones."""
     buffer = column.buffer
     if len(buffer) < rows:
         column.buffer = np.full(int(rows * _SPARE) + 64, column.missing, buffer.dtype)
@@ -287,7 +290,7 @@ def _coded(values: Array, distinct: Array) -> Coded:
 
 
 def _objects(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """The objects of these JSON texts; empty ones for what is none."""
+    """Parse these JSON texts as objects. A text that is not an object gives an empty one."""
     try:
         found = from_json(f"[{','.join(texts)}]", cache_strings="keys")  # three times as fast as json
     except ValueError:
@@ -305,7 +308,7 @@ def _object(text: str) -> Any:
 
 
 def _members(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Each key that any of the objects has, with its values in all of them."""
+    """Yield each key that any of the objects has, with its values in all objects."""
     shapes = dict.fromkeys(map(tuple, objects))
     if len(shapes) == 1:
         (keys,) = shapes

@@ -1,4 +1,4 @@
-"""Intermediate curves: thousands of lines with fewer points, and the band in which all of them lie."""
+"""Intermediate curves: thousands of lines with reduced points, and the band of quantiles of all lines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from nnimgr.analysis.binary_columns import PackedColumn, compact, pack
+from nnimgr.analysis.cache import once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.errors import BadQuestion
 from nnimgr.analysis.filters import matching
-from nnimgr.analysis.kept import once
-from nnimgr.analysis.packed import PackedColumn, compact, pack
 from nnimgr.analysis.points import DEFAULT_KEY, Lines, keys, lines_of
 from nnimgr.store.bulk import Snapshot
 
@@ -22,16 +22,16 @@ QUANTILES = (0.1, 0.5, 0.9)
 
 
 def curves(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{key, filter, lines, points, index, low, high, sequences}`` → packed.
+    """Answer ``{key, filter, lines, points, index, low, high, sequences}`` with packed columns.
 
-    At most ``lines`` of the matching curves, evenly spread over the experiment, and those of the trials
-    ``sequences`` in any case, each of at most ``points`` points: ``line.sequence``, ``line.start`` (one
-    more than lines: where its points begin, and where the last ends), ``x`` (NNI's sequence of the metric),
-    ``y``. The band of all matching: ``band.x``, ``band.count``, ``band.p10``, ``band.p50``, ``band.p90``.
-    ``index`` with ``low`` and ``high`` (None: open) is NNI's filter: only curves with a value between these
-    at that step.
+    At most ``lines`` of the matching curves, evenly spread over the experiment, and always those of the
+    trials ``sequences``. Each has at most ``points`` points. Columns: ``line.sequence``, ``line.start``
+    (where each line's points begin, and as a last element where the last line ends), ``x`` (NNI's sequence of
+    the metric), ``y``. The band of all matching curves: ``band.x``, ``band.count``, ``band.p10``,
+    ``band.p50``, ``band.p90``. ``index`` with ``low`` and ``high`` (None: open) is NNI's filter: only curves
+    with a value in this range at that step.
 
-    In the header: ``total`` (matching curves), ``lines``, ``keys`` (what ``key`` can be). Raises BadQuestion.
+    Header: ``total`` (matching curves), ``lines``, ``keys`` (valid values of ``key``). Raise BadQuestion.
     """
     key = arguments.get("key") or DEFAULT_KEY
     known = keys(columns, snapshot)
@@ -68,8 +68,10 @@ def curves(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def thinned(x: Array, y: Array, points: int) -> tuple[Array, Array]:
-    """At most so many (4 or more) of the points, x ascending: the first, the last, and in between the lowest
-    and the highest of each of equally many neighbours.
+    """Return at most ``points`` (4 or more) of the points, with x ascending.
+
+    The first and the last point are kept. The others are divided into equally large groups of neighbours,
+    each of which keeps its lowest and its highest point.
     """
     count = len(x)
     if count <= points:
@@ -84,7 +86,7 @@ def thinned(x: Array, y: Array, points: int) -> tuple[Array, Array]:
 
 
 def _matching(columns: Columns, lines: Lines, asked: tuple[Any, ...]) -> Array:
-    """The positions of the trials with a curve that are asked for."""
+    """Return the positions of the trials whose curves match the question."""
     _, text, index, low, high = asked
     found = (lines.lengths > 0) & matching(columns, text)
     if index is not None:
@@ -98,7 +100,7 @@ def _matching(columns: Columns, lines: Lines, asked: tuple[Any, ...]) -> Array:
 
 
 def _spread(rows: Array, most: int) -> Array:
-    """So many of them, at equal distances, the first and the last included."""
+    """Return at most ``most`` of the rows, evenly spaced, including the first and the last."""
     if len(rows) <= most:
         return rows
     return rows[np.unique(np.linspace(0, len(rows) - 1, most).astype(np.int64))]
@@ -114,9 +116,10 @@ def _joined(parts: list[Array]) -> Array:
 
 
 def _band(lines: Lines, rows: Array, points: int) -> dict[str, Array]:
-    """Quantiles of the values at each step, or, of more steps than ``points``, in equal ranges of them.
+    """Return quantiles of the values at each step, or in equal ranges if there are more steps than
+    ``points``.
 
-    The points are taken in the order of their values, which is sorted once for all bands.
+    The points are processed in the order of their values, which are sorted once for all bands.
     """
     order = lines.by_value
     if len(rows) < np.count_nonzero(lines.lengths):
@@ -144,7 +147,7 @@ def _band(lines: Lines, rows: Array, points: int) -> dict[str, Array]:
 
 
 def _places(steps: Array, points: int) -> tuple[Array, Array]:
-    """Where the band has its points, and to which of them each step belongs."""
+    """Return the x values of the band, and for each step the index of its x value."""
     if not len(steps):
         return np.empty(0), np.empty(0, np.int64)
     low, high = steps.min(), steps.max()

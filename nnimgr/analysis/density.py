@@ -1,4 +1,4 @@
-"""Scatter plots of more trials than are worth drawing: how many there are in each cell, and how they do."""
+"""Scatter plots of very many trials: the number of trials in each cell, and their metric."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 
 from nnimgr.analysis.axes import Axis, axis
+from nnimgr.analysis.binary_columns import PackedColumn, compact, pack
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.metric import metric_values
-from nnimgr.analysis.packed import PackedColumn, compact, pack
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["density"]
 
 
 def density(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{x, y, bins, x_log, y_log, filter, metric}`` → packed; ``y`` None: along x alone.
+    """Answer ``{x, y, bins, x_log, y_log, filter, metric}`` with packed columns. ``y`` None: only x.
 
-    The cells that have trials with both values: ``x`` and ``y`` (the numbers of their parts), ``count``,
-    and of the metric ``mean``, ``min`` and ``max`` (NaN: no trial there has one). In the header the
-    ``axes``, ``total`` (matching trials) and ``shown`` (those that are in a cell). Raises BadQuestion.
+    One row per cell that has trials with both values: ``x`` and ``y`` (indices of parts), ``count``, and
+    ``mean``, ``min`` and ``max`` of the metric (NaN: no trial in the cell has one). Header: ``axes``,
+    ``total`` (matching trials) and ``shown`` (trials in a cell). Raise BadQuestion.
     """
     bins = arguments["bins"]
     axes = [axis(columns, arguments["x"], log=arguments.get("x_log"), bins=bins, field="x")]

@@ -1,4 +1,4 @@
-"""What can go wrong with a question about an experiment's trials."""
+"""Errors of questions about an experiment's trials."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ __all__ = ["AnalysisFailed", "BadQuestion"]
 
 
 class AnalysisFailed(Exception):
-    """There is no answer, for no fault of whoever asked; the message is one sentence for the user."""
+    """There is no answer, although the question is valid. The message is one sentence for the user."""
 
 
 class BadQuestion(Exception):
-    """The question cannot be answered as it was put.
+    """The question is not valid.
 
-    ``field``: what of it is wrong, by its name in the API. ``position``: where in a text, from 0.
+    ``field``: the invalid field, by its name in the API. ``position``: place of the error in a text, from 0.
     """
 
     def __init__(self, field: str, message: str, *, position: int | None = None) -> None:
-        message = message.encode("utf-8", "backslashreplace").decode()  # a trial can name anything
+        message = message.encode("utf-8", "backslashreplace").decode()  # a trial can use any text as a name
         super().__init__(message)
         self.field, self.message, self.position = field, message, position

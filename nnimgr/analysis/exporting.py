@@ -1,7 +1,7 @@
 """Trials as text: CSV with a column for each parameter and metric, or JSON objects with the same names.
 
-The text is made of pages, one question each, so that a long export keeps nobody waiting. What a spreadsheet
-would take for a formula is made harmless in CSV.
+The text is made in pages, one question each, so that a long export does not delay other questions. In CSV,
+text that a spreadsheet would take for a formula is made harmless.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 from nnimgr.analysis.columns import METRICS, PARAMETERS, Columns
 from nnimgr.analysis.errors import BadQuestion
 from nnimgr.analysis.filters import parse_names
-from nnimgr.analysis.flat import flat
+from nnimgr.analysis.flatten import flatten
 from nnimgr.analysis.paging import in_order
 from nnimgr.store.bulk import ExportRow, Snapshot
 
 __all__ = ["export", "export_page"]
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what spreadsheets take for the beginning of one
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # first characters that make spreadsheets read a formula
 
 _OWN: Mapping[str, Callable[[ExportRow], Any]] = {
     "id": lambda row: row.trial_id,
@@ -45,9 +45,10 @@ _OWN: Mapping[str, Callable[[ExportRow], Any]] = {
 
 
 def export(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``in_order``'s arguments and ``columns`` → JSON ``{sequences, columns}``, for ``export_page``.
+    """Answer the arguments of ``in_order`` and ``columns`` with JSON ``{sequences, columns}``.
 
-    ``columns`` is text as ``parse_names`` takes it; the answer has all there are if it names none.
+    The answer is for ``export_page``. ``columns`` is text for ``parse_names``. If it names no column, the
+    answer has all columns.
     """
     known = (*_OWN, *(name for name in columns.arrays if name.startswith((PARAMETERS, METRICS))))
     names = parse_names(arguments["columns"], field="columns")
@@ -60,9 +61,10 @@ def export(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def export_page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{sequences, columns, format}`` → the text of these trials, in this order.
+    """Answer ``{sequences, columns, format}`` with the text of these trials, in this order.
 
-    ``format`` csv: lines; json: objects with commas between them. Without sequences: the CSV's first line.
+    ``format`` csv gives lines, json gives objects with commas between them. Without sequences: the CSV's
+    header line.
     """
     names = arguments["columns"]
     rows = {row.sequence: row for row in snapshot.export_rows(arguments["sequences"])}
@@ -71,22 +73,22 @@ def export_page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, An
         return _lines([[_cell(value) for value in values] for values in found or [names]])
     objects = (dict(zip(names, values, strict=True)) for values in found)
     text = ",".join(json.dumps(value, allow_nan=False, ensure_ascii=False) for value in objects)
-    return text.encode("utf-8", "backslashreplace")  # half of a surrogate pair: as JSON writes it
+    return text.encode("utf-8", "backslashreplace")  # half of a surrogate pair is written as in JSON
 
 
 def _values(row: ExportRow, names: Sequence[str]) -> list[Any]:
-    """JSON values; None where the trial has none."""
+    """Return the values of a row as JSON values, None for a value that the trial lacks."""
     more: dict[str, Any] = {}
     parameters, final = _plain(row.parameters), _plain(row.final_text)
     if isinstance(parameters, dict):
-        more.update((PARAMETERS + name, value) for name, value in flat(parameters))
+        more.update((PARAMETERS + name, value) for name, value in flatten(parameters))
     if isinstance(final, dict):
         more.update((METRICS + key, value) for key, value in final.items())
     return [_OWN[name](row) if name in _OWN else more.get(name) for name in names]
 
 
 def _plain(text: str | None) -> Any:
-    """The value of a JSON text; numbers that are not finite are None."""
+    """Parse a JSON text. Numbers that are not finite become None."""
     if text is None:
         return None
     try:
@@ -101,7 +103,7 @@ def _finite(text: str) -> float | None:
 
 
 def _result(value: float | None, text: str | None) -> Any:
-    """The number in a metric; of one that has none what the trial wrote, such as NaN."""
+    """Return the number in a metric. If it has none, return what the trial reported, such as NaN."""
     if value is not None or text is None:
         return value
     plain = _plain(text)
@@ -129,7 +131,7 @@ def _cell(value: Any) -> Any:
 
 
 def _harmless(text: str) -> str:
-    """The same text, which no spreadsheet takes for a formula."""
+    """Return the text in a form that no spreadsheet takes for a formula."""
     if not text.startswith(_FORMULA):
         return text
     try:

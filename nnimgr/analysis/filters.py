@@ -1,8 +1,8 @@
-"""Filters of trials as NNI's page has them, with a little more.
+"""Filters of trials: the grammar of NNI's page with some extensions.
 
-Terms joined by ``;``, all of which must hold: ``name:value``, ``name:[a, b]`` (one of these for a column of
-categories, from a to b for numbers), and ``name > v``, ``<``, ``>=``, ``<=``, ``≠`` (or ``!=``). Names and
-values may be JSON strings in quotes. ``null`` is having no value; a trial without one matches nothing else.
+Terms joined by ``;``, all of which must hold: ``name:value``, ``name:[a, b]`` (one of the values for a column
+of categories, from a to b for numbers), and ``name > v``, ``<``, ``>=``, ``<=``, ``≠`` (or ``!=``). Names and
+values may be JSON strings in quotes. ``null`` matches a trial without a value, which matches no other term.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ORDERS: Mapping[str, Callable[[Array, float], Array]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A value as it was written. ``quoted``: it is a text whatever it looks like."""
+    """A value as written in the filter. A ``quoted`` value is always a text."""
 
     text: str
     quoted: bool
@@ -56,7 +56,7 @@ class Value:
 
     @property
     def plain(self) -> Any:
-        """The JSON value that it is."""
+        """The JSON value that the text stands for."""
         if not self.quoted:
             try:
                 return json.loads(self.text)
@@ -71,7 +71,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One condition. ``operator`` is one of : ≠ > < >= <=. ``several``: the values stood in brackets."""
+    """One condition. ``operator`` is one of : ≠ > < >= <=. ``several``: the values were in brackets."""
 
     name: str
     operator: str
@@ -81,7 +81,7 @@ class Term:
 
 
 def matching(columns: Columns, filter: str) -> Array:
-    """Which trials match (bool, one per row): all if the filter is empty. Raises BadQuestion."""
+    """Return which trials match (bool, one per row): all if the filter is empty. Raise BadQuestion."""
     found = np.ones(len(columns), bool)
     for term in parse_filter(filter):
         found &= _matches(columns, term)
@@ -89,12 +89,12 @@ def matching(columns: Columns, filter: str) -> Array:
 
 
 def parse_filter(text: str) -> list[Term]:
-    """The terms. Raises BadQuestion with the position of what was not expected."""
+    """Return the terms. Raise BadQuestion with the position of the unexpected text."""
     return _Parser(text, field="filter").terms()
 
 
 def parse_names(text: str, *, field: str) -> list[str]:
-    """Names separated by commas; one with a comma in it stands in quotes. Raises BadQuestion."""
+    """Parse names separated by commas. A name that contains a comma is in quotes. Raise BadQuestion."""
     return _Parser(text, field=field).names()
 
 
@@ -153,7 +153,7 @@ class _Parser:
                 raise self._unexpected('"," or "]"')
 
     def _word(self, end: re.Pattern[str], *, what: str) -> Value:
-        """A text up to where it ends, or one in quotes."""
+        """Read a text up to a match of ``end``, or a text in quotes."""
         if not self._more():
             raise self._unexpected(what)
         begin = self._at
@@ -175,7 +175,7 @@ class _Parser:
         return Value(text=text, quoted=False, position=begin)
 
     def _more(self) -> bool:
-        """Skip blanks; whether anything is left."""
+        """Skip blanks. Return whether any text is left."""
         blank = _BLANK.match(self._text, self._at)
         assert blank is not None
         self._at = blank.end()
@@ -193,7 +193,7 @@ class _Parser:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether it has no half of a surrogate pair, which JSON can name."""
+    """Return whether the text has no half of a surrogate pair, which a JSON escape can contain."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -210,7 +210,7 @@ def _matches(columns: Columns, term: Term) -> Array:
 
 
 def _column(columns: Columns, term: Term) -> str:
-    """The column that is meant: one of a trial, or a parameter or metric, also without its prefix."""
+    """Return the column that a term names: of a trial, or of a parameter or metric, also without prefix."""
     lower = " ".join(term.name.lower().split())
     lower = _ALIASES.get(lower, lower)
     own = [name for name in columns.arrays if not name.startswith((PARAMETERS, METRICS))]
@@ -230,7 +230,7 @@ def _column(columns: Columns, term: Term) -> str:
 
 
 def _of_ids(columns: Columns, term: Term) -> Array:
-    """A value is an id or a part of one."""
+    """Match trials whose id contains one of the values."""
     if term.operator in _ORDERS:
         raise _unordered(term)
     found = np.zeros(len(columns), bool)
@@ -254,7 +254,7 @@ def _of_categories(columns: Columns, name: str, term: Term) -> Array:
 
 
 def _codes(categories: Sequence[Any], name: str, value: Value) -> list[int]:
-    """The categories that a value may mean: a text that is the same, or the same number."""
+    """Return the categories that a value may mean: an equal text, or an equal number."""
     if name not in ("status", "source"):
         return [code for code, known in enumerate(categories) if _same(known, value)]
     codes = [code for code, known in enumerate(categories) if known.lower() == value.text.lower()]
@@ -296,7 +296,7 @@ def _compared(values: Array, term: Term, *, origin_at: datetime | None = None) -
 
 
 def _number(value: Value, origin_at: datetime | None) -> float:
-    """A finite number, or, for a time, the seconds from ``origin_at`` to an instant in ISO's form."""
+    """Return a finite number, or the seconds from ``origin_at`` to an instant in ISO format."""
     try:
         number = float(value.text)
     except ValueError:

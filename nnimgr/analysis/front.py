@@ -1,4 +1,4 @@
-"""Which points no other point dominates: as low in every coordinate, and lower in one."""
+"""Points that no other point dominates. A dominating point is nowhere higher, and lower in one coordinate."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from nnimgr.analysis.column import Array
 
 __all__ = ["undominated"]
 
-_FEW = 64  # so few points are compared one with another
-_FEW_PAIRS = 2**15  # the same, of two sets
+_FEW = 64  # up to this number, points are compared with each other directly
+_FEW_PAIRS = 2**15  # up to this number of pairs, two sets are compared directly
 
 
 def undominated(points: Array) -> Array:
-    """Which rows of (n, k) finite numbers are in the front, as bool (n,); of equal ones all or none.
+    """Return which rows of (n, k) finite numbers are in the front, as bool (n,). Equal rows share the result.
 
-    O(n log n) for two coordinates, O(n (log n) ** (k - 1)) for more: by halves, as Kung, Luccio and Preparata
-    have it (1975).
+    O(n log n) for two coordinates, O(n (log n) ** (k - 1)) for more. Divides into halves as in Kung, Luccio
+    and Preparata (1975).
     """
     order = np.lexsort(points.T[::-1])
     ordered = points[order]
@@ -32,7 +32,7 @@ def undominated(points: Array) -> Array:
 
 
 def _front(points: Array, rows: Array) -> Any:
-    """Those of the rows, which are sorted and distinct, that are in the front; sorted."""
+    """Return the rows in the front, sorted. ``rows`` must be sorted and distinct."""
     if points.shape[1] == 1:
         return rows[:1]
     if points.shape[1] == 2:
@@ -41,14 +41,14 @@ def _front(points: Array, rows: Array) -> Any:
     if len(rows) <= _FEW:
         others = points[rows]
         lower = (others[:, None] <= others[None]).all(axis=2)  # [i, j]: i is nowhere higher than j
-        return rows[lower.sum(axis=0) == 1]  # but itself
+        return rows[lower.sum(axis=0) == 1]  # the only such point is itself
     first, second = np.array_split(rows, 2)
     first, second = _front(points, first), _front(points, second)
     return np.concatenate((first, second[~_covered(points, first, second, points.shape[1] - 1)]))
 
 
 def _covered(points: Array, by: Array, rows: Array, last: int) -> Array:
-    """Which rows have one of ``by`` that is no higher in the coordinates 1 to ``last``, bool."""
+    """Return which rows (bool) have a point of ``by`` that is no higher in the coordinates 1 to ``last``."""
     if not len(by) or not len(rows):
         return np.zeros(len(rows), bool)
     if last == 2:
@@ -58,7 +58,7 @@ def _covered(points: Array, by: Array, rows: Array, last: int) -> Array:
     middle = np.median(points[by, last])
     low, high = points[by, last] <= middle, points[by, last] > middle
     below, above = points[rows, last] < middle, points[rows, last] >= middle
-    if not high.any() and below.all():  # the middle is the highest of ``by``, and higher than all rows
+    if not high.any() and below.all():  # the median is the highest value of ``by``, and higher than all rows
         return _covered(points, by[points[by, last] < middle], rows, last)
     found = np.zeros(len(rows), bool)
     found[below] = _covered(points, by[low], rows[below], last)

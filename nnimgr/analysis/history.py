@@ -1,4 +1,4 @@
-"""The best result so far, trial by trial; in few points also the sparkline of an experiment."""
+"""The best result so far, trial by trial. With few points, also an experiment's sparkline."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["history"]
 
 
 def history(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{points, filter, metric, mode}`` → the JSON text of a ``models_analysis.History``.
+    """Answer ``{points, filter, metric, mode}`` with the JSON text of a ``models_analysis.History``.
 
-    Only trials that have succeeded count, by sequence. Of more improvements than ``points`` the first, the
-    last and those that are the largest steps are kept.
+    Only succeeded trials count, in the order of their sequence. If there are more improvements than
+    ``points``, the first, the last and the largest ones are kept.
     """
     loss = losses(columns, snapshot, arguments)
     succeeded = columns.categories["status"].index(TrialStatus.SUCCEEDED.value)
@@ -51,7 +51,7 @@ def history(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
 
 
 def _improvements(loss: Array, rows: Array) -> Array:
-    """Those of the rows that are better than all before them."""
+    """Return the rows that are better than all rows before them."""
     best = np.minimum.accumulate(loss[rows])
     return rows[np.concatenate(([True], best[1:] < best[:-1]))] if len(rows) else rows
 
@@ -59,7 +59,7 @@ def _improvements(loss: Array, rows: Array) -> Array:
 def _largest(loss: Array, found: Array, points: int) -> Array:
     if len(found) <= points:
         return found
-    steps = -np.diff(loss[found], prepend=np.inf)  # the first one is the largest
+    steps = -np.diff(loss[found], prepend=np.inf)  # the first improvement counts as the largest
     steps[-1] = np.inf
     return found[np.sort(np.argsort(-steps, kind="stable")[:points])]
 

@@ -1,18 +1,19 @@
-"""How much each parameter matters for being among the best trials: PED-ANOVA.
+"""Importance of each parameter for the best trials: PED-ANOVA.
 
-S. Watanabe, A. Bansal, F. Hutter: "PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in
-Arbitrary Subspaces", IJCAI 2023. A parameter matters as far as its values are distributed among the best
-trials otherwise than among all: the variance of its marginal, for the level set of the best ones, is up to
-a factor that all parameters share the Pearson divergence of these two densities,
+S. Watanabe, A. Bansal, F. Hutter: "PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary
+Subspaces", IJCAI 2023. A parameter is important if its values are distributed differently among the best
+trials than among all. The variance of its marginal, for the level set of the best trials, is the Pearson
+divergence of these two densities, up to a factor that all parameters share:
 
-    v = E_all[(p_best(x) / p_all(x) - 1)^2],
+    v = E_all[(p_best(x) / p_all(x) - 1)^2]
 
-and its importance the share that it has in the sum. It costs one look at each trial, whatever their number.
+Its importance is its share in the sum of all. The cost is one look at each trial, whatever their number.
 
-The densities are taken on a grid. Those of numbers are smoothed by Gaussian kernels with Scott's width, as
-in the paper, on the logarithms where the search space is logarithmic; the mass that a kernel has beyond the
-parameter's range goes back into it. Those of categories are shares, one imagined trial spread evenly over
-them. A parameter of a nested choice counts by its trials that have it, and as far as there are any.
+The densities are taken on a grid. Densities of numbers are smoothed by Gaussian kernels with Scott's width,
+as in the paper, on the logarithms if the search space is logarithmic. The mass of a kernel beyond the
+parameter's range is put back into the range. Densities of categories are shares, with one imagined trial
+spread evenly over the categories. A parameter of a nested choice is rated by the trials that have it, and
+weighted by their share.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from typing import Any
 import numpy as np
 
 from nnimgr.analysis.axes import axis
+from nnimgr.analysis.cache import once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import PARAMETERS, Columns
 from nnimgr.analysis.filters import matching
-from nnimgr.analysis.kept import once
 from nnimgr.analysis.metric import best_share, losses, minimises
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["importance"]
 
 SOURCE = "PED-ANOVA (Watanabe, Bansal, Hutter, 2023)"
-BEST = 0.1  # this share of the trials is the best ones
+BEST = 0.1  # share of the trials that count as the best
 FEWEST_BEST = 5
 FEWEST = 20  # trials with a result
 GRID = 50
-DRAWS = 50  # of the bootstrap
-DRAWN = 1_000_000  # trials in all draws together, if that leaves enough draws
+DRAWS = 50  # draws of the bootstrap
+DRAWN = 1_000_000  # trials in all draws together, unless that leaves too few draws
 FEWEST_DRAWS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """``cells``: of each trial its place on the grid, ``size`` where it has none."""
+    """A parameter. ``cells``: for each trial its place on the grid, or ``size`` if it has none."""
 
     name: str
     cells: Array
@@ -55,7 +56,7 @@ class _Parameter:
 
 
 def importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{filter, metric, mode}`` → the JSON text of a ``models_analysis.Importance``."""
+    """Answer ``{filter, metric, mode}`` with the JSON text of a ``models_analysis.Importance``."""
     asked = (
         arguments.get("filter") or "",
         arguments.get("metric") or "value",
@@ -110,7 +111,7 @@ def _parameter(columns: Columns, name: str, rows: Array) -> _Parameter:
 
 
 def _errors(parameters: list[_Parameter], loss: Array, share: float) -> Array:
-    """The standard deviation of each importance among draws (with replacement) from the trials."""
+    """Return the standard deviation of each importance over draws (with replacement) from the trials."""
     generator = np.random.default_rng(0)
     found = []
     for _ in range(int(np.clip(DRAWN // len(loss), FEWEST_DRAWS, DRAWS))):
@@ -121,7 +122,7 @@ def _errors(parameters: list[_Parameter], loss: Array, share: float) -> Array:
 
 
 def _shares(parameters: list[_Parameter], loss: Array, share: float) -> Array:
-    """The importance of each, 1 in all; zeros if none matters."""
+    """Return the importance of each parameter. The sum is 1, or 0 if no parameter matters."""
     best = best_share(loss, np.ones(len(loss), bool), share)
     found = np.array([_divergence(parameter, best) for parameter in parameters])
     total = found.sum()
@@ -146,7 +147,7 @@ def _category_density(counts: Array) -> Array:
 
 
 def _number_density(counts: Array) -> Array:
-    """The counts on the grid, each spread by a kernel."""
+    """Return the density on the grid, with each count spread by a kernel."""
     places = np.arange(len(counts))
     number = counts.sum()
     mean = (counts * places).sum() / number

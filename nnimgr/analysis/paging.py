@@ -1,4 +1,4 @@
-"""Which trials are on a page of the table: filtered, searched and sorted."""
+"""Pages of the trials table: filtered, searched and sorted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["in_order", "ordered", "page", "selected"]
 
 
 def page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``in_order``'s arguments, ``offset`` and ``limit`` → JSON ``{total, sequences}``."""
+    """Answer the arguments of ``in_order``, ``offset`` and ``limit`` with JSON ``{total, sequences}``."""
     found = in_order(columns, snapshot, arguments)
     offset, limit = arguments["offset"], arguments["limit"]
     shown = columns.arrays["sequence"][found[offset : offset + limit]]
@@ -34,7 +34,7 @@ def selected(
     statuses: Sequence[str] = (),
     trial_ids: Sequence[str] | None = None,
 ) -> Array:
-    """Which trials (bool, one per row) the filter and the rest let through. Raises BadQuestion."""
+    """Return which trials (bool, one per row) meet all of these conditions. Raise BadQuestion."""
     found = matching(columns, filter)
     if statuses:
         codes = [columns.categories["status"].index(status) for status in statuses]
@@ -47,13 +47,13 @@ def selected(
 
 
 def ordered(columns: Columns, rows: Array, name: str, *, descending: bool) -> Array:
-    """These rows (positions, ascending) by a column; what has no value comes last, equal ones by sequence."""
+    """Sort these rows (ascending positions) by a column. Rows without a value come last, ties by sequence."""
     values = _ranks(columns, name)[rows]
     return np.asarray(rows[np.argsort(-values if descending else values, kind="stable")])
 
 
 def in_order(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> Array:
-    """The rows that ``selected`` lets through (its arguments), by ``sort``, ``descending`` or not."""
+    """Return the rows that ``selected`` returns for its arguments, sorted by ``sort`` and ``descending``."""
     check_names(columns, [arguments["sort"]], field="sort")
     keys = ("filter", "search", "statuses", "trial_ids")
     rows = np.flatnonzero(
@@ -63,7 +63,7 @@ def in_order(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any])
 
 
 def _ranks(columns: Columns, name: str) -> Array:
-    """Numbers in whose order the rows are: of categories the numbers first, then texts by their letters."""
+    """Return sort keys of the rows. Categories sort as numbers first, then texts by their letters."""
     categories = columns.categories.get(name)
     if categories is None:
         return columns.numbers(name)

@@ -1,8 +1,8 @@
 """Parallel coordinates of any number of trials: 2-D histograms between neighbouring axes.
 
-What a browser draws from it does not grow with the trials. Cells are numbered ``left * (bins of the right
-axis + 1) + right``; a part's number is counted from 0, and the one after the last is for trials without a
-value.
+The amount that a browser draws does not grow with the number of trials. Cells are numbered ``left * (bins of
+the right axis + 1) + right``. Parts are counted from 0, and the number after the last part is for trials
+without a value.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from typing import Any
 import numpy as np
 
 from nnimgr.analysis.axes import Axis, axis, brushed
+from nnimgr.analysis.binary_columns import PackedColumn, compact, pack
+from nnimgr.analysis.cache import once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
-from nnimgr.analysis.kept import once
 from nnimgr.analysis.metric import best_share, losses, metric_values
-from nnimgr.analysis.packed import PackedColumn, compact, pack
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["parallel"]
 
 
 def parallel(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{axes: [{name, log}], brushes, top, filter, bins, metric, mode, lines, background}`` → packed.
+    """Answer a question about parallel coordinates with packed columns.
 
-    For axis i: ``axis.i.all`` and ``axis.i.selected``, the number of trials in each part and, last, without
-    a value. Between the axes i and i + 1: ``all.i.cells`` and ``all.i.counts`` (left out without
-    ``background``), ``selected.i.cells``, ``selected.i.counts`` and ``selected.i.mean`` (of the metric), of
-    the cells that have any. ``sequences``: of the selected trials, if they are at most ``lines``.
+    Arguments: ``{axes: [{name, log}], brushes, top, filter, bins, metric, mode, lines, background}``.
+
+    For axis i: ``axis.i.all`` and ``axis.i.selected``, the number of trials in each part and, last, without a
+    value. Between the axes i and i + 1, for cells with any trial: ``all.i.cells`` and ``all.i.counts`` (left
+    out without ``background``), ``selected.i.cells``, ``selected.i.counts`` and ``selected.i.mean`` (of the
+    metric). ``sequences``: those of the selected trials, if there are at most ``lines``.
     """
     axes = [
         axis(columns, item["name"], log=item.get("log"), bins=arguments["bins"]) for item in arguments["axes"]
@@ -69,7 +71,7 @@ def parallel(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any])
 
 
 class _Pair:
-    """Two neighbouring axes; ``cells``: of each trial."""
+    """Two neighbouring axes. ``cells``: the cell of each trial."""
 
     def __init__(self, columns: Columns, left: Axis, right: Axis) -> None:
         self.size = (left.bins + 1) * (right.bins + 1)
@@ -77,7 +79,7 @@ class _Pair:
         self.cells: Array = once(columns, self._key, lambda: left.cells * (right.bins + 1) + right.cells)
 
     def counts(self, text: str, among: Array) -> Array:
-        """The trials in each cell, of those that the filter lets through."""
+        """Count the trials in each cell that the filter matches."""
         return once(self._columns, (*self._key, text), lambda: _counts(self.cells, among, self.size))
 
 
@@ -101,14 +103,17 @@ def _counts(cells: Array, among: Array, size: int) -> Array:
 
 
 def _sparse(name: str, counts: Array) -> Iterator[PackedColumn]:
-    """The cells that have any trial, and how many."""
+    """Yield the cells that have any trial, and their counts."""
     found = np.flatnonzero(counts)
     yield PackedColumn(f"{name}.cells", found.astype(np.uint32))
     yield PackedColumn(f"{name}.counts", counts[found].astype(np.uint32))
 
 
 def _means(name: str, counts: Array, cells: Array, values: Array, known: Array) -> PackedColumn:
-    """The means of the metric in the cells that have any trial; ``values`` are 0 where they are not known."""
+    """Return the means of the metric in the cells that have any trial.
+
+    ``values`` must be 0 where ``known`` is False.
+    """
     found = np.flatnonzero(counts)
     sums = np.bincount(cells, weights=values, minlength=len(counts))[found]
     of = counts if known.all() else np.bincount(cells, weights=known, minlength=len(counts))
@@ -117,7 +122,7 @@ def _means(name: str, counts: Array, cells: Array, values: Array, known: Array) 
 
 
 def _span(values: Array) -> dict[str, float | None]:
-    """The lowest and the highest value, for a scale of colours."""
+    """Return the lowest and the highest value, for a colour scale."""
     finite = values[~np.isnan(values)]
     return {
         "min": float(finite.min()) if len(finite) else None,

@@ -1,4 +1,4 @@
-"""The Pareto set: the trials that no other trial beats in one objective without losing in another."""
+"""The Pareto set: trials that no other trial dominates in the objectives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from nnimgr.analysis.cache import once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import METRICS, Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.front import undominated
-from nnimgr.analysis.kept import once
 from nnimgr.goal import optimize_mode
 from nnimgr.objectives import DEFAULT, objectives_of
 from nnimgr.rules.facts import TrialStatus
@@ -22,10 +22,10 @@ __all__ = ["pareto"]
 
 
 def pareto(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{filter, limit}`` → the JSON text of a ``models_analysis.ParetoSet``.
+    """Answer ``{filter, limit}`` with the JSON text of a ``models_analysis.ParetoSet``.
 
-    Only trials that have succeeded with a number for each objective count. Without objectives there is one,
-    NNI's number. Of more trials than ``limit`` those given are spread evenly over the set.
+    Only succeeded trials with a number for each objective count. Without objectives, NNI's number is the only
+    one. If there are more trials than ``limit``, the returned ones are spread evenly over the set.
     """
     config = snapshot.config()
     objectives = objectives_of(config) or {DEFAULT: optimize_mode(config)}
@@ -56,7 +56,7 @@ def pareto(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def _found(columns: Columns, objectives: Mapping[str, str], among: Array) -> tuple[Array, Array, Array]:
-    """The rows that count, their values (rows, objectives), and which of these are in the set, ordered."""
+    """Return the rows that count, their values (rows, objectives), and the sorted indices of the set."""
     succeeded = columns.categories["status"].index(TrialStatus.SUCCEEDED.value)
     values = np.column_stack([_values(columns, _column(name, objectives)) for name in objectives])
     rows = np.flatnonzero(among & (columns.arrays["status"] == succeeded) & ~np.isnan(values).any(axis=1))
@@ -67,12 +67,12 @@ def _found(columns: Columns, objectives: Mapping[str, str], among: Array) -> tup
 
 
 def _column(name: str, objectives: Mapping[str, str]) -> str:
-    """Where the numbers are: the main objective's are the trials' values."""
+    """Return the column of an objective. The main objective's numbers are the trials' values."""
     return "value" if name == next(iter(objectives)) else METRICS + name
 
 
 def _values(columns: Columns, name: str) -> Array:
-    if name not in columns.arrays:  # no trial has reported it yet
+    if name not in columns.arrays:  # no trial has reported this objective yet
         return np.full(len(columns), np.nan)
     return columns.numbers(name)
 

@@ -1,4 +1,4 @@
-"""All intermediate metrics of an experiment as arrays, brought up to date by those that are new."""
+"""All intermediate metrics of an experiment as arrays, which are updated with new metrics."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from nnimgr.analysis.binary_columns import compact
+from nnimgr.analysis.cache import follow, once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
-from nnimgr.analysis.garbage import uncollected
-from nnimgr.analysis.kept import follow, once
-from nnimgr.analysis.packed import compact
+from nnimgr.analysis.gc_pause import uncollected
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["DEFAULT_KEY", "Lines", "keys", "lines_of"]
 
-DEFAULT_KEY = "default"  # the number in a metric that is one, or of one that is an object
-_LOOKED_AT = 50  # trials whose metrics tell what keys there are
+DEFAULT_KEY = "default"  # the number of a metric that is a number, or the main number of an object
+_LOOKED_AT = 50  # latest objects to read for the list of keys
 
 
 class Lines:
-    """The curves of all trials, one after the other: ``steps`` (NNI's sequence) and ``values``, finite ones.
+    """Curves of all trials, one after the other: ``steps`` (NNI's sequence) and finite ``values``.
 
-    ``rows``: of each point its trial's position in the columns. Trial i has the points from ``starts[i]`` to
-    before ``starts[i + 1]``, in the order of their steps. Only attempts that count are in it.
+    ``rows``: for each point its trial's position in the columns. Trial i has the points from ``starts[i]`` to
+    before ``starts[i + 1]``, in the order of their steps. Only points of each trial's latest attempt are
+    included.
     """
 
     def __init__(self, rows: Array, steps: Array, values: Array, *, trials: int) -> None:
@@ -39,14 +40,14 @@ class Lines:
 
     @property
     def by_value(self) -> Array:
-        """The points in the order of their values."""
+        """Indices of the points in the order of their values."""
         if self._by_value is None:
             self._by_value = np.argsort(self.values, kind="stable")
         return self._by_value
 
 
 def lines_of(columns: Columns, snapshot: Snapshot, key: str) -> Lines:
-    """The curves of one key: DEFAULT_KEY or one of ``keys``."""
+    """Return the curves of one key: DEFAULT_KEY or one of ``keys``."""
     kind = _KINDS.get(key)
     if kind is None:
         kind = _KINDS[key] = type("_KeyPoints", (_Points,), {"key": key})
@@ -55,7 +56,7 @@ def lines_of(columns: Columns, snapshot: Snapshot, key: str) -> Lines:
 
 
 def keys(columns: Columns, snapshot: Snapshot) -> list[str]:
-    """The keys with numbers that intermediate metrics have which are objects, DEFAULT_KEY first."""
+    """Return the numeric keys of intermediate metrics that are objects, DEFAULT_KEY first."""
     return once(columns, "keys", lambda: _keys(snapshot))
 
 
@@ -67,7 +68,7 @@ def _keys(snapshot: Snapshot) -> list[str]:
 
 
 class _Points:
-    """The points of one key as they were recorded, in parts: rows, attempts, steps, values."""
+    """Points of one key as they were recorded, in parts: rows, attempts, steps, values."""
 
     key = DEFAULT_KEY
 
@@ -80,8 +81,9 @@ class _Points:
         self._parts: list[tuple[Array, ...]] = []
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """As ``Following``."""
-        if not np.array_equal(self._ids, columns.ids[: len(self._ids)]):  # never seen: trials only come
+        """Implement ``Following``."""
+        # A safeguard: new trials only come at the end.
+        if not np.array_equal(self._ids, columns.ids[: len(self._ids)]):
             self._clear()
             after = 0
         known, self._ids = len(self._ids), columns.ids.copy()

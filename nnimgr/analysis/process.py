@@ -1,8 +1,8 @@
-"""The server's side of the analysis process: questions to it, its answers, its life.
+"""The server's side of the analysis process: starts it, sends questions and returns its answers.
 
-A process of its own, because a question about 100,000 trials takes memory and a processor that the server has
-better use for. It is started by the first question, ends by itself when it has had none for a while, and is
-started anew by the next, also after a crash.
+The analysis is a process of its own, because a question about 100,000 trials takes memory and processor time
+that the server needs. The first question starts the process. It ends by itself when it has been idle for a
+while, and the next question starts it again, also after a crash.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["Analyst"]
 
 IDLE_S = 60.0
 ANSWER_S = 120.0
-LOOK_S = 1.0  # between looks at a process that has not answered yet
-STOPPED_LOOKS = 2  # this often in a row it has to stand still before it is replaced
+LOOK_S = 1.0  # seconds between checks of a process that has not answered yet
+STOPPED_LOOKS = 2  # consecutive checks that see a stopped process before it is replaced
 _KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "TZ")
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _TAIL_BYTES = 4096
@@ -48,16 +48,16 @@ class Analyst:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, while there is one."""
+        """Process id of the running process, or None."""
         return None if self._child is None or self._child.gone else self._child.process.pid
 
     async def ask(
         self, database: Path, experiment_id: str, question: str, arguments: Mapping[str, Any]
     ) -> bytes:
-        """The answer's bytes.
+        """Return the answer's bytes.
 
-        Whoever is cancelled while it waits has asked nothing; one that is cancelled later gets no answer.
-        Raises BadQuestion, StoreError, FileNotFoundError, AnalysisFailed.
+        A caller that is cancelled while it waits for its turn has asked nothing. If it is cancelled later,
+        the answer is dropped. Raise BadQuestion, StoreError, FileNotFoundError, AnalysisFailed.
         """
         asked = _Asked(
             frame(
@@ -69,7 +69,7 @@ class Analyst:
                 }
             )
         )
-        # A task of its own, since what the process has begun to say must be read to its end.
+        # A task of its own, because an answer that the process has begun must be read to its end.
         exchange = asyncio.create_task(self._in_turn(asked), name=f"analysis:{question}")
         exchange.add_done_callback(_take_failure)
         try:
@@ -79,7 +79,7 @@ class Analyst:
             raise
 
     async def close(self) -> None:
-        """End the process; who waits for an answer gets AnalysisFailed."""
+        """End the process. Callers that wait for an answer get AnalysisFailed."""
         self._closed = True
         if self._child is not None:
             self._child.kill()
@@ -89,13 +89,13 @@ class Analyst:
         async with self._turn:
             answer = None if asked.dropped else await self._exchange(asked.frame)
             if answer is None and not asked.dropped:
-                answer = await self._exchange(asked.frame)  # it crossed the leaving of the process
+                answer = await self._exchange(asked.frame)  # the process had left before it read the question
         if answer is None:
             raise AnalysisFailed("The analysis process ends as soon as it has started.")
         return answer
 
     async def _exchange(self, asked: bytes) -> bytes | None:
-        """None: the process had left before, since it had nothing to do."""
+        """Return the answer, or None if the idle process had left before it read the question."""
         if self._closed:
             raise AnalysisFailed(_LEAVES)
         if self._child is None or self._child.gone:
@@ -127,19 +127,19 @@ class Analyst:
 @dataclass(slots=True)
 class _Asked:
     frame: bytes
-    dropped: bool = False  # nobody waits for it any more
+    dropped: bool = False  # whether no caller waits for the answer any more
 
 
 class _Broken(Exception):
-    """The process has ended, or is about to."""
+    """The process has ended, or is about to end."""
 
 
 class _Stopped(Exception):
-    """The process stands still and would not answer before it is continued."""
+    """The process is suspended (SIGSTOP) and cannot answer before it is continued."""
 
 
 class _Child:
-    """A running process, and the end of what it has written to standard error."""
+    """A running process, and the last part of its standard error."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -151,7 +151,10 @@ class _Child:
         return self.process.returncode is not None
 
     async def exchange(self, asked: bytes) -> bytes:
-        """Raises what has failed; _Broken if it is the process."""
+        """Send a question and return its answer.
+
+        Raise the error in the answer, or _Broken if the process ends.
+        """
         into, out = self.process.stdin, self.process.stdout
         assert into is not None and out is not None
         try:
@@ -170,7 +173,7 @@ class _Child:
             self.process.kill()
 
     async def ended(self) -> str:
-        """Wait for its end: a sentence."""
+        """Wait for the process to end. Return a sentence about how it ended."""
         await self.process.wait()
         await self._listening
         last = next((line for line in reversed(self._tail.decode(errors="replace").splitlines()) if line), "")
@@ -186,7 +189,7 @@ class _Child:
 
 
 async def _answer(child: _Child, asked: bytes) -> bytes:
-    """Exchange question and answer. Raise _Stopped as soon as the process is seen to stand still."""
+    """Exchange question and answer. Raise _Stopped when the process is seen to be suspended."""
     exchange = asyncio.create_task(child.exchange(asked), name="analysis:exchange")
     looks = 0
     try:
@@ -201,7 +204,7 @@ async def _answer(child: _Child, asked: bytes) -> bytes:
 
 
 async def _start(idle_s: float) -> _Child:
-    """Raises AnalysisFailed."""
+    """Start a process. Raise AnalysisFailed."""
     environ = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -219,6 +222,6 @@ async def _start(idle_s: float) -> _Child:
 
 
 def _take_failure(exchange: asyncio.Task[bytes]) -> None:
-    """Nobody may be left to whom it matters."""
+    """Retrieve the exception, because the caller may have been cancelled and asyncio would log it."""
     if not exchange.cancelled():
         exchange.exception()

@@ -1,4 +1,4 @@
-"""The questions that can be asked: functions of an experiment's columns, its database and some arguments."""
+"""The available questions: functions of an experiment's columns, its database and arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from nnimgr.store.bulk import Snapshot, snapshot
 __all__ = ["QUESTIONS", "Answers", "Question"]
 
 Question = Callable[[Columns, Snapshot, Mapping[str, Any]], bytes]
-"""The answer's bytes. Raises BadQuestion. The columns are as new as the snapshot, and not to be changed."""
+"""Returns the answer's bytes, or raises BadQuestion.
+
+The columns are as new as the snapshot, and read-only.
+"""
 
 QUESTIONS: Mapping[str, Question] = {
     "columns": table.changed_columns,
@@ -45,17 +48,17 @@ _KEPT = 4  # experiments whose columns stay in memory
 
 
 class Answers:
-    """The columns of the experiments that were asked for last, and answers from them."""
+    """Columns of the experiments that were asked about last, and answers from them."""
 
     def __init__(self) -> None:
         self._columns: OrderedDict[tuple[str, str], Columns] = OrderedDict()
 
     def answer(self, database: str, experiment_id: str, question: str, arguments: Mapping[str, Any]) -> bytes:
-        """Raises BadQuestion, StoreError, FileNotFoundError."""
+        """Answer a question. Raise BadQuestion, StoreError, FileNotFoundError."""
         with snapshot(database, experiment_id) as taken:
             columns = self._columns.pop((database, experiment_id), None)
             columns = Columns() if columns is None else columns
-            columns.refresh(taken)  # what fails in here is not kept
+            columns.refresh(taken)  # columns whose refresh fails are not kept
             self._columns[database, experiment_id] = columns
             if len(self._columns) > _KEPT:
                 self._columns.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The rungs of successive halving: who came to each, who went on from it, who was stopped there and why."""
+"""The rungs of successive halving: the trials that reached each, continued from it, or were stopped there."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from nnimgr.analysis.binary_columns import PackedColumn, compact, pack
+from nnimgr.analysis.cache import follow, once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
-from nnimgr.analysis.kept import follow, once
 from nnimgr.analysis.metric import minimises
-from nnimgr.analysis.packed import PackedColumn, compact, pack
-from nnimgr.analysis.passages import FATES, PROMOTED, STOPPED, Passages, at_budgets, at_steps
 from nnimgr.analysis.points import DEFAULT_KEY, lines_of
+from nnimgr.analysis.rung_visits import FATES, PROMOTED, STOPPED, RungVisits, at_budgets, at_steps
 from nnimgr.analysis.verdicts import Verdicts
 from nnimgr.store.bulk import Snapshot
 
@@ -24,66 +24,66 @@ _NO_NEXT = 2**32 - 1
 
 
 def rungs(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{filter, lines}`` → packed: who was at which rung, as points and the lines between them.
+    """Answer ``{filter, lines}`` with packed columns: visits at rungs, as points of connected lines.
 
-    At most ``lines`` configurations are drawn, those that came far rather than others. Columns, of a point
-    each: ``rung``, ``sequence``, ``value``, ``fate`` (one of FATES) and ``next`` (the point that follows; the
-    highest number: none). Header: ``by`` (budget or step), ``minimise``, ``total`` (configurations that
-    match), ``lines`` (those drawn), ``rungs`` (of each ``from``, ``to``, how many of the matching trials came
-    to it in ``reached``, how many of them had each fate, and ``cut``: the worst that went on) and
-    ``verdicts`` (of the trials drawn that were stopped: ``sequence``, ``reason``, and in ``better`` the
-    sequences of trials that beat it).
+    At most ``lines`` configurations are drawn, preferring those that came far. Columns, with one element per
+    point: ``rung``, ``sequence``, ``value``, ``fate`` (one of FATES) and ``next`` (the point that follows;
+    the highest number for none). Header: ``by`` (budget or step), ``minimise``, ``total`` (matching
+    configurations), ``lines`` (configurations drawn), ``rungs`` and ``verdicts``. A rung has ``from``,
+    ``to``, ``reached`` (matching trials that came to it), the number of trials with each fate, and ``cut``
+    (the worst that continued). A verdict is about a drawn trial that was stopped: ``sequence``, ``reason``,
+    and in ``better`` the sequences of trials that beat it.
     """
-    passages = once(columns, "passages", lambda: _passages(columns, snapshot))
+    visits = once(columns, "visits", lambda: _visits(columns, snapshot))
     minimise = minimises(snapshot, arguments)
-    there = matching(columns, arguments.get("filter") or "")[passages.rows]
-    heights = _heights(passages, there)
-    drawn = _drawn(heights, len(passages.rungs), arguments["lines"])
-    chosen = np.flatnonzero(there & drawn[passages.chains])
+    there = matching(columns, arguments.get("filter") or "")[visits.rows]
+    heights = _heights(visits, there)
+    drawn = _drawn(heights, len(visits.rungs), arguments["lines"])
+    chosen = np.flatnonzero(there & drawn[visits.chains])
     places = np.full(len(there), _NO_NEXT, np.uint32)
     places[chosen] = np.arange(len(chosen), dtype=np.uint32)
-    nexts = passages.nexts[chosen]
+    nexts = visits.nexts[chosen]
     header = {
         "revision": columns.revision,
-        "by": passages.by,
+        "by": visits.by,
         "minimise": minimise,
         "total": int(np.count_nonzero(heights >= 0)),
         "lines": int(np.count_nonzero(drawn)),
         "rungs": [
-            _told(columns, passages, there & (passages.rung == rung), ends, minimise)
-            for rung, ends in enumerate(passages.rungs)
+            _told(columns, visits, there & (visits.rung == rung), ends, minimise)
+            for rung, ends in enumerate(visits.rungs)
         ],
-        "verdicts": _verdicts(columns, snapshot, passages, chosen),
+        "verdicts": _verdicts(columns, snapshot, visits, chosen),
     }
     return pack(
         header,
         [
-            PackedColumn("rung", passages.rung[chosen].astype(np.uint8)),
-            PackedColumn("sequence", columns.arrays["sequence"][passages.rows[chosen]].astype(np.uint32)),
-            PackedColumn("value", compact(passages.values[chosen])),
-            PackedColumn("fate", passages.fates[chosen], FATES),
+            PackedColumn("rung", visits.rung[chosen].astype(np.uint8)),
+            PackedColumn("sequence", columns.arrays["sequence"][visits.rows[chosen]].astype(np.uint32)),
+            PackedColumn("value", compact(visits.values[chosen])),
+            PackedColumn("fate", visits.fates[chosen], FATES),
             PackedColumn("next", np.where(nexts < 0, _NO_NEXT, places[nexts]).astype(np.uint32)),
         ],
     )
 
 
-def _passages(columns: Columns, snapshot: Snapshot) -> Passages:
+def _visits(columns: Columns, snapshot: Snapshot) -> RungVisits:
     verdicts = follow(columns, snapshot, Verdicts)
     found = at_budgets(columns, verdicts)
     return at_steps(columns, lines_of(columns, snapshot, DEFAULT_KEY), verdicts) if found is None else found
 
 
-def _heights(passages: Passages, there: Array) -> Array:
-    """Of each chain, at its first passage, the highest rung of any of these passages; -1 elsewhere."""
+def _heights(visits: RungVisits, there: Array) -> Array:
+    """Return, for each chain's first visit, the highest rung of its visits; -1 elsewhere."""
     heights = np.full(len(there), -1, np.int64)
-    np.maximum.at(heights, passages.chains[there], passages.rung[there])
+    np.maximum.at(heights, visits.chains[there], visits.rung[there])
     return heights
 
 
 def _drawn(heights: Array, rungs: int, most: int) -> Array:
-    """Which chains are drawn (bool, by first passage): as many of each highest rung as there is room for.
+    """Return which chains are drawn (bool, by first visit). Chains that came furthest are preferred.
 
-    Few come far, so that all of these are drawn, and the rest evenly spread over the experiment.
+    Few chains come far, so all of those are drawn. The others are evenly spread over the experiment.
     """
     drawn = np.zeros(len(heights), bool)
     for rung in reversed(range(rungs)):
@@ -96,28 +96,28 @@ def _drawn(heights: Array, rungs: int, most: int) -> Array:
 
 
 def _told(
-    columns: Columns, passages: Passages, here: Array, ends: tuple[float, float], minimise: bool
+    columns: Columns, visits: RungVisits, here: Array, ends: tuple[float, float], minimise: bool
 ) -> dict[str, Any]:
-    """What the header says of a rung."""
-    counts = np.bincount(passages.fates[here], minlength=len(FATES)).tolist()
-    on = np.flatnonzero(here & (passages.fates == PROMOTED) & ~np.isnan(passages.values))
+    """Return the header's description of a rung."""
+    counts = np.bincount(visits.fates[here], minlength=len(FATES)).tolist()
+    on = np.flatnonzero(here & (visits.fates == PROMOTED) & ~np.isnan(visits.values))
     cut = None
     if len(on):
-        values = passages.values[on]
+        values = visits.values[on]
         worst = on[np.argmax(values) if minimise else np.argmin(values)]
-        sequence = columns.arrays["sequence"][passages.rows[worst]]
-        cut = {"sequence": int(sequence), "value": float(passages.values[worst])}
+        sequence = columns.arrays["sequence"][visits.rows[worst]]
+        cut = {"sequence": int(sequence), "value": float(visits.values[worst])}
     described = {"from": ends[0], "to": ends[1], "reached": int(np.count_nonzero(here)), "cut": cut}
     return described | dict(zip(FATES, counts, strict=True))
 
 
 def _verdicts(
-    columns: Columns, snapshot: Snapshot, passages: Passages, chosen: Array
+    columns: Columns, snapshot: Snapshot, visits: RungVisits, chosen: Array
 ) -> list[dict[str, Any]]:
-    rows = np.unique(passages.rows[chosen][passages.fates[chosen] == STOPPED]).tolist()
-    opinions = snapshot.opinions(passages.judged[row].number for row in rows)
+    rows = np.unique(visits.rows[chosen][visits.fates[chosen] == STOPPED]).tolist()
+    opinions = snapshot.opinions(visits.judged[row].number for row in rows)
     reasons = snapshot.reasons(columns.ids[row].decode() for row in rows)
-    better = [trial_id.encode() for row in rows for trial_id in opinions[passages.judged[row].number].better]
+    better = [trial_id.encode() for row in rows for trial_id in opinions[visits.judged[row].number].better]
     sequences = _sequences(columns, better)
     return [
         {
@@ -125,11 +125,11 @@ def _verdicts(
             "reason": opinion.reason or reasons.get(columns.ids[row].decode(), ""),
             "better": [sequences[one.encode()] for one in opinion.better if one.encode() in sequences],
         }
-        for row, opinion in ((row, opinions[passages.judged[row].number]) for row in rows)
+        for row, opinion in ((row, opinions[visits.judged[row].number]) for row in rows)
     ]
 
 
 def _sequences(columns: Columns, trial_ids: Sequence[bytes]) -> dict[bytes, int]:
-    """Of those that there are."""
+    """Return the sequences of the trials that exist, by trial id."""
     rows = np.flatnonzero(np.isin(columns.ids, np.array(trial_ids, "S16")))
     return {bytes(columns.ids[row]): int(columns.arrays["sequence"][row]) for row in rows}

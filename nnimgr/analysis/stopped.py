@@ -1,4 +1,4 @@
-"""Who was stopped before its end: by whom, at which step, with which value, and how far the others came."""
+"""Stopped trials: who stopped each, at which step, with which value, and how far the others came."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from nnimgr.analysis.cache import follow, once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
-from nnimgr.analysis.kept import follow, once
 from nnimgr.analysis.verdicts import Verdicts
 from nnimgr.builtins import meant
 from nnimgr.rules.facts import TrialStatus
@@ -24,9 +24,10 @@ _BY = {TrialStatus.USER_CANCELED: "user", TrialStatus.SYS_CANCELED: "system"}
 
 
 def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{filter, by, offset, limit}`` → the JSON text of a ``models_analysis.Stopped``; trials newest first.
+    """Answer ``{filter, by, offset, limit}`` with the JSON text of a ``models_analysis.Stopped``.
 
-    NNI's EARLY_STOPPED is ours: by the assessor or, beyond NNI, by maxTrialDuration.
+    The newest trials come first. EARLY_STOPPED is divided: stopped by the assessor or, beyond NNI, by
+    maxTrialDuration.
     """
     found = once(columns, "stopped", lambda: _found(columns, follow(columns, snapshot, Verdicts)))
     among = matching(columns, arguments.get("filter") or "")
@@ -56,7 +57,7 @@ def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
 
 
 def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
-    """Of each trial: who has stopped it ("": nobody), at which step (-1: before any), its value."""
+    """Return who stopped each trial ("": nobody), at which step (-1: before any), and its value."""
     names = columns.categories["status"]
     status = columns.arrays["status"]
     by = np.zeros(len(columns), "U8")
@@ -74,7 +75,7 @@ def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
 
 
 def _steps(columns: Columns, found: dict[str, Array], among: Array, rows: Array) -> list[dict[str, int]]:
-    """Of each step at which any was stopped: how many had come so far, and how many were stopped there."""
+    """Return, for each step at which trials were stopped, how many reached it and how many were stopped."""
     steps = found["step"][rows]
     at, counts = np.unique(steps[steps >= 0], return_counts=True)
     reported = np.sort(columns.arrays["intermediates"][among])

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from nnimgr.analysis.binary_columns import PackedColumn, compact, pack
 from nnimgr.analysis.columns import TIMES, Columns
 from nnimgr.analysis.errors import BadQuestion
 from nnimgr.analysis.filters import matching, parse_names
-from nnimgr.analysis.packed import PackedColumn, compact, pack
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["changed_columns", "check_names", "schema"]
 
 
 def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{since, names, filter}`` → packed: ``sequence`` and the columns named (all if none is).
+    """Answer ``{since, names, filter}`` with ``sequence`` and the named columns, packed.
 
-    The rows are those that the filter lets through, and that may have changed since that revision; all of
-    them for 0.
+    Without names, the answer has all columns. The rows are those that the filter matches and that may have
+    changed after revision ``since``; 0 returns all.
     """
     names = parse_names(arguments["names"], field="names") or list(columns.arrays)
     check_names(columns, names, field="names")
@@ -44,7 +44,7 @@ def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str
 
 
 def schema(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """What columns there are: the JSON text of a ``models.ColumnsSchema``."""
+    """Return the description of all columns: the JSON text of a ``models.ColumnsSchema``."""
     described = [_described(columns, name) for name in columns.arrays]
     answer = {
         "revision": columns.revision,
@@ -56,7 +56,7 @@ def schema(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def check_names(columns: Columns, names: Iterable[str], *, field: str) -> None:
-    """Raise BadQuestion where there is no such column."""
+    """Raise BadQuestion if a column does not exist."""
     for name in names:
         if name not in columns.arrays:
             near = difflib.get_close_matches(name, columns.arrays, n=3, cutoff=0.5)

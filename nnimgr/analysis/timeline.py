@@ -1,4 +1,4 @@
-"""What ran where and when: the attempts of each host and GPU, merged where they are narrower than a pixel."""
+"""Timeline of attempts on each host and GPU. Bars narrower than a pixel are merged."""
 
 from __future__ import annotations
 
@@ -8,46 +8,47 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnimgr.analysis.attempts import AttemptTable, Lane, lanes_of
+from nnimgr.analysis.binary_columns import PackedColumn, pack
+from nnimgr.analysis.cache import follow, once
 from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.filters import matching
-from nnimgr.analysis.kept import follow, once
-from nnimgr.analysis.packed import PackedColumn, pack
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["LOST", "RETRIED", "timeline"]
 
-LOST, RETRIED = "LOST", "RETRIED"  # of an attempt that another one has followed
+LOST, RETRIED = "LOST", "RETRIED"  # statuses of attempts that another attempt has followed
 
 
 class _Bars(NamedTuple):
-    """Arrays with one element per bar, and the lanes that their ``lane`` is a number of."""
+    """Arrays with one element per bar. ``lane`` holds indices of ``lanes``."""
 
     lanes: list[Lane]
     lane: Array
     begin: Array
     end: Array
-    row: Array  # the position of its trial
+    row: Array  # position of the bar's trial
     attempt: Array
     status: Array
 
 
 def timeline(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """``{begin, end, pixels, filter, now}`` → packed; times are seconds since the experiment's creation.
+    """Answer ``{begin, end, pixels, filter, now}`` with packed columns.
 
-    ``now`` (seconds since 1970; None: when the last fact was recorded) is where what has not ended ends.
-    Bars: ``lane``, ``start``, ``end``, ``sequence`` and ``attempt`` (of a merged bar: of its first),
-    ``count`` (more than 1: merged), ``busy`` (the share of it that something ran), ``status`` (of an
-    attempt with a successor LOST or RETRIED; of a merged bar the most frequent). Of the whole experiment,
-    at the end of each pixel: ``queue.at``, ``queue.waiting``, ``queue.running``. In the header: ``lanes``,
-    ``from``, ``to``, ``begin`` and ``end`` of all there is.
+    Times are seconds since the experiment's creation. ``now`` (seconds since 1970; None: when the last fact
+    was recorded) is the end of bars of running attempts. Bars: ``lane``, ``start``, ``end``, ``sequence`` and
+    ``attempt`` (for a merged bar: of its first), ``count`` (more than 1: merged), ``busy`` (the share of the
+    bar's time in which an attempt ran), ``status`` (LOST or RETRIED for an attempt with a successor; the most
+    frequent for a merged bar). For the whole experiment, at the end of each pixel: ``queue.at``,
+    ``queue.waiting``, ``queue.running``. Header: ``lanes``, ``from``, ``to``, and ``begin`` and ``end`` of
+    all bars.
     """
     table = follow(columns, snapshot, AttemptTable)
     now = arguments.get("now")
     if now is None:
         now = snapshot.last_at() / 1e6
     now -= columns.origin_at.timestamp()
-    live = bool(np.isnan(table["ended"]).any())  # then the bars are others at each instant
+    live = bool(np.isnan(table["ended"]).any())  # bars of running attempts grow with the time
     bars = _bars(columns, table, now) if live else once(columns, "bars", lambda: _bars(columns, table, now))
     end = max(float(bars.end.max(initial=0.0)), float(np.nanmax(columns.arrays["created"], initial=0.0)))
     low = max(arguments.get("begin") or 0.0, 0.0)
@@ -99,7 +100,7 @@ def _bars(columns: Columns, table: AttemptTable, now: float) -> _Bars:
 
 
 def _within(columns: Columns, bars: _Bars, text: str, low: float, high: float) -> dict[str, Array]:
-    """The bars that are (partly) to be seen, of the matching trials."""
+    """Return the bars of matching trials that are at least partly visible."""
     seen = (bars.end >= low) & (bars.begin <= high)
     if text:
         seen &= matching(columns, text)[bars.row]
@@ -107,7 +108,7 @@ def _within(columns: Columns, bars: _Bars, text: str, low: float, high: float) -
 
 
 def _merged(bars: dict[str, Array], low: float, high: float, pixels: int) -> dict[str, Array]:
-    """Bars narrower than a pixel become one with those that begin in the same pixel of the same lane."""
+    """Merge bars narrower than a pixel that begin in the same pixel of the same lane."""
     width = (high - low) / pixels
     lengths = bars["end"] - bars["begin"]
     wide = lengths >= width
@@ -138,7 +139,7 @@ def _merged(bars: dict[str, Array], low: float, high: float, pixels: int) -> dic
 
 
 def _queue(columns: Columns, table: AttemptTable, low: float, high: float, pixels: int) -> list[PackedColumn]:
-    """How many trials have no place (yet), and how many attempts run."""
+    """Return how many trials have no place (yet), and how many attempts run, per pixel."""
     at = low + (np.arange(pixels) + 1) * (high - low) / pixels
     waits, runs = once(columns, "queue", lambda: _changes(columns, table))
     found = [
@@ -155,7 +156,7 @@ def _queue(columns: Columns, table: AttemptTable, low: float, high: float, pixel
 
 
 def _changes(columns: Columns, table: AttemptTable) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """When trials begin and cease to wait for their first place, and when attempts begin and cease to run."""
+    """Return the sorted begins and ends of trials' waiting for a first place, and of attempts' running."""
     placed = np.full(len(columns), np.inf)
     there = ~np.isnan(table["placed"])
     np.minimum.at(placed, table.rows(columns)[there], table["placed"][there])

@@ -1,6 +1,7 @@
-"""Frames between the server and its analysis process: a u32 with the length of a JSON head, the head, a body.
+"""Frames between the server and its analysis process.
 
-A question's head names it; its answer's head is ``{"length": of the body}``, or says why there is none.
+A frame is a u32 with the length of a JSON head, the head, and a body. The head of a question names the
+question. The head of an answer is ``{"length": of the body}``, or an error.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ LENGTH = struct.Struct("<I")
 
 
 def frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """One frame. Raises ValueError on a NaN."""
+    """Return one frame. Raise ValueError on a NaN."""
     text = json.dumps(head, allow_nan=False).encode()
     return b"".join((LENGTH.pack(len(text)), text, body))
 
 
 def failure(error: Exception) -> dict[str, Any]:
-    """The head of an answer that is none."""
+    """Return the head of an answer that reports an error."""
     if isinstance(error, BadQuestion):
         told = {"field": error.field, "message": error.message, "position": error.position}
         return {"failed": "question", **told}
@@ -38,7 +39,7 @@ def failure(error: Exception) -> dict[str, Any]:
 
 
 def raise_failure(head: Mapping[str, Any]) -> None:
-    """Raise what the head says that has failed, if anything has."""
+    """Raise the error in the head of an answer, if it has one."""
     match head.get("failed"):
         case "question":
             raise BadQuestion(head["field"], head["message"], position=head["position"])

@@ -1,7 +1,7 @@
 """The analysis process: ``python -m nnimgr.analysis.worker``, started by ``nnimgr.analysis.process``.
 
-It answers the frames of its standard input one after the other, and leaves when no question has come for a
-while or the server is gone. What it has to say besides goes to standard error, which the server reads.
+It answers the frames of its standard input one after the other. It exits when it has been idle for a while or
+when the server has ended. Its other output goes to standard error, which the server reads.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from nnimgr.child import die_with_parent
 
 __all__ = ["main"]
 
-_PIPE_BYTES = 1 << 20  # an answer of megabytes then takes fewer turns of the server's loop
+_PIPE_BYTES = 1 << 20  # with a large pipe, an answer of megabytes takes fewer turns of the server's loop
 
 
 def main(idle_s: float) -> int:
-    """Answer until told to leave by silence or the end of input: 0."""
+    """Answer questions until the process is idle for too long or input ends. Return 0."""
     die_with_parent()
     _be_the_first_to_go()
     read_fd, write_fd = os.dup(0), os.dup(1)
-    os.dup2(2, 1)  # a stray print must not break the frames
+    os.dup2(2, 1)  # a print to standard output must not break the frames
     try:
         fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     except OSError:
-        pass  # a user may only have so much in pipes
+        pass  # the kernel limits a user's memory in pipes
     answers = Answers()
     while select.select([read_fd], [], [], idle_s)[0]:
         question = _read(read_fd)
@@ -43,12 +43,12 @@ def main(idle_s: float) -> int:
 
 
 def _be_the_first_to_go() -> None:
-    """Where memory runs out, the kernel is to end this process, not the server and not a trial."""
+    """If memory runs out, have the kernel kill this process rather than the server or a trial."""
     try:
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
     except OSError:
-        pass  # not on this system
+        pass  # not available on this system
 
 
 def _answer(answers: Answers, question: dict[str, Any]) -> bytes:
@@ -63,7 +63,7 @@ def _answer(answers: Answers, question: dict[str, Any]) -> bytes:
 
 
 def _read(fd: int) -> dict[str, Any] | None:
-    """The next question; None at the end of input."""
+    """Return the next question, or None at the end of input."""
     size = _exactly(fd, LENGTH.size)
     text = None if size is None else _exactly(fd, LENGTH.unpack(size)[0])
     return None if text is None else json.loads(text)

@@ -1,1 +1,1 @@
-"""The REST API: routes over NNIManager, the event stream, and who may use them."""
+"""The REST API: routes to NNIManager, event streams, and access control."""

@@ -1,4 +1,4 @@
-"""Questions to the analysis process on behalf of a request."""
+"""Sends the questions of a request to the analysis process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi import Depends, Query, Request
 from starlette.requests import ClientDisconnect
 
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Parts
-from nnimgr.store.writer import database_path
+from nnimgr.store.location import database_path
 
 __all__ = ["COLUMNS", "Analysis", "Filter"]
 
@@ -31,20 +31,20 @@ Filter = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """Questions about one experiment; they are dropped when the client has gone."""
+    """Questions about one experiment. They are dropped when the client disconnects."""
 
     parts: ApiParts
     experiment_id: str
     request: Request
 
     async def ask(self, question: str, **arguments: Any) -> bytes:
-        """The answer's bytes. Raises what ``Analyst.ask`` raises, and ClientDisconnect."""
+        """Return the answer's bytes. Raise ClientDisconnect, or what ``Analyst.ask`` raises."""
         answer = asyncio.create_task(self.ask_in_stream(question, **arguments), name=f"question:{question}")
         gone = asyncio.create_task(self._gone(), name="question:client")
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                gone.result()  # it may have sent a body that nobody wants
+                gone.result()  # the client may have sent a body that nobody wants
                 raise ClientDisconnect("The client has gone.")
             return answer.result()
         finally:
@@ -54,12 +54,15 @@ class Questions:
                 await asyncio.wait({answer, gone})
 
     async def ask_in_stream(self, question: str, **arguments: Any) -> bytes:
-        """As ``ask``, for an answer that is under way: its stream finds out that the client has gone."""
+        """Return the answer's bytes for a stream under way, which notices by itself that its client has gone.
+
+        Raise what ``Analyst.ask`` raises.
+        """
         database = database_path(self.parts.manager.directory(self.experiment_id))
         return await self.parts.analyst.ask(database, self.experiment_id, question, arguments)
 
     async def ask_json(self, question: str, **arguments: Any) -> Any:
-        """The answer's JSON value."""
+        """Return the answer's JSON value."""
         return json.loads(await self.ask(question, **arguments))
 
     async def _gone(self) -> None:

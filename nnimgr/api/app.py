@@ -1,7 +1,7 @@
-"""The ASGI application of the server: the probes, then authentication, then FastAPI.
+"""The ASGI application of the server. A request passes the probes, then authentication, then FastAPI.
 
-Keepers call at doors of their own (``nnimgr.server.doors``). The table ``_STATUS`` is the only place that
-knows which failure is which HTTP status.
+Keepers do not come here: their sockets and ports are opened by ``nnimgr.server.doors``. Only the table
+``_STATUS`` maps errors to HTTP statuses.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ __all__ = ["create_app"]
 
 _LEAVING = ((b"connection", b"close"), (b"retry-after", b"1"))
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_MOST_PROBLEMS = 20  # in one answer
-_MOST_VALID = 100  # values that a problem suggests
-_LONGEST_TEXT = 1000  # characters of a sentence, which may repeat what was sent
+_MOST_PROBLEMS = 20  # most problems in one answer
+_MOST_VALID = 100  # most values that a problem suggests
+_LONGEST_TEXT = 1000  # most characters of a sentence, which may repeat the request's text
 
 _STATUS: dict[type[Exception], int] = {
     server.LoginRefused: 401,
@@ -70,7 +70,7 @@ _STATUS: dict[type[Exception], int] = {
     RequestRefused: 409,
     StoreError: 503,
     AnalysisFailed: 500,
-    ClientDisconnect: 499,  # nobody reads it
+    ClientDisconnect: 499,  # no client is left to read the status
     HomeError: 503,
     ServiceError: 503,
     FileNotFoundError: 404,
@@ -97,20 +97,20 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts) -> ASGIApp:
         if scope["type"] != "http":
             await guarded(scope, receive, send)
         elif scope["path"] in (LIVE, READY):
-            await answer_probe(scope, send, leaving=parts.life.closing.is_set())
-        elif parts.life.closing.is_set():
+            await answer_probe(scope, send, leaving=parts.shutdown.closing.is_set())
+        elif parts.shutdown.closing.is_set():
             await refuse(send, 503, sentence="The server is leaving.", headers=_LEAVING)
         elif scope["method"] in _SAFE_METHODS:
             await guarded(scope, receive, send)
         else:
-            with parts.life.change():
+            with parts.shutdown.change():
                 await guarded(scope, receive, send)
 
     return ReadableAnswers(application)
 
 
 def api(parts: ApiParts) -> FastAPI:
-    """The routes behind the authentication."""
+    """Build the application with the routes behind the authentication."""
     app = _routed(parts.version)
     app.state.parts = parts
     app.include_router(dashboard.router)
@@ -122,7 +122,10 @@ def api(parts: ApiParts) -> FastAPI:
 
     @app.get("/api/v1/openapi.json", include_in_schema=False)
     async def description() -> Response:
-        """Built with the first request for it, in a thread: that takes longer than others should wait."""
+        """Return the OpenAPI document.
+
+        It is built at the first request, in a thread, because other requests should not wait for it.
+        """
         return Response(await asyncio.to_thread(document), media_type="application/json")
 
     @cache
@@ -140,7 +143,7 @@ def api(parts: ApiParts) -> FastAPI:
 
 
 def describe() -> dict[str, Any]:
-    """The OpenAPI document of any version."""
+    """Return the OpenAPI document without the number of a version."""
     return _routed("0").openapi()
 
 
@@ -194,7 +197,10 @@ async def _bad_question(request: Request, failure: Exception) -> Response:
 
 
 async def _bad_request(request: Request, failure: Exception) -> Response:
-    """What was sent is not repeated: it may hold secrets."""
+    """Answer a request that its route cannot read.
+
+    The request's content is not repeated, because it may hold secrets.
+    """
     assert isinstance(failure, RequestValidationError)
     problems = [
         {"field": ".".join(str(part) for part in fault["loc"]), "message": str(fault["msg"])}
@@ -214,12 +220,15 @@ async def _http_failed(request: Request, failure: Exception) -> Response:
 
 
 async def _crashed(request: Request, failure: Exception) -> Response:
-    """Starlette raises the failure again after this, and uvicorn logs its traceback."""
+    """Answer a request that failed with an unexpected error.
+
+    After this, Starlette raises the error again and uvicorn logs its traceback.
+    """
     return _error(500, f"The server failed with {type(failure).__name__}; its log says more.")
 
 
 def _error(status: int, sentence: str, *, problems: Any = None, headers: Any = None) -> Response:
-    """Answer with an error. Its size is bounded, whatever was sent."""
+    """Build an error answer. Its size is bounded, however large the request was."""
     if problems is not None and len(problems) > _MOST_PROBLEMS:
         left_out = len(problems) - _MOST_PROBLEMS
         sentence = f"{sentence} The first {_MOST_PROBLEMS} problems are listed; there are {left_out} more."
@@ -245,6 +254,6 @@ def _short_problem(problem: Mapping[str, Any]) -> Any:
 
 
 def _short(text: str) -> str:
-    """``text``, cut where it is too long, and with what no UTF-8 text can hold written as an escape."""
+    """Return ``text``, cut if it is too long. Characters that UTF-8 cannot encode become escapes."""
     cut = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
     return cut.encode(errors="backslashreplace").decode()

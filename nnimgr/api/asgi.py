@@ -1,4 +1,4 @@
-"""The few ASGI types and plain answers that the layers in front of FastAPI share."""
+"""ASGI types and simple answers that the layers in front of FastAPI share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _Headers = Sequence[tuple[bytes, bytes]]
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The header of this lower-case name; several of them joined as HTTP says. None if there is none."""
+    """Return a header by its lower-case name, None if there is none.
+
+    Several headers of this name are joined with commas, as HTTP defines.
+    """
     values = [value.decode("latin-1") for key, value in scope["headers"] if key == name]
     return ", ".join(values) if values else None
 
@@ -34,6 +37,6 @@ async def answer(
 
 
 async def refuse(send: Send, status: int, *, sentence: str, headers: _Headers = ()) -> None:
-    """Send an error in the API's own form."""
+    """Send an error in the API's own format."""
     body = json.dumps({"error": {"message": sentence}}).encode()
     await answer(send, status, body=body, content_type=b"application/json", headers=headers)

@@ -1,9 +1,9 @@
-"""Who may use the server: a pure ASGI layer in front of every route but the keepers' own door.
+"""Access control: an ASGI layer in front of all routes except those for keepers.
 
 A request passes with the token (as bearer, or as the password of HTTP basic authentication) or with a session
-cookie; or without, if the server was told so. Before that its Host and Origin are checked, which stops other
-web pages and rebound names, whatever credential the browser would add for them. It also puts the security
-headers on every response.
+cookie, or without a credential if the server was started with --no-token. First, its Host and Origin headers
+are checked. This stops other web pages and DNS rebinding, whatever credential the browser would add. The
+layer also adds the security headers to every response.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["AllowedHosts", "Authentication", "Credentials", "FailureThrottle", "
 LOGIN_PAGE = "/login"
 LOGIN_ROUTE = "/api/v1/login"
 REQUEST_HEADER = b"x-nnimgr-request"
-MOST_OPEN_BODY = 4096  # bytes of a request that nobody has to show a credential for
+MOST_OPEN_BODY = 4096  # most bytes of a request to a route that needs no credential
 
 _OPEN_ROUTES = frozenset({("GET", LOGIN_PAGE), ("POST", LOGIN_ROUTE)})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -49,18 +49,18 @@ _HEADERS = (
 
 
 class Identity(Enum):
-    """How a request has shown that it may."""
+    """Kind of credential that a request has shown."""
 
     TOKEN = auto()
     BASIC = auto()
     SESSION = auto()
-    ANYBODY = auto()  # none was needed
+    ANYBODY = auto()  # no credential was needed
 
 
 class Credentials:
-    """What a request may show: the token (kept as a sum only) or a session of ``sessions``.
+    """Valid credentials: the token (stored as a hash only) or a session of ``sessions``.
 
-    If nothing is ``needed``, every request may that does not come from another site.
+    If no credential is ``needed``, every request passes that does not come from another site.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Credentials:
         self.needed = needed
         self._token = _sum(token)
         self.sessions = sessions
-        self.cookie_name = f"nnimgr-{port}"  # cookies know no ports: two servers of a host must not clash
+        self.cookie_name = f"nnimgr-{port}"  # cookies ignore ports: two servers of a host must not clash
         self._secure = secure
 
     def identify(self, scope: Scope) -> Identity | None:
@@ -88,7 +88,7 @@ class Credentials:
         return None
 
     def session_of(self, scope: Scope) -> str | None:
-        """The value of our cookie, whether good or not."""
+        """Return the value of this server's cookie, valid or not; None if the request has none."""
         for key, value in scope["headers"]:
             if key == b"cookie":
                 try:
@@ -100,36 +100,36 @@ class Credentials:
         return None
 
     def set_cookie(self, session: str) -> str:
-        """The Set-Cookie header of a session; of an ended one for an empty string."""
+        """Return the Set-Cookie header of a session. An empty string removes the cookie."""
         age = int(SESSION_LIFE.total_seconds()) if session else 0
         secure = "; Secure" if self._secure else ""
         return f"{self.cookie_name}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the server's token."""
+        """Check whether this is the server's token."""
         return hmac.compare_digest(_sum(given), self._token)
 
 
 class AllowedHosts:
-    """The names under which the server may be addressed; anything else may be a rebound name."""
+    """Names under which the server may be addressed. Any other name may be a DNS rebinding."""
 
     def __init__(self, bound: str, *, extra: Iterable[str] = ()) -> None:
         self._names = {"localhost", "127.0.0.1", "::1", bound.lower(), *(name.lower() for name in extra)}
-        self._any_address = bound in ("", "0.0.0.0", "::")  # an address literal cannot be rebound
+        self._any_address = bound in ("", "0.0.0.0", "::")  # an IP address cannot be rebound
         if self._any_address:
             self._names.add(socket.gethostname().lower())
 
     def allow(self, host: str) -> bool:
-        """Whether this Host header (with or without a port) names us."""
+        """Check whether this Host header (with or without a port) names the server."""
         name = _host_name(host)
         return name in self._names or (self._any_address and _is_address(name))
 
 
 class FailureThrottle:
-    """Count of failed attempts per client. A client with too many of them gets 429 for each further failure.
+    """Counter of failed attempts per client. A client above the limit gets 429 for each further failure.
 
-    A right credential is accepted at any time: only an attempt that fails is held against the throttle.
-    Otherwise anybody on the machine could lock the user out with a few wrong tokens.
+    A correct credential is always accepted, and only failed attempts are counted. Otherwise any account of
+    the machine could lock the user out with a few wrong tokens.
     """
 
     def __init__(
@@ -144,10 +144,10 @@ class FailureThrottle:
         self._refill_s = refill_s
         self._clock = clock
         self._most_clients = most_clients
-        self._spent: dict[str, tuple[float, float]] = {}  # client -> failures still counted, as of when
+        self._spent: dict[str, tuple[float, float]] = {}  # client -> (failures, time of the count)
 
     def wait_s(self, client: str) -> int:
-        """Seconds until the next attempt is allowed; 0: now."""
+        """Return the seconds until the next attempt is allowed, 0 if it is allowed now."""
         over = self._failures(client) - self._allowed + 1
         return max(0, int(over * self._refill_s + 0.999))
 
@@ -164,7 +164,7 @@ class FailureThrottle:
 
 
 class Authentication:
-    """ASGI layer: passes what may pass on to ``app``, answers everything else itself."""
+    """ASGI layer that passes permitted requests on to ``app`` and answers all other requests itself."""
 
     def __init__(
         self,
@@ -239,12 +239,12 @@ class Authentication:
             await self._login_page.send(send, 401, headers=challenges)
             return
         if header(scope, b"sec-fetch-mode") in (None, "navigate"):
-            # To a script's request, or before the page, a browser would open a dialog of its own.
+            # On this header, a browser would open its own dialog for a script's request or before the page.
             challenges.append((b"www-authenticate", b'Basic realm="nnimgr", charset="UTF-8"'))
         await refuse(send, 401, sentence=_HOW, headers=challenges)
 
     def _foreign(self, scope: Scope) -> str | None:
-        """Why this request may come from another site, as one sentence; None if it does not."""
+        """Return a sentence why this request may come from another site, None if it does not."""
         host = header(scope, b"host") or ""
         if not self._hosts.allow(host):
             return f"This server does not answer under the name {_host_name(host)!r}."
@@ -263,7 +263,7 @@ async def _too_many(send: Send, seconds: int) -> None:
 
 
 def _forged(scope: Scope) -> str | None:
-    """Why a request with a cookie may not be one of our own pages', as one sentence."""
+    """Return a sentence why a request with a cookie may come from a foreign page, None if it does not."""
     if scope["method"] in _SAFE_METHODS:
         return None
     if header(scope, REQUEST_HEADER) is None:

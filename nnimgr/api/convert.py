@@ -1,4 +1,4 @@
-"""From the records of the core and the rows of the store to what the API shows."""
+"""Converts records of the core and rows of the store to the answers of the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic.alias_generators import to_camel
 
 from nnimgr.api import models
-from nnimgr.api.places import Places
+from nnimgr.api.trial_paths import TrialPaths
 from nnimgr.rules.facts import MetricReported, Recorded
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow, TrialSet
@@ -22,23 +22,23 @@ from nnimgr.store.trial_metrics import MetricRow
 
 __all__ = ["event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
 
-# Of no use to clients: one is like a secret, one is large, one is another client's.
+# Not for clients: a hash of a secret, a large state, and the key of another client.
 _HIDDEN = frozenset({"token_sha256", "tuner_state", "request_key"})
 _JSON_TEXTS = frozenset({"parameters", "records"})
 
 
 def plain_json(text: str) -> Any:
-    """The value of a JSON text; numbers that are not finite become null."""
+    """Return the value of a JSON text. Numbers that are not finite become null."""
     return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
 
 
 def trials_fields(
-    reader: ExperimentReader, rows: Sequence[TrialRow], places: Places
+    reader: ExperimentReader, rows: Sequence[TrialRow], trial_paths: TrialPaths
 ) -> Iterator[dict[str, Any]]:
-    """The fields of a ``models.Trial`` for each of these trials."""
-    sets, keepers = reader.sets(rows), places.keepers(reader, rows)
+    """Yield the fields of a ``models.Trial`` for each of these trials."""
+    sets, keepers = reader.sets(rows), trial_paths.keepers(reader, rows)
     for row in rows:
-        log_path = places.log_path(row, keepers.get(row.trial_id))
+        log_path = trial_paths.log_path(row, keepers.get(row.trial_id))
         yield _trial_fields(row, sets[row.trial_id]) | {"log_path": log_path}
 
 
@@ -68,13 +68,13 @@ def metric_of(row: MetricRow) -> models.Metric:
 
 
 def event_of(recorded: Recorded) -> dict[str, Any]:
-    """A fact as JSON: its fields in camelCase, its number, instant and trial."""
+    """Return a fact as JSON: its fields in camelCase, its number, instant and trial."""
     fact = recorded.fact
     event: dict[str, Any] = {"number": recorded.number, "at": recorded.at.isoformat()}
     job_id = getattr(fact, "job_id", None)
     if job_id is not None:
         event["trialId"], event["attempt"] = trial_of_job(job_id)
-    if isinstance(fact, MetricReported):  # by hand: it comes in the largest numbers
+    if isinstance(fact, MetricReported):  # by hand for speed: metrics are the most frequent facts
         event.update(
             jobId=fact.job_id,
             position=fact.position,

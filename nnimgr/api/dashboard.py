@@ -1,7 +1,7 @@
-"""The dashboard's files: one page for all of its addresses, and the assets that it names.
+"""Files of the dashboard: one page for all its addresses, and the assets of that page.
 
-They are built into ``nnimgr/webui`` (``webui/README.md`` says how) with a compressed copy beside each. An
-asset's name holds a sum of its content, so that a browser asks for it once.
+The files are built into ``nnimgr/webui`` (see ``webui/README.md``), each with a compressed copy. An asset's
+name contains a hash of its content, so that a browser requests it once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_BUILT = (
 
 
 async def _page(request: Request) -> Response:
-    """The one page; what it shows is said by its address."""
+    """Return the dashboard's only page. The page itself reads the address and shows its view."""
     answer = _file("index.html", request)
     if answer is None:
         return Response(_NOT_BUILT, status_code=503, media_type="text/plain")
@@ -46,7 +46,7 @@ for _address in _ADDRESSES:
 
 @router.get("/assets/{name}")
 async def asset(name: str, request: Request) -> Response:
-    """A file that the page names."""
+    """Return a file that the page names."""
     answer = _file(f"assets/{name}", request)
     if answer is None:
         raise NotFound(f"The dashboard has no asset {name}.")
@@ -55,7 +55,7 @@ async def asset(name: str, request: Request) -> Response:
 
 
 async def _unversioned(request: Request) -> Response:
-    """One of the few files whose names do not change with their content."""
+    """Return one of the few files whose names do not change with their content."""
     answer = _file(request.url.path[1:], request)
     if answer is None:
         raise NotFound(f"There is no {request.url.path} here.")
@@ -67,7 +67,7 @@ for _address in ("/icon.svg", "/theme.js"):
 
 
 async def _nnis_page(parts: Parts, request: Request) -> Response:
-    """An address of NNI's own web page, which has one experiment: the one created or resumed last."""
+    """Redirect an address of NNI's own web page to the last created or resumed experiment."""
     latest = parts.manager.latest
     tail = "/trials" if request.url.path == "/detail" else ""
     return RedirectResponse("/" if latest is None else f"/experiments/{latest}{tail}")
@@ -79,12 +79,12 @@ for _address in ("/oview", "/detail"):
 
 @router.get("/experiment")
 async def nnis_list() -> Response:
-    """NNI's address of the list of experiments."""
+    """Redirect NNI's address for the list of experiments."""
     return RedirectResponse("/")
 
 
 def _file(path: str, request: Request) -> FileResponse | None:
-    """The file below the folder of the built ones, compressed if the browser takes that."""
+    """Return a file of the dashboard, compressed if the browser accepts that; None if it does not exist."""
     found = _FOLDER / path
     try:
         if not found.is_file() or not found.resolve().is_relative_to(_FOLDER.resolve()):

@@ -1,4 +1,4 @@
-"""What every route gets: the parts of the server, and an experiment's runner and reader by its id."""
+"""Dependencies of the routes: the parts of the server, and an experiment's runner and reader by its id."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pydantic import BaseModel
 
 from nnimgr.analysis.process import Analyst
 from nnimgr.api.auth import Credentials
-from nnimgr.api.life import ServerLife
 from nnimgr.api.models import ErrorAnswer
-from nnimgr.api.places import Places
+from nnimgr.api.shutdown import Shutdown
+from nnimgr.api.trial_paths import TrialPaths
 from nnimgr.core.managing.manager import NNIManager
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader, JobRow
 from training_services.base import FileListing, TrainingService
-from training_services.keeper_host import KeeperFiles, attempt_folder
+from training_services.keepers.host import KeeperFiles, attempt_folder
 
 __all__ = [
     "ApiParts",
@@ -42,12 +42,12 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 class NotFound(Exception):
-    """There is no such thing; the message is one sentence for the user."""
+    """The requested object does not exist. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiParts:
-    """What the routes stand on. ``url`` is the server's own address."""
+    """Parts of the server that the routes use. ``url``: the server's own address."""
 
     manager: NNIManager
     credentials: Credentials
@@ -55,16 +55,16 @@ class ApiParts:
     port: int
     version: str
     started_at: datetime
-    url_prefix: str = ""  # of NNI's routes
-    life: ServerLife = field(default_factory=ServerLife)
+    url_prefix: str = ""  # prefix of NNI's routes
+    shutdown: Shutdown = field(default_factory=Shutdown)
     analyst: Analyst = field(default_factory=Analyst)
 
     def read_log(
         self, job: JobRow, name: str, *, experiment_id: str, follow: bool, tail: int | None = None
     ) -> AsyncIterator[bytes]:
-        """A log of a job: from its service while there is one, else from where it has run.
+        """Read a log of a job from its training service or, if none is open, from the machine where it ran.
 
-        Raises FileNotFoundError, ServiceUnavailable, at the latest with the first chunk.
+        Raise FileNotFoundError or ServiceUnavailable, at the latest with the first chunk.
         """
         service = self._service(experiment_id)
         if service is not None:
@@ -72,24 +72,27 @@ class ApiParts:
         return self._read_at_rest(job, name, experiment_id, tail=tail)
 
     def read_file(self, job: JobRow, path: str, *, experiment_id: str) -> AsyncIterator[bytes]:
-        """Any file of a job, as ``read_log``. Raises ValueError, too: no such path can be."""
+        """Read any file of a job, as ``read_log`` does. Also raise ValueError for an impossible path."""
         service = self._service(experiment_id)
         if service is not None:
             return service.read_file(job.job_id, path, keeper_id=job.keeper_id)
         return self._read_at_rest(job, path, experiment_id)
 
     async def list_files(self, job: JobRow, *, experiment_id: str) -> FileListing:
-        """The files of a job, from where ``read_log`` reads. Raises FileNotFoundError, ServiceUnavailable."""
+        """Return the files of a job, found where ``read_log`` reads.
+
+        Raise FileNotFoundError or ServiceUnavailable.
+        """
         service = self._service(experiment_id)
         if service is not None:
             return await service.list_files(job.job_id, keeper_id=job.keeper_id)
         async with self._at_rest(job, experiment_id) as (files, folder):
             return await files.listing(folder)
 
-    def places(self, experiment_id: str) -> Places:
-        """Where its trials' files are. Raises UnknownExperiment."""
+    def trial_paths(self, experiment_id: str) -> TrialPaths:
+        """Return the paths of the experiment's trials. Raise UnknownExperiment."""
         summary = self.manager.summary(experiment_id)
-        return Places(experiment_id=experiment_id, directory=summary.directory, platform=summary.platform)
+        return TrialPaths(experiment_id=experiment_id, directory=summary.directory, platform=summary.platform)
 
     def _service(self, experiment_id: str) -> TrainingService | None:
         runner = self.manager.find(experiment_id)
@@ -140,7 +143,10 @@ Live = Annotated[ExperimentRunner, Depends(_live)]
 
 
 async def reply(build: Callable[[], BaseModel]) -> Response:
-    """The answer that ``build`` makes: read, built and serialised in a thread, so that it stalls nobody."""
+    """Return the answer that ``build`` makes.
+
+    Reading, building and serialising happen in a thread, so that other requests do not wait.
+    """
 
     def text() -> bytes:
         return build().model_dump_json().encode()
@@ -149,10 +155,10 @@ async def reply(build: Callable[[], BaseModel]) -> Response:
 
 
 def refusals(*statuses: int) -> Responses:
-    """The error answers of a route, for its description."""
+    """Return the description of a route's error answers."""
     return {status: {"model": ErrorAnswer} for status in statuses}
 
 
 def streams(*media_types: str) -> Responses:
-    """The description of a route that answers with a stream of one of these kinds."""
+    """Return the description of a route that answers with a stream of one of these media types."""
     return {200: {"content": {media_type: {} for media_type in media_types}}}

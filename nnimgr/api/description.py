@@ -1,4 +1,4 @@
-"""Prints the OpenAPI document, from which the dashboard's types are made.
+"""Prints the OpenAPI document, from which the dashboard's types are generated.
 
 python -m nnimgr.api.description > webui/openapi.json
 """
@@ -14,7 +14,10 @@ __all__ = ["text"]
 
 
 def text() -> str:
-    """The document as it is kept: without the version, which would change it with every release."""
+    """Return the document as text.
+
+    It has no version number, so that it does not change with every release.
+    """
     document: dict[str, Any] = describe()
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 

@@ -1,7 +1,7 @@
-"""What has happened to an experiment, told: one sentence for each fact that says something to a user.
+"""Feed of an experiment: one sentence for each fact that matters to a user.
 
-``TOLD`` and ``LEFT_OUT`` are together all kinds of facts there are. Left out are metrics, what only moves
-messages along, and what the next fact of the same turn says better (why an attempt has ended, say).
+``TOLD`` and ``LEFT_OUT`` together contain all kinds of facts. Left out are metrics, facts that only pass
+messages on, and facts that the next fact of the same turn explains better (such as why an attempt has ended).
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from typing import Any
 
 from nnimgr.api.models.feed import Severity
 from nnimgr.rules import facts as f
-from nnimgr.rules.activity import waits
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.reader import TrialRow
-from training_services.local import KEEPER_ID as LOCAL
-from training_services.ssh.config import host_of
+from training_services.keepers.names import LOCAL, host_of
 
 __all__ = ["LEFT_OUT", "TOLD", "Names", "mentioned", "tell"]
 
 _INFO, _GOOD, _WARNING, _ERROR = Severity
 
-_SHOWN = 80  # characters of a value of the configuration
+_SHOWN = 80  # most characters of a shown value of the configuration
 
 
 class Names:
-    """How trials are called in sentences, by their rows as they are now."""
+    """Names of trials in sentences, from their current rows."""
 
     def __init__(self, rows: Mapping[str, TrialRow]) -> None:
         self._rows = rows
@@ -36,12 +34,12 @@ class Names:
         return f"trial {trial_id}" if row is None else f"trial #{row.sequence} ({trial_id})"
 
     def result(self, trial_id: str) -> str:
-        """What to say of its result behind the word that it has ended."""
+        """Return the suffix appended to "succeeded", for example " with 0.93"; "" without a result."""
         row = self._rows.get(trial_id)
         return "" if row is None or row.final_value is None else f" with {row.final_value:.6g}"
 
     def note(self, trial_id: str) -> str:
-        """What its last attempt said at its end, behind the reason."""
+        """Return the last attempt's note as a suffix for the reason, "" without a note."""
         row = self._rows.get(trial_id)
         return "" if row is None or row.note is None else f"; {row.note}"
 
@@ -52,14 +50,14 @@ class Names:
 
 
 def tell(fact: f.Fact, names: Names) -> tuple[Severity, str]:
-    """Raises KeyError for a kind that is left out."""
+    """Return the severity and the sentence of a fact. Raise KeyError for a kind that is left out."""
     severity, text = TOLD[type(fact)](fact, names)
     text = text.strip()
     return severity, text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def mentioned(fact: f.Fact) -> tuple[str, ...]:
-    """The trials that its sentence names."""
+    """Return the ids of the trials that the fact's sentence names."""
     job_id = getattr(fact, "job_id", None)
     ids = trial_of_job(job_id)[0] if job_id is not None else getattr(fact, "trial_id", None)
     return tuple(each for each in (ids, getattr(fact, "retry_of", None)) if each is not None)
@@ -102,7 +100,7 @@ def _moved(fact: f.ExperimentMoved, names: Names) -> tuple[Severity, str]:
         case f.ExperimentStatus.RUNNING:
             return _INFO, "the experiment runs"
         case f.ExperimentStatus.DONE:
-            return _GOOD, f"the experiment is {fact.reason}"
+            return _GOOD, f"the experiment is done: {fact.reason}"
         case f.ExperimentStatus.ERROR:
             return _ERROR, f"the experiment has ended by an error: {fact.reason}"
         case _:
@@ -183,7 +181,7 @@ def _attempt_due(fact: f.AttemptDue, names: Names) -> tuple[Severity, str]:
 
 
 def _paused(fact: f.TrialPaused, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"{names.trial(fact.trial_id)} pauses: {fact.reason.removeprefix('paused: ')}"
+    return _INFO, f"{names.trial(fact.trial_id)} pauses: {fact.reason}"
 
 
 def _resume_wanted(fact: f.ResumeRequested, names: Names) -> tuple[Severity, str]:
@@ -216,8 +214,7 @@ def _ended(fact: f.TrialEnded, names: Names) -> tuple[Severity, str]:
     severity, how = _ENDS[fact.status]
     result = names.result(fact.trial_id) if fact.status is f.TrialStatus.SUCCEEDED else ""
     note = names.note(fact.trial_id) if fact.status is f.TrialStatus.FAILED else ""
-    why = fact.reason.removeprefix("stopped: ")
-    return severity, f"{names.trial(fact.trial_id)} {how}{result}: {why}{note}"
+    return severity, f"{names.trial(fact.trial_id)} {how}{result}: {fact.reason}{note}"
 
 
 # ---- attempts and machines --------------------------------------------------------------------------------
@@ -230,7 +227,7 @@ def _placed(fact: f.JobPlaced, names: Names) -> tuple[Severity, str]:
 
 
 def _waiting(fact: f.JobWaiting, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"{names.attempt(fact.job_id)} {waits(fact.reason)}"
+    return _INFO, f"{names.attempt(fact.job_id)} has no place yet: {fact.reason}"
 
 
 def _started(fact: f.JobStarted, names: Names) -> tuple[Severity, str]:
@@ -319,10 +316,11 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
 LEFT_OUT: frozenset[type[Any]] = frozenset(
     {
         f.MetricReported,
-        f.ParametersWanted,  # FurtherSuggested tells
+        f.ParametersWanted,  # FurtherSuggested has a sentence instead
         f.UpdateOrdered,
-        f.StopOrdered,  # who wanted it has told
-        f.JobEnded,  # what becomes of the trial is told in the same turn
+        f.StopOrdered,  # the fact that asked for the stop has a sentence
+        f.ResultReused,  # the end of the trial has a sentence
+        f.JobEnded,  # the same turn has a fact about the trial's next step
         f.JobLost,
         f.KeeperEnrolled,
         f.KeeperAcknowledged,

@@ -1,4 +1,4 @@
-"""Limits on what one request may cost: the size of its body, its number of values, and the time it takes."""
+"""Limits on the cost of one request: size of its body, number of its values, and time for sending it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nnimgr.api.asgi import ASGIApp, Message, Receive, Scope, Send, header, refu
 __all__ = ["MOST_BODY", "MOST_VALUES", "BodyLimit", "ReadableAnswers"]
 
 MOST_BODY = 8 << 20
-MOST_VALUES = 120_000  # of a JSON text: parsing more of them would keep every other request waiting
+MOST_VALUES = 120_000  # values of a JSON text; parsing more of them would delay all other requests
 _MOST_RECORDS = 600_000  # values of an import, which has up to 100,000 records
 _IMPORT = "/import"
 _BODY_S = 30.0
@@ -20,10 +20,10 @@ _DRAIN_S = 10.0
 
 
 class BodyLimit:
-    """ASGI layer that refuses a body above ``most`` bytes or too many values, or slower than ``seconds``.
+    """ASGI layer that refuses a body with more than ``most`` bytes or too many values, or a slow one.
 
-    Values are counted by the commas and brackets of the text, before anything is parsed. Commas inside of
-    strings count too.
+    The body has to arrive within ``seconds``. Values are counted by the commas and brackets of the text,
+    before the text is parsed. Commas in strings count too.
     """
 
     def __init__(self, app: ASGIApp, *, most: int = MOST_BODY, seconds: float = _BODY_S) -> None:
@@ -50,7 +50,7 @@ class BodyLimit:
         async def counting() -> Message:
             nonlocal taken, values, complete
             if complete:
-                return await receive()  # waits for the client to go
+                return await receive()  # waits for the client to disconnect
             try:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
@@ -74,11 +74,11 @@ class BodyLimit:
 
 
 class ReadableAnswers:
-    """ASGI layer that lets a client read an answer which came before its whole body was taken.
+    """ASGI layer that makes answers readable which are sent before the whole body was read.
 
-    A connection that is closed while its client still sends is reset, and the client never sees the answer.
-    So if this connection closes after the answer, the rest of the body is thrown away first, up to a limit.
-    On a connection that stays open the server reads on by itself.
+    If the server closes a connection while the client still sends, the connection is reset, and the client
+    never sees the answer. So if this connection closes after the answer, the rest of the body is read and
+    discarded first, up to a limit. On a connection that stays open, the server itself continues to read.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -105,7 +105,7 @@ class ReadableAnswers:
 
 
 async def _drain(receive: Receive) -> None:
-    """Throw away the rest of a body."""
+    """Read and discard the rest of a body."""
     drained = 0
     try:
         async with asyncio.timeout(_DRAIN_S):
@@ -119,6 +119,6 @@ async def _drain(receive: Receive) -> None:
 
 
 def _closes(scope: Scope) -> bool:
-    """Whether the client wants its connection closed after the answer."""
+    """Check whether the client wants its connection closed after the answer."""
     wanted = (header(scope, b"connection") or "").lower()
     return scope.get("http_version") == "1.0" or "close" in [part.strip() for part in wanted.split(",")]

@@ -1,4 +1,4 @@
-"""Logs as streams of bytes: all of it, or its last lines, then whatever follows."""
+"""Logs as streams of bytes: the whole log or its last lines, then new content."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
-from trial_keeper.plain import PlainFile
+from trial_keeper.machine.untrusted_files import PlainFile
 
 __all__ = ["LogName", "ReadLog", "begun", "log_stream", "plain_log"]
 
-LOOK_S = 0.25  # how often a log on this machine is looked at, while somebody follows it
+LOOK_S = 0.25  # seconds between two checks of a local log that a client follows
 
 ReadLog = Callable[[bool, int | None], AsyncIterator[bytes]]
-"""Reads a file: whether it goes on until the attempt has ended; only so many last lines of what is there."""
+"""Function that reads a file.
+
+First argument: continue until the attempt has ended. Second: read only this number of last lines; None: all.
+"""
 
 
 class LogName(StrEnum):
@@ -27,19 +30,20 @@ class LogName(StrEnum):
 
 
 async def log_stream(read: ReadLog, *, follow: bool, tail: int | None) -> AsyncGenerator[bytes, None]:
-    """The chunks to send. ``tail``: only so many last lines of what is there now.
+    """Return the chunks to send.
 
-    The file is looked at before this returns, so that FileNotFoundError comes before the first byte is sent.
+    ``tail``: only this number of last lines of the present content. The file is opened before this returns,
+    so that FileNotFoundError is raised before the first byte is sent.
     """
     if not follow:
         return await begun(read(False, tail))
-    async with _closing(read(False, 0)) as chunks:  # following would not come back before it is written to
+    async with _closing(read(False, 0)) as chunks:  # a followed file would block here until it grows
         await anext(chunks, b"")
     return _generator(read(True, tail))
 
 
 async def begun(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The same chunks, after the first is there: what is in the way of it is raised here."""
+    """Return the chunks after the first one has arrived, so that errors of opening are raised here."""
     source = _generator(chunks)
     return _after(await anext(source, b""), source)
 
@@ -63,10 +67,10 @@ def _closing(chunks: AsyncIterator[bytes]) -> aclosing[AsyncGenerator[bytes, Non
 async def plain_log(
     root: Path, parts: Sequence[str], name: str, *, follow: bool, tail: int | None
 ) -> AsyncGenerator[bytes, None]:
-    """Chunks of a log on this machine; with ``follow`` for as long as somebody reads, also when the log goes
-    on in a new file of the same name.
+    """Yield chunks of a log on this machine.
 
-    Raises FileNotFoundError (also for a link or a pipe).
+    With ``follow``, continue for as long as the client reads, also if a new file of the same name replaces
+    the log. Raise FileNotFoundError, also for a link or a pipe.
     """
     file = await asyncio.to_thread(PlainFile, str(root), parts, name)
     try:
@@ -78,7 +82,7 @@ async def plain_log(
             if not follow:
                 return
             await asyncio.sleep(LOOK_S)
-            with contextlib.suppress(FileNotFoundError):  # it is being replaced
+            with contextlib.suppress(FileNotFoundError):  # the file is being replaced
                 newer = await asyncio.to_thread(PlainFile, str(root), parts, name)
                 if newer.identity == file.identity:
                     newer.close()

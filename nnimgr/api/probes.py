@@ -1,4 +1,4 @@
-"""What an orchestrator asks of the server, without a token: does it live, and does it take requests?"""
+"""Probes for orchestrators, without a token: does the server live, and does it accept requests?"""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _FRESH = ((b"cache-control", b"no-store"),)
 
 
 async def answer_probe(scope: Scope, send: Send, *, leaving: bool) -> None:
-    """Answer 200, or 503 to ``/readyz`` once the server leaves: what runs on until then is not to be killed.
+    """Answer 200. Once the server leaves, answer 503 to ``/readyz``.
 
-    Nobody is answered before the experiments of the index are open again.
+    ``/healthz`` answers 200 until the end, so that no orchestrator kills a server that is closing. No probe
+    is answered before the experiments of the index are open again.
     """
     if scope["method"] not in _METHODS:
         sentence = f"{scope['path']} does not take {scope['method']}."

@@ -1,8 +1,8 @@
-"""Browser sessions: login codes that work once, and the cookie sessions they or the token are exchanged for.
+"""Browser sessions: login codes that work once, and the cookie sessions that codes or the token give.
 
-Both live in the memory of one server process, as SHA-256 sums, and end with it. A browser sends its cookie to
-whoever listens at the address, and once the server has ended that may be another account of the machine. What
-this account gets is then worth nothing: no server will know that session again.
+Both are in the memory of one server process, as SHA-256 hashes, and end with the process. A browser sends its
+cookie to any process that listens at the address, and after the server's end this may be another account of
+the machine. The stolen cookie is then worthless, because no server knows its session any more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_SESSIONS = 256
 
 
 def _now() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)  # a sleeping machine's sessions end too
+    return time.clock_gettime(time.CLOCK_BOOTTIME)  # sessions also end while the machine sleeps
 
 
 class Sessions:
@@ -34,7 +34,7 @@ class Sessions:
         self._sessions: dict[str, float] = {}
 
     def new_code(self) -> str:
-        """A code that ``exchange`` takes once, within twelve hours."""
+        """Return a new code that ``exchange`` accepts once, within twelve hours."""
         code = secrets.token_urlsafe(32)
         while len(self._codes) >= _MOST_CODES:
             del self._codes[next(iter(self._codes))]
@@ -42,12 +42,12 @@ class Sessions:
         return code
 
     def exchange(self, code: str) -> str | None:
-        """The cookie value of a new session for an unused code; None if the code is not good (any more)."""
+        """Return the cookie value of a new session for an unused code, None if the code is not valid."""
         expires_at = self._codes.pop(_digest(code), None)
         return None if expires_at is None or expires_at <= self._clock() else self.begin()
 
     def begin(self) -> str:
-        """The cookie value of a new session, for whoever has shown that he may."""
+        """Return the cookie value of a new session. The caller has checked the credential."""
         now = self._clock()
         session = secrets.token_urlsafe(32)
         self._sessions = {key: until for key, until in self._sessions.items() if until > now}
@@ -57,12 +57,12 @@ class Sessions:
         return session
 
     def knows(self, session: str) -> bool:
-        """Whether this cookie value belongs to a session that has not ended."""
+        """Check whether this cookie value belongs to a session that has not ended."""
         expires_at = self._sessions.get(_digest(session))
         return expires_at is not None and expires_at > self._clock()
 
     def end(self, session: str) -> None:
-        """Log out. An unknown session is no error."""
+        """End the session, if it is known."""
         self._sessions.pop(_digest(session), None)
 
 

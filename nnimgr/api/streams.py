@@ -1,9 +1,9 @@
-"""The event streams (server-sent events), and how streams end when the server does.
+"""Event streams (server-sent events), and the end of streams when the server ends.
 
-The stream of an experiment is a cursor over the facts in the database: it reads pages after its cursor, and
-waits for the runner to commit when there is no more. It holds one page at a time and sends it before it reads
-the next: a client that does not read costs one page and delays nobody. The server's own stream says only
-which experiments have moved on.
+The stream of an experiment is a cursor over the facts in the database. It reads pages after its cursor and,
+if there are no more, waits for the runner to commit. It holds one page at a time and sends it before it reads
+the next page. So a client that does not read costs one page and delays nobody. The server's own stream only
+reports which experiments have new facts.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ async def event_stream(
     after: int,
     heartbeat_s: float = HEARTBEAT_S,
 ) -> AsyncGenerator[bytes, None]:
-    """All facts with numbers above ``after``, then those to come, until the experiment is stopped.
+    """Yield all facts with numbers above ``after``, then new facts until the experiment is stopped.
 
-    ``find`` gives the experiment's runner while it has one.
+    ``find`` returns the experiment's runner, None if it has none.
     """
     loop = asyncio.get_running_loop()
     cursor = after
     yield b"retry: 1000\n\n"
     while True:
-        runner = find()  # asked before the reading: what it commits until then will be read
+        runner = find()  # before reading: else the last commits of a runner that ends could be missed
         read_at = loop.time()
         page = await asyncio.to_thread(_read_page, reader, cursor, served=runner is not None)
         cursor = page.cursor
@@ -71,9 +71,10 @@ async def event_stream(
 async def changes_stream(
     follower: Follower, *, heartbeat_s: float = HEARTBEAT_S
 ) -> AsyncGenerator[bytes, None]:
-    """Which experiments have moved on, and to which number.
+    """Yield an event for each experiment that has new facts, with the number of its last fact.
 
-    It has no cursor: whoever comes back reads the list again. Many changes of one experiment become one.
+    The stream has no cursor: a client that reconnects reads the list again. Several changes of one experiment
+    may become one event.
     """
     yield b"retry: 1000\n\n"
     while True:
@@ -93,7 +94,10 @@ def _changed(experiment_id: str, number: int) -> bytes:
 
 
 async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bool:
-    """Wait until there is something after the cursor or the runner has ended; False after so many seconds."""
+    """Wait until a fact after the cursor is committed or the runner has ended.
+
+    Return False after ``seconds``.
+    """
     try:
         async with asyncio.timeout(seconds):
             await runner.committed_after(cursor)
@@ -105,7 +109,10 @@ async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bo
 
 
 class TrialStream(StreamingResponse):
-    """Bytes of a trial's file. What cannot be sent to its end is cut off, which the client notices."""
+    """Stream of a trial's file.
+
+    If its end cannot be sent, the stream is cut off, which the client notices.
+    """
 
     async def stream_response(self, send: Send) -> None:
         try:
@@ -115,7 +122,7 @@ class TrialStream(StreamingResponse):
 
 
 async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """``chunks`` to their end. Raises ServiceUnavailable if ``closing`` is set before."""
+    """Yield all ``chunks``. Raise ServiceUnavailable if ``closing`` is set before their end."""
     ended = False
 
     async def marked() -> AsyncGenerator[bytes, None]:
@@ -133,7 +140,7 @@ async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> 
 
 
 async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """``chunks``, until they end or ``closing`` is set."""
+    """Yield ``chunks`` until they end or ``closing`` is set."""
     closed = asyncio.create_task(closing.wait(), name="stream:closing")
     async with aclosing(chunks):
         step: asyncio.Task[bytes | None] | None = None
@@ -149,10 +156,10 @@ async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> 
             closed.cancel()
             if step is not None:
                 if not step.done():
-                    step.cancel()  # a generator that still runs cannot be closed
+                    step.cancel()  # a running generator cannot be closed
                     await asyncio.wait({step})
                 if not step.cancelled():
-                    step.exception()  # nobody may be left to whom it matters
+                    step.exception()  # take the error, which nobody may be left to handle
 
 
 async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
@@ -161,7 +168,7 @@ async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of some events, and the cursor behind them. ``last``: with the event that ends the stream."""
+    """Text of some events, and the cursor after them. ``last``: it has the event that ends the stream."""
 
     text: bytes
     cursor: int

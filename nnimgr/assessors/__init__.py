@@ -1,1 +1,1 @@
-"""The built-in assessors: one file and one public class each."""
+"""The built-in assessors. Each file has one public class."""

@@ -1,4 +1,4 @@
-"""ASHA that stops trials: whoever is not among the best of those that have come as far ends there."""
+"""ASHA that stops trials: a trial ends at a rung if it is not among the best trials that came there."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ __all__ = ["ASHAAssessor"]
 
 _NAMED = 3  # better trials that a verdict names
 
-_Entry = tuple[float, int, str]  # loss, the order of coming, trial
+_Entry = tuple[float, int, str]  # loss, order of arrival, trial
 
 
 class ASHAAssessor(JudgingAssessor):
-    """Rungs are at ``min_budget`` reports, ``eta`` times that and so on, below ``max_budget`` (None: without
-    end). Bad if, at a rung, a trial's last result is not among the best 1 / ``eta`` of the trials that have
-    come there so far, itself included; at least one is.
+    """Bad if, at a rung, a trial's last result is not among the best 1 / ``eta`` of the trials there so far.
 
-    Who came first matters, so a rebuild makes all calls again.
+    Rungs are at ``min_budget`` reports, ``eta`` times that and so on, below ``max_budget`` (None: no limit).
+    The trial itself is included, and at least one trial counts as best.
+
+    The order of arrival matters, so a rebuild makes all calls again.
     """
 
     replayable: ClassVar[bool] = True
@@ -33,8 +34,8 @@ class ASHAAssessor(JudgingAssessor):
     ) -> None:
         super().__init__(optimize_mode)
         self._first, self._end, self._eta = min_budget, max_budget, eta
-        self._rungs: dict[int, list[_Entry]] = {}  # by step: who came, best first
-        self._next: dict[str, int] = {}  # of running trials: the next rung
+        self._rungs: dict[int, list[_Entry]] = {}  # by step: the trials that arrived, best first
+        self._next: dict[str, int] = {}  # next rung of each running trial
         self._entries = 0
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:

@@ -11,11 +11,12 @@ __all__ = ["CurvefittingAssessor"]
 
 
 class CurvefittingAssessor(JudgingAssessor):
-    """Bad if what a trial is expected to report at step ``epoch_num`` is worse than the best last report of
-    a succeeded trial, less a part of 1 - ``threshold`` of it.
+    """Bad if a trial's expected result at step ``epoch_num`` is worse than a limit.
 
-    Trials are judged after ``start_step`` reports, and then at every ``gap``-th, once one has succeeded.
-    Raises ModuleNotFoundError if there is no scipy.
+    The limit is the best last report of a succeeded trial, relaxed by the fraction 1 - ``threshold`` of it.
+
+    Trials are judged after ``start_step`` reports, and then at every ``gap``-th, once a trial has succeeded.
+    Raise ModuleNotFoundError if scipy is not installed.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class CurvefittingAssessor(JudgingAssessor):
         super().__init__(optimize_mode)
         need("the assessor Curvefitting", "scipy")
         self._target, self._start, self._threshold, self._gap = epoch_num, start_step, threshold, gap
-        self._judged: dict[str, int] = {}  # of running trials: the step at which they were last
+        self._judged: dict[str, int] = {}  # step of each running trial's last judgement
         self._best = math.inf
         self._best_id = ""
 

@@ -1,4 +1,4 @@
-"""Extrapolating a learning curve by least squares. Numpy and scipy."""
+"""Extrapolation of a learning curve by least squares. Uses numpy and scipy."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["extrapolated"]
 
 Floats = NDArray[np.float64]
 
-_MOST_POINTS = 60  # of a curve that are fitted
-_MOST_TRIES = 25  # for the shape of each kind of curve
-_LEAST_POINTS = 4  # one more than a curve has parameters
+_MOST_POINTS = 60  # points of a curve that are fitted
+_MOST_TRIES = 25  # iterations for the shape of each kind of curve
+_LEAST_POINTS = 4  # one more than the number of a curve's parameters
 
-# What a curve c + a g(x) has for g, by its shape, and between which shapes; x is 1 at the last step seen.
+# Kinds of curves c + a g(x): g by its shape, and the lowest and highest shape. x is 1 at the last step.
 _KINDS: tuple[tuple[Callable[[Floats, float], Floats], float, float], ...] = (
     (lambda x, shape: x**-shape, 0.05, 3.0),  # power law
     (lambda x, shape: np.exp(-shape * x), 0.1, 20.0),  # exponential
@@ -27,10 +27,10 @@ _KINDS: tuple[tuple[Callable[[Floats, float], Floats], float, float], ...] = (
 
 
 def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
-    """What is expected at a step, counted from 1, of which the curve holds the first; None: unknown values.
+    """Return the expected value at a step (counted from 1) beyond the start of a curve, or None.
 
-    The mean over kinds of curves, each weighed by how well it fits. None if there are too few points. The
-    cost does not grow with the curve.
+    None in the curve is an unknown value. The result is the mean over kinds of curves, weighted by how well
+    each fits. It is None if there are too few points. The cost does not grow with the curve.
     """
     known = [at for at, value in enumerate(curve) if value is not None]
     if len(known) < _LEAST_POINTS:
@@ -60,7 +60,7 @@ def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
 
 
 def _fitted(g: Floats, y: Floats) -> tuple[float, float, float]:
-    """a, c and the sum of squares of the best a g + c."""
+    """Return a, c and the sum of squared errors of the best a g + c."""
     centred = g - g.mean()
     square = float(centred @ centred)
     a = float(centred @ y) / square if square > 0 else 0.0

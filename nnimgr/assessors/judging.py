@@ -1,4 +1,4 @@
-"""What the built-in assessors share: reports taken in once, as losses, and the sentence of a verdict."""
+"""Base of the built-in assessors: reports converted to losses once, and the reason of a verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["JudgingAssessor", "Seen", "Why", "finite"]
 
 
 class Why(NamedTuple):
-    """Why a trial is bad. ``rung`` and ``better`` as in ``Assessor``."""
+    """Reason why a trial is bad. ``rung`` and ``better`` as in ``Assessor``."""
 
     reason: str
     rung: int | None = None
@@ -20,7 +20,10 @@ class Why(NamedTuple):
 
 
 class Seen:
-    """What a trial has reported. Lower losses are better; a report that is no finite number has none."""
+    """Reports of a trial as losses, of which lower is better.
+
+    A report that is not a finite number has none.
+    """
 
     def __init__(self) -> None:
         self.losses: list[float | None] = []
@@ -28,11 +31,11 @@ class Seen:
 
     @property
     def step(self) -> int:
-        """How many reports there are."""
+        """Number of reports."""
         return len(self.losses)
 
     def extend(self, history: list[Any], sign: float) -> None:
-        """Take in the reports beyond those seen."""
+        """Add the reports that are not seen yet."""
         for value in history[self.step :] if len(history) > self.step else ():
             number = finite(value)
             loss = None if number is None else sign * number
@@ -42,7 +45,7 @@ class Seen:
 
 
 class JudgingAssessor(Assessor):
-    """Base of the built-in assessors. Override ``judge`` and, where others' reports matter, ``learn``."""
+    """Base of the built-in assessors. Override ``judge`` and, if other trials' reports matter, ``learn``."""
 
     def __init__(self, optimize_mode: str) -> None:
         self._maximise = OptimizeMode(optimize_mode) is OptimizeMode.Maximize
@@ -53,19 +56,19 @@ class JudgingAssessor(Assessor):
     # ---- for subclasses -----------------------------------------------------------------------------------
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
-        """Why the trial is bad after its last report; None: it is good."""
+        """Return why the trial is bad after its last report, or None if it is good."""
         raise NotImplementedError
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
-        """The trial has ended."""
+        """Learn from a trial that has ended."""
 
     def shown(self, loss: float) -> str:
-        """The number that was reported, short."""
+        """Return the reported number for a loss, in short form."""
         return f"{self._sign * loss:.4g}"
 
     @property
     def worse(self) -> str:
-        """How a worse number lies to a better one."""
+        """Word that relates a worse number to a better one: "below" or "above"."""
         return "below" if self._maximise else "above"
 
     # ---- the contract -------------------------------------------------------------------------------------
@@ -80,7 +83,7 @@ class JudgingAssessor(Assessor):
         return AssessResult.Bad
 
     def why(self, trial_job_id: str) -> Mapping[str, Any]:
-        """Of a trial that was called bad."""
+        """Return the reason of the verdict on a trial that was judged bad."""
         return self._verdicts[trial_job_id]._asdict()
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
@@ -90,13 +93,13 @@ class JudgingAssessor(Assessor):
             self.learn(trial_job_id, seen, success)
 
     def recall(self, trial_job_id: str, trial_history: list[Any], success: bool) -> None:
-        """A trial that ended under an earlier process."""
+        """Learn from a trial that ended before this process started."""
         self._running.setdefault(trial_job_id, Seen()).extend(trial_history, self._sign)
         self.trial_end(trial_job_id, success)
 
 
 def finite(value: Any) -> float | None:
-    """The number in a report, if there is one and it is finite."""
+    """Return the finite number in a report, or None."""
     try:
         found = extract_scalar_reward(value)
         number = math.nan if isinstance(found, bool) else float(found)

@@ -1,4 +1,4 @@
-"""Median stopping: a trial whose best is worse than the median of what others had averaged by then."""
+"""Median stopping: a trial that is worse than the median of other trials' averages at its step."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["MedianstopAssessor"]
 
 
 class MedianstopAssessor(JudgingAssessor):
-    """Bad if, after ``start_step`` reports, a trial's best result so far is worse than the median of the
-    running averages that all succeeded trials had at the same step.
+    """Bad if, after ``start_step`` reports, a trial's best result so far is worse than a median.
 
-    Of an even number of averages the middle one is taken that is easier to reach. A result that is no finite
-    number is left out of best and average. The cost of a report does not grow with the number of reports,
-    that of an end with the logarithm of the number of trials.
+    The median is that of the running averages that all succeeded trials had at the same step. If the number
+    of averages is even, the middle one that is easier to reach is used. A result that is not a finite number
+    is left out of best and average. The cost of a report does not grow with the number of reports; the cost
+    of a trial's end grows with the logarithm of the number of trials.
     """
 
     def __init__(self, optimize_mode: str = "maximize", start_step: int = 0) -> None:
         super().__init__(optimize_mode)
         self._start_step = start_step
-        self._medians: list[Place] = []  # by step: of the averages that the succeeded trials had
+        self._medians: list[Place] = []  # by step: median of the succeeded trials' averages
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
         if seen.step < self._start_step or seen.step > len(self._medians):

@@ -1,4 +1,4 @@
-"""One place in the order of numbers that keep coming, in logarithmic time."""
+"""The number at one rank among growing numbers, updated in logarithmic time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ __all__ = ["Place"]
 
 
 class Place:
-    """The ``rank(n)``-th smallest of n numbers, counted from 1: a further number raises that by 0 or 1."""
+    """The ``rank(n)``-th smallest of n numbers, counted from 1.
+
+    Another number must raise the rank by 0 or 1.
+    """
 
     def __init__(self, rank: Callable[[int], int]) -> None:
         self._rank = rank
-        self._below: list[float] = []  # heap of the rank smallest, each negated
-        self._above: list[float] = []  # heap of the others
+        self._below: list[float] = []  # heap of the smallest numbers up to the rank, each negated
+        self._above: list[float] = []  # heap of the other numbers
 
     def __len__(self) -> int:
         return len(self._below) + len(self._above)
@@ -33,10 +36,10 @@ class Place:
 
     @property
     def number(self) -> float:
-        """Raises IndexError before the first number."""
+        """The number at the rank. Raises IndexError if there are no numbers."""
         return -self._below[0]
 
     @property
     def next(self) -> float:
-        """The number behind it; itself if it is the last one."""
+        """The number after the rank, or the number at the rank if that is the last one."""
         return self._above[0] if self._above else self.number

@@ -1,4 +1,4 @@
-"""Patience: a trial is stopped only when it has not become better for a while."""
+"""Patience: a trial is stopped only if it has not improved for a while."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["PatientAssessor"]
 
 
 class PatientAssessor(JudgingAssessor):
-    """Bad if the last ``patience`` reports have not been better than the best one before by more than
-    ``min_delta``, and ``wrapped`` finds the trial bad too, if it is given.
+    """Bad if none of the last ``patience`` reports was better than the best earlier one by over
+    ``min_delta``.
 
-    ``wrapped`` is another built-in assessor, ``{"name": ..., "classArgs": {...}}``. Raises what making it
-    raises.
+    If ``wrapped`` is given, it must also find the trial bad. ``wrapped`` is another built-in assessor,
+    ``{"name": ..., "classArgs": {...}}``. Raises any exception of its constructor.
     """
 
     def __init__(
@@ -30,15 +30,17 @@ class PatientAssessor(JudgingAssessor):
         super().__init__(optimize_mode)
         self._patience, self._delta = patience, min_delta
         self._wrapped: Any = None if wrapped is None else _made(wrapped)
-        self._marks: dict[str, tuple[int, float, int]] = {}  # reports taken in, best, step of that
+        # Number of reports read, best loss, step of the best.
+        self._marks: dict[str, tuple[int, float, int]] = {}
 
     @property
     def replayable(self) -> bool:  # type: ignore[override]
-        """As what it wraps."""
+        """Whether the wrapped assessor is replayable."""
         return self._wrapped is not None and bool(self._wrapped.replayable)
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
-        # It is asked at each report, and learns from that; for its answer there is time until patience ends.
+        # The wrapped assessor is asked at each report, because it learns from the reports. Its verdict has no
+        # effect until the patience ends.
         bad = self._wrapped is not None and not self._wrapped.assess_trial(trial_job_id, trial_history).value
         own = super().assess_trial(trial_job_id, trial_history)
         if self._wrapped is None or own is AssessResult.Good:

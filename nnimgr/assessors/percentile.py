@@ -1,4 +1,4 @@
-"""Stopping by percentile: a trial whose best is not among the best so many percent at its step."""
+"""Stopping by percentile: a trial that is not among a given percentage of the best at its step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ __all__ = ["PercentileAssessor"]
 
 
 class PercentileAssessor(JudgingAssessor):
-    """Bad if a trial's best result so far is worse than that percentile of the results that all succeeded
-    trials had at the same step: the best ``percentile`` percent go on.
+    """Bad if a trial's best result so far is worse than a percentile of other results at the same step.
 
-    Nothing is judged before ``n_startup_trials`` trials have succeeded, in the first ``n_warmup_steps``
-    reports, and but at every ``interval_steps``-th report behind these.
+    The percentile is over all succeeded trials: the best ``percentile`` percent continue.
+
+    Trials are judged after ``n_startup_trials`` trials have succeeded and ``n_warmup_steps`` reports have
+    come, and then at every ``interval_steps``-th report.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class PercentileAssessor(JudgingAssessor):
         self._share = percentile / 100
         self._startup, self._warmup, self._interval = n_startup_trials, n_warmup_steps, interval_steps
         self._succeeded = 0
-        self._limits: list[Place] = []  # by step: of what the succeeded trials had reported
+        self._limits: list[Place] = []  # by step: percentile of the succeeded trials' reports
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
         step = seen.step
@@ -61,6 +62,6 @@ class PercentileAssessor(JudgingAssessor):
         return step > self._warmup and (step - self._warmup - 1) % self._interval == 0
 
     def _limit(self, others: Place) -> float:
-        """Between two numbers: on the line between them."""
+        """Return the percentile. Interpolate linearly between two numbers."""
         at = self._share * (len(others) - 1)
         return others.number + (at - math.floor(at)) * (others.next - others.number)

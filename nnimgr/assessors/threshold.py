@@ -1,4 +1,4 @@
-"""Stopping at a threshold: a trial whose result leaves the range in which results make sense."""
+"""Stopping at a threshold: a trial whose result is outside the range of sensible results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["ThresholdAssessor"]
 class ThresholdAssessor(JudgingAssessor):
     """Bad if the last result is less than ``lower`` or greater than ``upper``.
 
-    Nothing is judged in the first ``n_warmup_steps`` reports, and but at every ``interval_steps``-th report
-    behind these. ``optimize_mode`` makes no difference.
+    Trials are judged after ``n_warmup_steps`` reports, and then at every ``interval_steps``-th report.
+    ``optimize_mode`` has no effect.
     """
 
     def __init__(

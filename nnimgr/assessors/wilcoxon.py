@@ -9,16 +9,18 @@ from nnimgr.libraries import need
 
 __all__ = ["WilcoxonAssessor"]
 
-_MOST_STEPS = 1000  # of which the last are compared, so that a report's cost is bounded
+_MOST_STEPS = 1000  # latest steps to compare, so that a report's cost is limited
 
 
 class WilcoxonAssessor(JudgingAssessor):
-    """For trials each of whose reports is a result on a part of the work, a fold or an instance, say, and
-    whose final result is the mean. Bad if the reports are worse than those of the best succeeded trial at the
-    same steps: the test's p is less than ``p_threshold``, and the mean is worse too.
+    """Bad if the reports are worse than those of the best succeeded trial at the same steps.
 
-    Nothing is judged before ``n_startup_steps`` reports, and two. Raises ModuleNotFoundError if there is no
-    scipy.
+    They are worse if the test's p is less than ``p_threshold`` and the mean is worse, too. This assessor is
+    for trials that report a result for each part of the work, such as a fold or an instance, and whose final
+    result is the mean.
+
+    Trials are judged after ``n_startup_steps`` reports, but at least two. Raise ModuleNotFoundError if scipy
+    is not installed.
     """
 
     def __init__(
@@ -52,13 +54,13 @@ class WilcoxonAssessor(JudgingAssessor):
 
 
 def _p_value(differences: list[float]) -> float:
-    """How likely differences as great as these are where there is none."""
+    """Return the probability of differences at least this large if the trials are equally good."""
     import warnings
 
     from scipy import stats
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about few or equal differences
+        warnings.simplefilter("ignore")  # scipy warns about few or equal differences
         return float(stats.wilcoxon(differences, alternative="greater", zero_method="zsplit").pvalue)
 
 

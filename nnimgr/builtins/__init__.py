@@ -1,4 +1,4 @@
-"""The built-in algorithms: their names, where they live, and which ``classArgs`` they take.
+"""The built-in algorithms: their names, their modules, and their ``classArgs``.
 
 Nothing here imports an algorithm, so that a configuration is read fast.
 """
@@ -19,7 +19,7 @@ BUILTINS = (*TUNERS, *ADVISORS, *ASSESSORS)
 def built_in(
     role: str, *, name: str | None, class_name: str | None = None, code_directory: object = None
 ) -> Builtin | None:
-    """What a configuration means: by name or alias in upper or lower case, or by its class's import path."""
+    """Return the built-in algorithm with this name or alias, in any case, or with this class path."""
     known = (builtin for builtin in BUILTINS if builtin.role == role)
     if name is not None:
         wanted = name.lower()
@@ -30,7 +30,7 @@ def built_in(
 
 
 def meant(role: str, algorithm: Mapping[str, Any]) -> Builtin | None:
-    """The same of an algorithm as a configuration describes it, checked or not."""
+    """Return the built-in algorithm that a configuration describes. The configuration may be unchecked."""
     name, path = algorithm.get("name"), algorithm.get("className")
     return built_in(
         role,

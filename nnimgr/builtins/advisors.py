@@ -1,4 +1,4 @@
-"""The built-in advisors, which NNI sets beside the tuners, and which are tuners here."""
+"""The built-in advisors. They are a separate kind beside tuners in NNI, and tuners here."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from nnimgr.builtins.builtin import Builtin, Whole
 
 __all__ = ["ADVISORS", "fault_of_budgets"]
 
-_HALVES = ("optimize_mode", "min_budget", "max_budget", "eta")  # arguments of both halves of ASHA
+_HALVES = ("optimize_mode", "min_budget", "max_budget", "eta")  # arguments of both ASHA algorithms
 
 
 def fault_of_budgets(default: int | None) -> Whole:
-    """``default``: the ``max_budget`` where none is given; None: there is no limit."""
+    """Build a check of min_budget and max_budget.
+
+    ``default``: the ``max_budget`` if none is given; None: there is no limit.
+    """
 
     def fault(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:
         lowest, highest = arguments.get("min_budget", 1), arguments.get("max_budget", default)

@@ -1,4 +1,4 @@
-"""What an algorithm's argument must be: tests that name what is wrong with a value."""
+"""Checks of algorithms' arguments. Each returns the error in a value."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = [
     "text",
 ]
 
-Fault = Callable[[Any], str | None]  # what is wrong with a value: "must be ..."; None if nothing
-Arguments = Mapping[str, "Fault | Arguments"]  # arguments within an argument: a mapping of them
+Fault = Callable[[Any], str | None]  # returns the error in a value, "must be ...", or None
+Arguments = Mapping[str, "Fault | Arguments"]  # an inner mapping describes an argument that is a mapping
 
 
 def one_of(*valid: str | None) -> Fault:

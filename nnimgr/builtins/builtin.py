@@ -1,4 +1,4 @@
-"""What is known of a built-in algorithm without importing it."""
+"""Description of a built-in algorithm, available without importing the algorithm."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ Whole = Callable[[Mapping[str, Any], bool], "tuple[tuple[str, ...], str] | None"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    """``target`` is "module:Class". Where ``seed`` is an argument, its default is the experiment's.
+    """Description of a built-in algorithm. ``target`` is "module:Class".
 
-    ``nni`` is where NNI has it, "file.Class". ``space``: what is wrong with a search space that is valid as
-    such; None if nothing. ``whole``: the same of arguments that are each valid, and where, given whether
-    there are several objectives, which only a tuner with ``several`` takes. ``minimises``: what it does
-    unless its ``optimize_mode`` says otherwise.
+    If ``seed`` is an argument, its default is the experiment's seed. ``nni`` is the class in NNI,
+    "file.Class". ``space`` returns the error in a valid search space that the algorithm cannot search, or
+    None. ``whole`` returns the path and the error in arguments that are valid one by one, or None; its second
+    argument is whether there are several objectives. ``several``: the tuner takes several objectives.
+    ``minimises``: the algorithm minimises unless its ``optimize_mode`` says otherwise.
 
-    ``adds``: what the parameter sets have beside the parameters of the search space. ``advisor``: a tuner
-    that decides itself how much is spent on each trial, so that no assessor goes with it. ``judge``: the
-    arguments of the assessor of the same name that makes its decisions about running trials, given its own;
-    None if none does. ``wraps``: the argument that holds another built-in of the role, {name, classArgs}.
+    ``adds``: parameters that the algorithm adds to those of the search space. ``advisor``: a tuner that
+    decides itself how much is spent on each trial, so that it cannot be combined with an assessor. ``judge``
+    maps the tuner's arguments to those of the assessor of the same name that judges its running trials, or to
+    None if no assessor does. ``wraps``: the argument that holds another built-in algorithm of the role,
+    {name, classArgs}.
     """
 
     role: str
@@ -45,6 +47,6 @@ class Builtin:
 
     @property
     def class_paths(self) -> tuple[str, ...]:
-        """What a user may write for ``className`` to mean it: our import path and, if it has one, NNI's."""
+        """Valid values of ``className`` for the algorithm: our import path and, if it has one, NNI's."""
         ours = self.target.replace(":", ".")
         return (ours,) if self.nni is None else (ours, f"nni.algorithms.hpo.{self.nni}")

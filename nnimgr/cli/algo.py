@@ -1,4 +1,4 @@
-"""``nnictl algo``: tuners and assessors of one's own under names, as if they were built in."""
+"""``nnictl algo``: a user's own tuners and assessors, registered under names like built-in ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KNOWN = (*_REQUIRED, "classArgsValidator", "classArgs", "acceptClassArgs", "ali
 
 
 def register(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Take the algorithms of a description, all or none, once their classes could be imported."""
+    """Register the algorithms of a description, all or none, after their classes were imported."""
     file = Path(args.meta_path)
     entries = [_described(raw, file=file, terminal=terminal) for raw in _descriptions(file)]
     for entry in entries:
@@ -64,13 +64,13 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _brought(name: str) -> str:
-    """Why what is listed all the same cannot be unregistered."""
+    """Return why an algorithm that is listed cannot be unregistered, or ""."""
     packages = [entry.package for entry in installed(Interpreter().folders()) if entry.named(name)]
     return f": the package {packages[0]} brings it" if packages else ""
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
-    """One algorithm, built in or registered, as the registry describes it."""
+    """Show one algorithm, built in or registered, in the registry's form."""
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
         raise CliError(f"There is no algorithm {args.name}.")
@@ -83,7 +83,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """All algorithms, the built-in ones first."""
+    """List all algorithms, the built-in ones first."""
     rows = [
         (entry.name, _type(entry), _source(entry), *reversed(entry.class_name.rpartition(".")[::2]))
         for entry in _all()
@@ -134,7 +134,7 @@ def _source(entry: Registered) -> str:
 
 
 def _descriptions(file: Path) -> list[Any]:
-    """The algorithms that a description lists, or the one that it is."""
+    """Return the algorithms that a description lists, or the one that it describes."""
     content = read_plain(file)
     if isinstance(content, Mapping) and isinstance(content.get("algorithms"), list):
         return list(content["algorithms"])
@@ -160,7 +160,7 @@ def _described(raw: Any, *, file: Path, terminal: Terminal) -> Registered:
 def _import(target: str) -> None:
     try:
         registry.load(target)
-    except Exception as error:  # whatever the user's module raises
+    except Exception as error:  # any exception of the user's module
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CliError(
             f"{target} cannot be imported: {reason}. It must be installed where nnictl is, "

@@ -1,4 +1,4 @@
-"""The REST API seen from a command: one connection per call, JSON in and out, errors as sentences.
+"""Client of the REST API: one connection per call, JSON in and out, errors as sentences.
 
 The calls carry the user's token, so they go to the server's Unix socket, whose other end is checked. At the
 server's port, any account could listen once the server has ended.
@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from nnimgr.cli.terminal import CliError
-from trial_keeper import local_http
+from trial_keeper.calls import local_http
 
 __all__ = ["ApiError", "Client", "Event", "ServerGone", "problem_line"]
 
@@ -26,11 +26,11 @@ _CUT_OFF = (
     "What was read is cut off: the server leaves, or the trial's machine cannot be reached any more; "
     "the server's log says more."
 )
-_STREAM_TIMEOUT_S = 60.0  # the server sends a sign of life every 15 s
+_STREAM_TIMEOUT_S = 60.0  # longer than the server's interval of 15 s between heartbeats
 
 
 class ApiError(CliError):
-    """The server refuses; ``status`` is the HTTP code."""
+    """The server refuses the request. ``status`` is the HTTP code."""
 
     def __init__(self, status: int, message: str, problems: list[dict[str, Any]]) -> None:
         lines = [problem_line(problem) for problem in problems] or [message]
@@ -39,7 +39,7 @@ class ApiError(CliError):
 
 
 class ServerGone(CliError):
-    """The server cannot be reached (any more), or is about to leave."""
+    """The server cannot be reached, or is about to exit."""
 
 
 class Event:
@@ -54,7 +54,7 @@ class Event:
 
 
 class Client:
-    """Calls to the server that listens at the Unix socket ``path``; ``url`` is its address for people."""
+    """Client of the server at the Unix socket ``path``. ``url`` is its address for people."""
 
     def __init__(self, url: str, *, path: Path, token: str) -> None:
         self.url = url
@@ -72,18 +72,18 @@ class Client:
         timeout_s: float = _CALL_TIMEOUT_S,
         sent: Callable[[], None] | None = None,
     ) -> Any:
-        """The JSON answer; ``sent`` is called once the server has the request, before it answers."""
+        """Return the JSON answer. ``sent`` is called when the server has the request, before it answers."""
         return self._exchange("POST", path, body=body, timeout_s=timeout_s, query={}, sent=sent)[1]
 
     def put_new(self, *path: str, body: Any) -> tuple[bool, Any]:
-        """Post something; whether the server made it by that, rather than had it, and its answer."""
+        """Post an object. Return whether the server created it now, and the server's answer."""
         status, answer = self._exchange("POST", path, body=body, timeout_s=_CALL_TIMEOUT_S, query={})
         return status == http.client.CREATED, answer
 
     def call(
         self, method: str, *path: str, body: Any = None, timeout_s: float = _CALL_TIMEOUT_S, **query: Any
     ) -> Any:
-        """The JSON answer. Raises ApiError, ServerGone."""
+        """Return the JSON answer. Raise ApiError, ServerGone."""
         return self._exchange(method, path, body=body, timeout_s=timeout_s, query=query)[1]
 
     def _exchange(
@@ -107,9 +107,9 @@ class Client:
         return response.status, json.loads(text) if text else None
 
     def events(self, *path: str, after: int) -> Iterator[Event | None]:
-        """Server-sent events after a cursor until the server ends the stream; None is a sign of life.
+        """Yield server-sent events after a cursor until the server ends the stream. None is a heartbeat.
 
-        Raises ApiError, ServerGone (also when the connection breaks).
+        Raise ApiError, and ServerGone (also when the connection breaks).
         """
         kind, number, data = "", None, ""
         for line in self._lines(path, headers={"Last-Event-ID": str(after)}, query={}):
@@ -128,7 +128,7 @@ class Client:
                 yield None
 
     def stream(self, *path: str, **query: Any) -> Iterator[bytes]:
-        """The bytes of a text as they come, without a limit of time. Raises ApiError, ServerGone."""
+        """Yield the bytes of a text as they arrive, without a time limit. Raise ApiError, ServerGone."""
         with closing(self._connection(None)) as connection:
             response = self._send(connection, "GET", path, query=query, body=None)
             if response.status >= 300:
@@ -190,14 +190,14 @@ class Client:
 
 
 class _LocalConnection(http.client.HTTPConnection):
-    """Connection to the HTTP server at the Unix socket ``path``, which must be of a trusted user."""
+    """Connection to the HTTP server at the Unix socket ``path``, which must belong to a trusted user."""
 
     def __init__(self, path: str, timeout_s: float | None) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:
-        """Connect. Raises OSError, and ForeignPeer if another user listens there."""
+        """Connect. Raise OSError, and ForeignPeer if another user listens at the socket."""
         caller = local_http.connected(self._path, self.timeout)
         self.sock = socket.socket(fileno=caller.detach())
         self.sock.settimeout(self.timeout)
@@ -215,7 +215,8 @@ def _refusal(status: int, text: bytes) -> ApiError | ServerGone:
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
-    """A fault that a server told, with its place, what was probably meant, and the valid values."""
-    from nnimgr.config.problems import Problem  # all that reads configurations comes with it
+    """Return a configuration problem from the server as text, with its place and the valid values."""
+    # Imported late, because it imports all modules that read configurations.
+    from nnimgr.config.problems import Problem
 
     return str(Problem.of_plain(problem))

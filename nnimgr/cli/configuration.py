@@ -1,4 +1,4 @@
-"""Reading the configuration that a command was given."""
+"""Reading of the configuration file of a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["load"]
 
 
 def load(file: str, terminal: Terminal) -> Loaded:
-    """The configuration in ``file``; its warnings are shown. Raises CliError with every fault."""
+    """Load the configuration in ``file`` and show its warnings. Raise CliError with every error."""
     from nnimgr.config import ConfigError, load_config
 
     try:

@@ -26,7 +26,7 @@ _RESUME_TIMEOUT_S = 120.0
 
 
 def create(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Check the configuration, start the server if none runs, and hand the experiment over."""
+    """Check the configuration, start the server if none runs, and create the experiment there."""
     prefix = _prefix(args)
     if args.dry_run:
         return _dry_run(_load(args, terminal), args.experiment_id or "experiment", terminal)
@@ -59,7 +59,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def resume(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Run a stopped or finished experiment again, on any port."""
+    """Resume a stopped or finished experiment, on any port."""
     _refuse_nni()
     home = Home.find()
     if args.debug:
@@ -80,7 +80,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def view(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show a stopped experiment, on any port, until it is stopped again; nothing of it runs or changes."""
+    """Show a stopped experiment, on any port, until it is stopped again. Nothing of it runs or changes."""
     home = Home.find()
     try:
         entry, client = _server_for(home, args)
@@ -95,7 +95,7 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _server_for(home: Home, args: argparse.Namespace) -> tuple[IndexEntry, Client]:
-    """The experiment that is named or brought along, and the server that is to have it."""
+    """Return the experiment that is named or whose folder is given, and a client of its server."""
     entry = named_or_brought(home, args.id, args.experiment_dir)
     port = args.port or entry.port or DEFAULT_PORT
     _refuse_running(home, entry.id, port)
@@ -119,7 +119,7 @@ def _after_start(
 
 
 def _prefix(args: argparse.Namespace) -> str | None:
-    """What is to stand before NNI's routes; slashes around it are dropped, as NNI does."""
+    """Return the prefix of NNI's routes, or None. Slashes around it are dropped, as in NNI."""
     prefix = (args.url_prefix or "").strip("/")
     try:
         return check_prefix(prefix) if prefix else None
@@ -128,7 +128,7 @@ def _prefix(args: argparse.Namespace) -> str | None:
 
 
 def _address(client: Client, terminal: Terminal) -> str:
-    """Where a browser finds the server; warns if everybody may steer it."""
+    """Return the server's address for a browser. Warn if anyone can control the server."""
     address = client.post("server", "login-code")
     if not address.get("needsToken", True):
         terminal.warn(
@@ -151,14 +151,17 @@ def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
 def _post_experiment(
     home: Home, client: Client, body: Mapping[str, Any], *, no_token: bool, url_prefix: str | None
 ) -> Client:
-    """Hand it over; if the server dies over it, to the next one: by its id it stays one experiment."""
+    """Create the experiment. If the server ends meanwhile, repeat the request at the next server.
+
+    The experiment's id prevents that it is created twice.
+    """
     from nnimgr.cli.client import ServerGone
 
     try:
         created, _ = client.put_new("experiments", body=body)
     except ServerGone:
         client = connect(home, client.port, no_token=no_token, url_prefix=url_prefix)
-        client.post("experiments", body=body)  # had it already, perhaps: from the first time
+        client.post("experiments", body=body)  # it may exist already from the first request
         return client
     if not created:
         experiment_id = body["id"]
@@ -179,7 +182,7 @@ def _experiment_id(home: Home, wanted: str | None) -> str:
 
 
 def _refuse_running(home: Home, experiment_id: str, port: int) -> None:
-    """An experiment that another server has open must not be opened by a second one."""
+    """Refuse to open an experiment that another server has open."""
     entry = Index(home).get(experiment_id)
     if entry is None or entry.port in (None, port) or entry.status == "STOPPED":
         return
@@ -191,12 +194,15 @@ def _refuse_running(home: Home, experiment_id: str, port: int) -> None:
 
 
 def _surroundings() -> dict[str, Any]:
-    """Whose environment the experiment runs in. May hold secrets: it is sent, never shown."""
+    """Return the environment in which the experiment runs. It may hold secrets: send it, never show it."""
     return {"environ": dict(os.environ), "cwd": os.getcwd(), "python": sys.executable}
 
 
 def _refuse_nni() -> None:
-    """NNI itself and this package both own the name ``nni``: one of them would get the other's code."""
+    """Refuse to run beside NNI itself.
+
+    Both packages own the name ``nni``, so one would get the other's code.
+    """
     for place in sys.path:
         try:
             names = os.listdir(place or ".")

@@ -1,7 +1,7 @@
-"""Finding the server of a port, or starting one.
+"""Search for the server of a port, and its start.
 
-Whether a server runs is told by the lock that it holds (``nnimgr.home``). One that is started here outlives
-this command: it has a session of its own, and says through a pipe that it is ready.
+A server holds a lock while it runs (``nnimgr.home``). A server that is started here continues after this
+command. It has a session of its own, and reports through a pipe when it is ready.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
 _READY_S = 60.0
 _LEAVE_S = 10.0
-_SOCKET_S = 0.5  # from the moment a server has its lock to that when it listens at its socket
+_SOCKET_S = 0.5  # limit between a server's lock and its listening socket
 _SOCKET_LOOK_S = 0.01
 _MOST_STARTS = 3
 _LOG_LINES = 20
@@ -40,11 +40,11 @@ _MOST_LOG_BYTES = 10 << 20
 
 
 class ServerStart:
-    """The server of a port, started if it does not run. A context in which nobody else starts one.
+    """The server of a port, started if it does not run. Nobody else can start one inside this context.
 
-    Entering does not wait for the server, ``client`` does, and it is there that a start that cannot be is
-    told: what is done meanwhile may find more. A server that was started in vain is ended when the block is
-    left by an exception.
+    Entering does not wait for the server; ``client`` waits, and reports a failed start. So other checks can
+    run meanwhile and find more errors. If the context is left by an exception, a server that was started is
+    ended.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ServerStart:
         self._program = program
         self._stack = contextlib.ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
-        self._trouble: CliError | None = None  # why it cannot be started
+        self._trouble: CliError | None = None  # reason why the server cannot be started
         self._ready = -1
         self._log_from = 0
 
@@ -87,13 +87,13 @@ class ServerStart:
                 self._process.wait()
 
     def client(self) -> Client:
-        """Calls to the server, which is ready to answer them. Raises CliError."""
+        """Wait until the server is ready, and return a client of it. Raise CliError."""
         if self._trouble is not None:
             raise self._trouble
         for _ in range(_MOST_STARTS):
             if self._process is not None:
                 self._await_ready(self._process)
-                self._process.returncode = 0  # it lives on without us: nothing to wait for
+                self._process.returncode = 0  # the server outlives this command, so do not wait for its end
                 self._process = None
                 server = self._home.server_running(self._port)
                 if server is not None:
@@ -106,7 +106,7 @@ class ServerStart:
         raise CliError(f"The server on port {self._port} ends as soon as it runs.", plain=self._log_tail())
 
     def _check(self, client: Client) -> None:
-        """Refuse a server that runs already and is not as it was asked for."""
+        """Refuse a running server whose options differ from the requested ones."""
         if not self._no_token and self._url_prefix is None:
             return
         server = client.get("server")
@@ -142,7 +142,8 @@ class ServerStart:
                 stdout=log,
                 stderr=log,
                 cwd=self._home.path,
-                env={**os.environ, HOME_VARIABLE: str(self._home.path)},  # absolute: its directory is another
+                # Absolute, because the server has another working directory.
+                env={**os.environ, HOME_VARIABLE: str(self._home.path)},
                 pass_fds=(told,),
                 start_new_session=True,
             )
@@ -172,7 +173,7 @@ class ServerStart:
 
 
 def connect(home: Home, port: int, *, no_token: bool = False, url_prefix: str | None = None) -> Client:
-    """Calls to the server of a port, which is started if need be. Raises CliError."""
+    """Return a client of the server of a port. Start the server if necessary. Raise CliError."""
     try:
         client = answering(home, port)
         if client is not None:
@@ -197,7 +198,7 @@ def _client(home: Home, server: ServerInfo) -> Client:
 
 
 def answering(home: Home, port: int) -> Client | None:
-    """Calls to the server that runs; None if there is none, or if it was about to leave and has left."""
+    """Return a client of the running server, or None if there is none or it has just exited."""
     from nnimgr.cli.client import ServerGone
 
     server = home.server_running(port)
@@ -219,12 +220,12 @@ def answering(home: Home, port: int) -> Client | None:
 
 
 def has_left(server: ServerInfo | None) -> bool:
-    """Whether a server that leaves has left its port, for which this waits a while."""
+    """Wait for a server to exit and free its port. Return whether it has."""
     return server is None or server.pid is None or _has_ended(server.pid)
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether the process ends in time, which one that does not answer any more should do."""
+    """Wait for a process to end. Return whether it ended in time."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -236,7 +237,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _check_free(port: int) -> None:
-    """Raise NNI's sentence if something that is no server of ours listens on the port."""
+    """Raise NNI's error if another program listens on the port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""``nnictl doctor``: one line for each thing that was looked at, on every machine of a configuration."""
+"""``nnictl doctor``: one line for each check, on every machine of a configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["doctor"]
 
 
 def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Check the configuration, then its machines side by side; 1 if there is anything to mend."""
+    """Check the configuration, then its machines concurrently. Return 1 if a check fails."""
     from nnimgr.config import ReferenceUnresolved
     from nnimgr.config.secrets import reveal_secrets
 
@@ -31,7 +31,7 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
         service = reveal_secrets(config.training_service, environ=os.environ, base=base, secrets={})
     except ReferenceUnresolved as error:
         raise CliError(f"The training service cannot be used: {error}") from error
-    logging.getLogger().addHandler(logging.NullHandler())  # what is to be said is among the findings
+    logging.getLogger().addHandler(logging.NullHandler())  # log messages would repeat the findings
     findings = asyncio.run(_examine(config, service, terminal))
     faults = [finding for finding in findings if finding.level == "FAULT"]
     if terminal.as_json:

@@ -17,11 +17,11 @@ __all__ = ["archive", "delete", "list_all", "nni_status", "show", "status", "tag
 _DRAINING = {"budget": "NO_MORE_TRIAL", "tuner": "TUNER_NO_MORE_TRIAL", "user": "STOPPING"}
 _RULE = "-" * 88
 _DELETE_TIMEOUT_S = 900.0
-LOCAL = "local"  # the platform that needs no machine
+LOCAL = "local"  # the platform without other machines
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """The experiments of the index. Asks no server."""
+    """List the experiments of the index, without asking a server."""
     home = Home.find()
     entries = list(entries_of(home).values())
     if not entries:
@@ -57,12 +57,12 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _put_away(entry: IndexEntry) -> bool:
-    """Stopped, or ended and archived: one that runs is always listed."""
+    """Return whether lists hide the experiment: it is stopped, or ended and archived."""
     return entry.status == "STOPPED" or (entry.archived and entry.status in ("DONE", "ERROR"))
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
-    """The profile, in NNI's form (``--json``: as the server gives it)."""
+    """Show the profile in NNI's form. With ``--json``, show the server's form."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     profile = client_of(home, entry, port=args.port).get("experiments", entry.id)
@@ -88,7 +88,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def status(args: argparse.Namespace, terminal: Terminal) -> int:
-    """NNI's ``check-status``: the status under NNI's name, and what went wrong."""
+    """Show the status under NNI's name, and errors, like NNI's ``check-status``."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     profile = client_of(home, entry, port=args.port).get("experiments", entry.id)
@@ -107,14 +107,14 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def nni_status(profile: Mapping[str, Any]) -> str:
-    """The status under NNI's name."""
+    """Return the status under NNI's name."""
     if profile["status"] == "DRAINING":
         return _DRAINING.get(profile["drain"], "RUNNING")
     return str(profile["status"])
 
 
 def tag(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Note these tags on an experiment in place of those that it has."""
+    """Replace the tags of an experiment."""
     _label(args.id, {"tags": args.tags})
     noted = f"is tagged {', '.join(args.tags)}" if args.tags else "has no tags any more"
     terminal.info(f"Experiment {args.id} {noted}.")
@@ -122,14 +122,17 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def archive(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Put an experiment away: lists leave it out unless they show all, or it runs."""
+    """Archive an experiment. Lists hide it unless they show all or it runs."""
     _label(args.id, {"archived": not args.undo})
     terminal.info(f"Experiment {args.id} is {'not ' if args.undo else ''}archived.")
     return 0
 
 
 def _label(experiment_id: str, changes: Mapping[str, Any]) -> None:
-    """By its server if one runs, which tells browsers; else in the index alone. Raises CliError."""
+    """Change labels through the server if it runs, so that browsers are notified, else only in the index.
+
+    Raise CliError.
+    """
     home = Home.find()
     entry = entries_of(home).get(experiment_id)
     if entry is None:
@@ -145,7 +148,7 @@ def _label(experiment_id: str, changes: Mapping[str, Any]) -> None:
 
 
 def delete(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Remove stopped experiments with all their files; every one is tried, and 0 only if all are gone."""
+    """Delete stopped experiments with all their files. Try each; return 0 only if all were deleted."""
     home = Home.find()
     entries = entries_of(home)
     if args.all == (args.id is not None):
@@ -184,9 +187,9 @@ def _confirm(chosen: list[IndexEntry]) -> None:
 
 
 def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
-    """What was left on machines. A server deletes it if it may have it open or has to reach machines.
+    """Delete an experiment. Return sentences about files that were left on machines.
 
-    Raises CliError.
+    The server deletes it if the server may have it open or if machines are involved. Raise CliError.
     """
     ours = nnis_own(entry.directory) is None
     served = entry.port is not None and home.server_running(entry.port) is not None
@@ -196,7 +199,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
             "DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S, **query
         )
         return [str(sentence) for sentence in answer.get("left", ())]
-    if entry.status not in ("STOPPED", "VIEWED"):  # who viewed it is gone
+    if entry.status not in ("STOPPED", "VIEWED"):  # its viewing server has ended
         raise CliError(f"Experiment {entry.id} is {entry.status}: only one that was stopped can be deleted.")
     from nnimgr.core.managing.folder import delete_experiment
     from nnimgr.core.running.requests import RequestRefused

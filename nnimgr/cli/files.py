@@ -1,4 +1,4 @@
-"""``nnictl trial files`` and ``nnictl trial get``: what trials have written, wherever they have run."""
+"""``nnictl trial files`` and ``nnictl trial get``: files that trials have written on any machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["get", "list_all"]
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """The files of a trial: size, time of the last writing, path."""
+    """List the files of a trial: size, time of the last change, path."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -36,7 +36,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def get(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Fetch one of them. A file that did not come whole is not left behind."""
+    """Fetch one file of a trial. An incomplete file is removed."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -70,11 +70,11 @@ def _target(args: argparse.Namespace) -> Path:
 
 
 def _fetch(chunks: Iterator[bytes], target: Path) -> int:
-    """Write the file, whole or not at all; its size."""
+    """Write the file, completely or not at all. Return its size."""
     if target.is_dir():
         raise CliError(f"{target} is a directory; name a file in it.")
     part = target.with_name(f"{target.name}.part{os.getpid()}")
-    first = next(chunks, b"")  # what is in the way is told before anything is written
+    first = next(chunks, b"")  # errors of the server are reported before a file is created
     try:
         try:
             with part.open("xb") as file:
@@ -101,7 +101,7 @@ def _copy(chunks: Iterator[bytes], file: BinaryIO) -> int:
 
 
 def _shown(path: str) -> str:
-    """A trial may give its files any name, but it must not steer the terminal."""
+    """Return a path without control characters, which a trial could use to control the terminal."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in path
     )

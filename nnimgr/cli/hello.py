@@ -1,4 +1,4 @@
-"""``nnictl hello``: an example to start from; and what ``nnictl`` alone says."""
+"""``nnictl hello``: an example to start from. Also the hint that ``nnictl`` without a command prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["hello", "hint"]
 
 
 def hint(args: argparse.Namespace, terminal: Terminal) -> int:
-    """``nnictl`` without a command."""
+    """Print a hint for ``nnictl`` without a command."""
     terminal.say('nnictl runs and watches experiments; "nnictl --help" lists its commands.')
     return 0
 

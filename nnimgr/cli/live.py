@@ -32,7 +32,7 @@ _STYLES = {
 
 
 class LiveScreen:
-    """A part of the terminal that is drawn anew; the last picture stays."""
+    """A part of the terminal that is drawn repeatedly. The last picture remains."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=False)
@@ -49,7 +49,7 @@ class LiveScreen:
         self._live.stop()
 
     def tell(self, sentence: str) -> None:
-        """Nothing: the view shows the recent sentences."""
+        """Do nothing, because the view shows the recent sentences."""
 
     def draw(self, progress: Progress) -> None:
         now = datetime.now(UTC)
@@ -59,14 +59,14 @@ class LiveScreen:
 
 
 def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableType:
-    """The picture. ``since``: the age of the profile."""
+    """Build the picture. ``since``: the age of the profile."""
     profile = progress.profile
     name = f" {profile['name']}" if profile["name"] else ""
     head = Text.assemble(
         ("Experiment ", "bold"),
         (f"{profile['id']}{name}  ", "bold cyan"),
         (progress.status, _STYLES.get(progress.status, "")),
-        f"  {progress.reason.removeprefix(f'{progress.status.lower()}: ') or _sentence(profile)}",
+        f"  {progress.reason or _sentence(profile)}",
     )
     parts: list[RenderableType] = [head, _bars(profile, since=since), _counts(profile)]
     best = profile["bestTrial"]

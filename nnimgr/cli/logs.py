@@ -1,4 +1,4 @@
-"""``nnictl log``: the logs of an experiment, and what its trials print."""
+"""``nnictl log``: the logs of an experiment, and the output of its trials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["stderr", "stdout", "trial"]
 
 
 def stdout(args: argparse.Namespace, terminal: Terminal) -> int:
-    """What the server of the experiment prints."""
+    """Show the output of the experiment's server."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     return _show(
@@ -26,7 +26,7 @@ def stdout(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
-    """What the experiment's tuner and assessor print."""
+    """Show the output of the experiment's tuner and assessor."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     log = entry.directory / "log"
@@ -34,7 +34,7 @@ def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trial(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Where the trials' files are; with ``--follow``, ``--file`` or ``--tail``, what one of them wrote."""
+    """Show the folders of trials, or with ``--follow``, ``--file`` or ``--tail`` the output of one trial."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)

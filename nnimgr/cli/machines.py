@@ -18,7 +18,7 @@ _TITLES = ("MACHINE", "STATE", "TRIALS", "GPUS", "CPUS", "MEMORY", "KEEPER")
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """A line for each machine; below it why it is not connected."""
+    """List the machines, one line each, and below it the reason if the machine is not connected."""
     client, experiment_id = _client(args)
     machines = client.get("experiments", experiment_id, "machines")["machines"]
     if terminal.as_json:
@@ -37,7 +37,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def add(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Use more machines: one that is described by options, or those of a file."""
+    """Add machines: one that is described by options, or those of a file."""
     client, experiment_id = _client(args)
     body = {"machines": _machines(args)}
     added = client.post("experiments", experiment_id, "machines", body=body)["ids"]

@@ -1,4 +1,4 @@
-"""The command line of ``nnictl``: which verbs and options there are, and how commands end."""
+"""The command line of ``nnictl``: verbs, options, and exit codes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NNIS_ALONE = frozenset(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code, which is 0 only if the command did what it was asked."""
+    """Run a command. Return the exit code, which is 0 only if the command has succeeded."""
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names and results may be of letters that a locale lacks
+        if isinstance(stream, io.TextIOWrapper):  # names and results may have letters that the locale lacks
             stream.reconfigure(errors="backslashreplace")
     parsed = _parser().parse_args(arguments)
     terminal = Terminal(as_json=getattr(parsed, "json", False))
@@ -43,10 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.code
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has read enough
+    except BrokenPipeError:  # the reader of our output has closed the pipe
         _drop_output()
         return 1
-    except OSError as error:  # a disk that is full, say
+    except OSError as error:  # for example, a full disk
         with contextlib.suppress(OSError):
             terminal.fail(CliError(f"{error.filename or 'The output'} cannot be used: {error.strerror}."))
         _drop_output()
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """A shell may have closed our streams: files that are opened later must not take their places."""
+    """Open standard streams that the shell has closed, so that other files do not take their numbers."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -65,13 +65,13 @@ def _open_what_is_closed() -> None:
 
 
 def _drop_output() -> None:
-    """What is left in our buffers has nowhere to go."""
+    """Redirect output to /dev/null, because the rest of our buffers cannot be written."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load(verb: str) -> Verb:
-    """The function of "module:name" in this package."""
+    """Return the function of "module:name" in this package."""
     import importlib
 
     module, _, name = verb.partition(":")
@@ -80,10 +80,10 @@ def _load(verb: str) -> Verb:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Knows the commands of NNI that there are not here, and options by their beginnings, as NNI does."""
+    """Reports NNI's commands that do not exist here, and accepts shortened options, as NNI does."""
 
     def _get_option_tuples(self, option_string: str) -> Any:
-        """The options that this may be the beginning of: two spellings of one are no two of them."""
+        """Return the options that match a shortened one. Two spellings of an option count once."""
         found: Any = super()._get_option_tuples(option_string)
         return list({id(action): (action, *rest) for action, *rest in found}.values())
 

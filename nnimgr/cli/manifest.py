@@ -14,9 +14,9 @@ __all__ = ["PlannedJob", "plan_job"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """``accepted``: whether the cluster would take it, as ``verdict``, one sentence, says; None: not known.
+    """A Job before its creation. ``accepted``: whether the cluster would accept the Job; None: unknown.
 
-    ``pooled``: its pod runs one trial after the other.
+    ``verdict``: one sentence about that. ``pooled``: the Job's pod runs several trials, one after the other.
     """
 
     manifest: dict[str, Any]
@@ -29,7 +29,7 @@ class PlannedJob:
 
 
 def plan_job(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob | None:
-    """The Job of the experiment's first trial; None: its platform has none. Nothing is made there."""
+    """Return the Job of the experiment's first trial, or None on other platforms. Nothing is created."""
     if config.platform != "kubernetes":
         return None
     return asyncio.run(_plan(config, experiment_id, environ))
@@ -38,10 +38,10 @@ def plan_job(config: ExperimentConfig, experiment_id: str, environ: Mapping[str,
 async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob:
     from nnimgr.rules.state import job_id_of, trial_id_of
     from training_services.base import TRIAL_GRACE
-    from training_services.keeper_host import Wants
     from training_services.kubernetes.client import Cluster
     from training_services.kubernetes.config import KubernetesConfig
     from training_services.kubernetes.preview import first_job, usual_namespace, verdict
+    from training_services.placement.needs import Wants
 
     (member,) = config.members
     service = member.service

@@ -1,4 +1,4 @@
-"""``nnictl top`` when several experiments run: all of them, looked at again and again."""
+"""``nnictl top`` for several running experiments, refreshed repeatedly."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _EVERY_S = 3.0
 
 
 def overview(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the experiments that run, and their trials, every ``--time`` seconds until none is left.
+    """Show the running experiments and their trials every ``--time`` seconds until none is left.
 
-    Where nobody looks it is shown once.
+    If standard output is not a terminal, they are shown once.
     """
     home = Home.find()
     while entries := running_entries(home, port=args.port):
@@ -44,7 +44,7 @@ def _look(home: Home, entry: IndexEntry) -> dict[str, Any]:
         client = client_of(home, entry)
         profile = client.get("experiments", entry.id)
         return {"experiment": profile, "running": list(all_trials(client, entry.id, status=_RUNNING))}
-    except CliError as error:  # it may end at any moment
+    except CliError as error:  # the experiment may end at any moment
         return {"id": entry.id, "error": " ".join(error.lines)}
 
 

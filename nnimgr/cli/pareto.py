@@ -1,4 +1,4 @@
-"""``nnictl experiment pareto``: what was found where there are several objectives."""
+"""``nnictl experiment pareto``: the best trials for several objectives."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nnimgr.home import Home
 
 __all__ = ["pareto"]
 
-_MOST = 10_000  # that the server gives at once
+_MOST = 10_000  # the server's limit
 
 
 def pareto(args: argparse.Namespace, terminal: Terminal) -> int:
-    """A line for each trial of the Pareto set, the best one in the main objective first."""
+    """List the trials of the Pareto set, the best one in the main objective first."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -38,7 +38,7 @@ def pareto(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Names to the left, numbers to the right."""
+    """Align names to the left and numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

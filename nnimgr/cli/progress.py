@@ -1,12 +1,11 @@
-"""An experiment as somebody watches it: its profile, its events folded into what is of interest now.
+"""Progress of an experiment for a viewer: its profile, updated by its events.
 
-Pure: events and profiles come in, sentences and the state to draw come out.
+Pure: events and profiles are the input, sentences and the state to draw are the output.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,11 +16,12 @@ from nnimgr.cli.client import Event
 
 __all__ = ["ENDED", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
 
-ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})  # nothing more happens of itself
+ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})  # a user must act before anything else happens
 _MOST_RECENT = 8
 _LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?) s\b")
-_QUIET = frozenset({"MetricReported", "Suggested", "JobPlaced", "KeeperAcknowledged", "KeeperEnrolled"})
+_QUIET = frozenset(
+    {"MetricReported", "ResultReused", "Suggested", "JobPlaced", "KeeperAcknowledged", "KeeperEnrolled"}
+)
 
 
 @dataclass(slots=True)
@@ -33,13 +33,16 @@ class LiveTrial:
     started_at: datetime | None = None
     latest: float | None = None
     final: float | None = None
-    final_text: str | None = None  # of the final result, which is the first one that is called final
+    final_text: str | None = None  # of the final result, which is the first FINAL metric
     reports: int = 0
 
 
 @dataclass(slots=True)
 class Progress:
-    """``profile`` is the server's answer of some moment, the rest follows the events."""
+    """Progress of an experiment.
+
+    ``profile`` is an earlier answer of the server; the rest follows the events.
+    """
 
     profile: Mapping[str, Any]
     trials: dict[str, LiveTrial] = field(default_factory=dict)
@@ -47,10 +50,11 @@ class Progress:
     status: str = ""
     reason: str = ""
     best: float | None = None
-    failed: str | None = None  # the id of the last trial that failed
-    stale: bool = False  # something happened that the profile does not yet show
-    ended_since: Counter[str] = field(default_factory=Counter)  # trials by status, since the profile
-    noticed: dict[str, tuple[str, float]] = field(default_factory=dict)  # what was told of which subject
+    failed: str | None = None  # id of the last failed trial
+    stale: bool = False  # whether events came that the profile does not include
+    ended_since: Counter[str] = field(default_factory=Counter)  # ended trials by status, since the profile
+    # Notices that were shown: subject and seconds, by topic.
+    noticed: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, profile: Mapping[str, Any]) -> Progress:
@@ -60,20 +64,20 @@ class Progress:
         return progress
 
     def ended(self, cursor: int) -> bool:
-        """Whether the experiment has ended, and ``cursor`` is behind all that is known to have happened."""
+        """Return whether the experiment has ended and ``cursor`` has reached all known events."""
         return self.status in ENDED and cursor >= self.profile["lastNumber"]
 
     def refresh(self, profile: Mapping[str, Any]) -> None:
-        """Take a newer profile."""
+        """Use a newer profile."""
         self.profile = profile
         self.status, self.reason = profile["status"], profile["reason"]
         self.stale = False
         self.ended_since.clear()
 
     def settle(self, status: str, *, reason: str, cancelled: bool = False) -> None:
-        """Bring the profile up to date without the server, which has left.
+        """Update the profile without the server, which has exited.
 
-        With ``cancelled``, trials that nothing was heard of have been stopped with the experiment.
+        With ``cancelled``, trials without a reported end count as stopped with the experiment.
         """
         self.status, self.reason = status, reason
         counts = Counter({str(name): int(count) for name, count in self.profile["counts"].items()})
@@ -89,22 +93,20 @@ class Progress:
         self.profile = {**self.profile, "status": status, "reason": reason, "counts": dict(+counts)}
 
     def fresh_notices(self) -> list[str]:
-        """The sentences of the profile's notices that are new, or whose time has doubled since."""
-        notices = {notice["about"]: notice["sentence"] for notice in self.profile.get("notices", ())}
+        """Return the notices that are new, or whose duration has doubled since they were shown."""
+        notices = {notice["about"]: notice for notice in self.profile.get("notices", ())}
         self.noticed = {about: told for about, told in self.noticed.items() if about in notices}
         fresh = []
-        for about, sentence in notices.items():
-            match = _SECONDS.search(sentence)
-            seconds = float(match[1]) if match else 0.0
-            subject = _SECONDS.sub("", sentence)
+        for about, notice in notices.items():
+            subject, seconds = notice["subject"], notice["seconds"] or 0.0
             told = self.noticed.get(about)
             if told is None or told[0] != subject or seconds < told[1] or seconds >= 2 * told[1] > 0:
                 self.noticed[about] = (subject, seconds)
-                fresh.append(_capital(sentence))
+                fresh.append(_capital(notice["sentence"]))
         return fresh
 
     def add_trial(self, trial: Mapping[str, Any]) -> None:
-        """Take a trial that was there before the first event."""
+        """Add a trial that began before the first event."""
         self.trials[trial["id"]] = LiveTrial(
             sequence=trial["sequence"],
             parameters=trial["parameters"],
@@ -116,13 +118,13 @@ class Progress:
         )
 
     def missing(self, event: Event) -> str | None:
-        """The id of a trial that the event names and that was there before the first event."""
+        """Return the id of a trial in the event that began before the first event, or None."""
         if event.kind not in ("JobStarted", "TrialEnded") or event.fields["trialId"] in self.trials:
             return None
         return str(event.fields["trialId"])
 
     def apply(self, event: Event) -> str | None:
-        """Take an event; the sentence to show for it, if any."""
+        """Process an event. Return the sentence to show for it, or None."""
         if event.kind not in _QUIET:
             self.stale = True
         if event.kind == "TrialEnded" and (event.number or 0) > self.profile["lastNumber"]:
@@ -138,6 +140,8 @@ class Progress:
                 self.trials[fields["trialId"]] = LiveTrial(fields["sequence"], fields["parameters"])
             case "MetricReported":
                 self._take_metric(fields)
+            case "ResultReused":
+                self._take_final(fields)
             case "TrialEnded":
                 return self._end(fields)
             case "ExperimentMoved":
@@ -170,8 +174,7 @@ class Progress:
                 attempt = fields.get("attempt", 1)
                 return f"{name} started" + (f", attempt {attempt}" if attempt > 1 else "")
             case "JobWaiting":
-                reason = fields["reason"]
-                return f"{name} {reason}" if reason.startswith("waits ") else f"{name} waits: {reason}"
+                return f"{name} has no place yet: {fields['reason']}"
             case "Verdict":
                 because = f": {fields['reason']}" if fields.get("reason") else ""
                 return f"{name} is stopped early by the assessor{because}"
@@ -190,11 +193,15 @@ class Progress:
         if trial is None:
             return
         if fields["type"] == "FINAL":
-            if trial.final_text is None:
-                trial.final, trial.final_text = fields["value"], fields["text"]
+            self._take_final(fields)
         else:
             trial.reports += 1
             trial.latest = fields["value"]
+
+    def _take_final(self, fields: Mapping[str, Any]) -> None:
+        trial = self.trials.get(fields["trialId"])
+        if trial is not None and trial.final_text is None:
+            trial.final, trial.final_text = fields["value"], fields["text"]
 
     def _end(self, fields: Mapping[str, Any]) -> str:
         name = self._name(fields["trialId"])
@@ -227,25 +234,24 @@ class Progress:
 
 
 def moved(status: str, reason: str) -> str:
-    """A sentence on the status of an experiment."""
-    reason = reason.removeprefix(f"{status.lower()}: ")
+    """Return a sentence about the status of an experiment."""
     return f"Experiment {status}: {reason}" if reason and status != "RUNNING" else f"Experiment {status}"
 
 
 def number(value: float | None) -> str:
-    """A result as it is shown: six digits."""
+    """Return a result as shown to users, with six digits."""
     return "--" if value is None else f"{value:.6g}"
 
 
 def notice_lines(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is odd at present: a sentence, and where its call is ("" if there is no such place)."""
+    """Return the present notices: a sentence, and the place of the running call ("" for none)."""
     return [
         (_capital(notice["sentence"]), _innermost(notice["detail"])) for notice in profile.get("notices", ())
     ]
 
 
 def _innermost(stack: str) -> str:
-    """The last place of a stack on one line."""
+    """Return the last place of a stack on one line."""
     lines = [line.strip() for line in stack.splitlines() if line.strip()]
     places = [index for index, line in enumerate(lines) if line.startswith('File "')]
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "".join(lines[-1:])
@@ -260,7 +266,7 @@ def _shortened(text: str, most: int = 60) -> str:
 
 
 def parameters_text(parameters: Any) -> str:
-    """A parameter set on one line."""
+    """Return a parameter set on one line."""
     if not isinstance(parameters, Mapping):
         return str(parameters)
     return ", ".join(f"{name}={_short(value)}" for name, value in parameters.items())

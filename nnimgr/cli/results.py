@@ -1,4 +1,4 @@
-"""``nnictl experiment import`` and ``export``: results to and from elsewhere."""
+"""``nnictl experiment import`` and ``export``: results from and to other places."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from nnimgr.home import Home
 __all__ = ["export", "import_data"]
 
 _PAGE = 1000
-_DEAF = frozenset({"random", "randomtuner"})  # tuners that learn nothing from results
+_DEAF = frozenset({"random", "randomtuner"})  # tuners that do not learn from results
 
 
 def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Tell the tuner of results that were found elsewhere, in the form that ``export`` writes."""
+    """Give the tuner results from elsewhere, in the form that ``export`` writes."""
     file = Path(args.filename)
     records = read_plain(file)
     if not isinstance(records, list):
@@ -51,7 +51,7 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def export(args: argparse.Namespace, terminal: Terminal) -> int:
-    """The results in NNI's form, to a file or to standard output."""
+    """Write the results in NNI's form to a file or to standard output."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -80,7 +80,7 @@ def _fault_of_record(record: Any) -> str | None:
 
 
 def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, Any]]]:
-    """What each trial has reported, the final result among it: of its last attempt."""
+    """Return the metrics of each trial's last attempt, including the final result."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     attempts: dict[str, int] = {}
     after: int | None = 0
@@ -99,7 +99,7 @@ def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, 
 def _row(
     trial: Mapping[str, Any], *, metrics: Mapping[str, list[Mapping[str, Any]]] | None, several: bool
 ) -> dict[str, Any]:
-    """A result. ``several``: the trial has others, for other parameter sets."""
+    """Return a result as a row. ``several``: the trial has results of other parameter sets, too."""
     row = {"parameter": trial["parameters"], "value": trial["text"], "trialJobId": trial["trialId"]}
     if metrics is not None:
         own = None if trial["parameterId"] is None else str(trial["parameterId"])
@@ -112,7 +112,7 @@ def _row(
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """One line per result: its parameters, its trial's id, ``reward`` or the keys of the result."""
+    """Return one line per result: its parameters, its trial's id, ``reward`` or the keys of the result."""
     lines = []
     for row in rows:
         line = dict(row["parameter"]) if isinstance(row["parameter"], dict) else {"value": row["parameter"]}
@@ -140,7 +140,10 @@ def _cell(value: Any) -> Any:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file whole: a full disk leaves the old one. A device or a pipe is written to."""
+    """Replace a file completely or not at all, in case the disk is full.
+
+    Write directly to a device or pipe.
+    """
     content = text.encode("utf-8", "backslashreplace")
     fresh: Path | None = None
     try:

@@ -1,4 +1,4 @@
-"""Which experiment a command is about: NNI's rules for an id that may be left out."""
+"""Selection of a command's experiment, by NNI's rules for an id that may be left out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTim
 
 
 def entries_of(home: Home) -> dict[str, IndexEntry]:
-    """The index, with what a dead manager of NNI itself left behind shown as stopped."""
+    """Return the index. Show experiments of a dead manager of NNI itself as stopped."""
     try:
         entries = Index(home).entries()
     except HomeError as error:
@@ -35,9 +35,9 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
 
 
 def select(home: Home, experiment_id: str | None, *, port: int | None = None) -> IndexEntry:
-    """The experiment that is meant: the one named, else the only one that has not been stopped.
+    """Return the experiment with this id, or else the only one that is not stopped.
 
-    ``port`` leaves those of that port to choose from. Raises CliError.
+    ``port`` limits the choice to the experiments of that port. Raise CliError.
     """
     entries = entries_of(home)
     if experiment_id is not None:
@@ -59,7 +59,7 @@ def select(home: Home, experiment_id: str | None, *, port: int | None = None) ->
 
 
 def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
-    """The experiments (of this port) that have not been stopped."""
+    """Return the experiments (of this port) that are not stopped."""
     return _running(entries_of(home), port)
 
 
@@ -81,12 +81,12 @@ def experiment_line(entry: IndexEntry) -> str:
 
 
 def _on_one_line(name: str) -> str:
-    """A name can hold anything: line ends, or what turns the text around."""
+    """Replace unprintable characters of a name, such as line ends and direction marks."""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Client:
-    """Calls to the server that has, or will have, the experiment. Raises CliError."""
+    """Return a client of the experiment's server, which is started if necessary. Raise CliError."""
     refuse_nnis_own(entry.directory)
     return connect(home, port or entry.port or DEFAULT_PORT)
 

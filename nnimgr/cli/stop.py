@@ -17,11 +17,11 @@ from nnimgr.index import IndexEntry
 __all__ = ["stop", "stop_one"]
 
 _TELL_S = 1.0
-_STOP_TIMEOUT_S = 120.0  # trials get their grace before they are killed
+_STOP_TIMEOUT_S = 120.0  # trials have their grace period before they are killed
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Stop what is meant; every one is tried, and the exit code is 0 only if all were stopped."""
+    """Stop the selected experiments. Try each; return 0 only if all were stopped."""
     home = Home.find()
     code = 0
     results: list[dict[str, object]] = []
@@ -59,9 +59,9 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 def stop_one(
     home: Home, client: Client, experiment_id: str, *, terminal: Terminal, detach: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Stop an experiment; the trials that run on, and sentences on what may be left on machines.
+    """Stop an experiment. Return the trials that continue, and sentences about files left on machines.
 
-    If its server leaves with it, its port is free then.
+    If the server exits with the experiment, wait until its port is free.
     """
     server = home.server_running(client.port)
     with _waits_told(client, experiment_id, terminal):
@@ -75,7 +75,7 @@ def stop_one(
 
 @contextlib.contextmanager
 def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Iterator[None]:
-    """Say every second what the stop waits for, if that has changed."""
+    """Print every second what the stop waits for, if that has changed."""
     over = threading.Event()
 
     def tell() -> None:
@@ -83,7 +83,7 @@ def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Itera
         while not over.wait(_TELL_S):
             try:
                 sentence = str(client.get("experiments", experiment_id)["now"])
-            except CliError:  # the stop itself says what is wrong
+            except CliError:  # the stop itself reports the error
                 return
             if sentence != said and not over.is_set():
                 said = sentence
@@ -99,7 +99,11 @@ def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Itera
 
 
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:
-    """NNI's rules: an id or its beginning, a beginning with ``*``, a port, ``--all``, or the only one."""
+    """Return the experiments to stop by NNI's rules.
+
+    A user names them by an id or its beginning, a beginning with ``*``, a port, ``--all``, or nothing for the
+    only one.
+    """
     wanted: str | None = args.id
     if wanted == "all":
         raise CliError('"nnictl stop all" is not a command; use "nnictl stop --all".')

@@ -1,39 +1,28 @@
-"""What an experiment's own folder says of it, without a server: its configuration; folders from elsewhere."""
+"""Data from an experiment's own folder, without a server: its configuration, and folders from elsewhere."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import os
-import sqlite3
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from nnimgr.cli.selection import refuse_nnis_own, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id
+from nnimgr.store.errors import StoreError
+from nnimgr.store.location import database_path
+from nnimgr.store.overview import StoredExperiment, stored_experiment
 
 __all__ = ["named_or_brought", "show_config"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stored:
-    """An experiment as its database has it."""
-
-    id: str
-    config: dict[str, Any]  # with the search space
-    created_at: datetime
-    ended_at: datetime | None
-
-
 def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
-    """The configuration with all changes, running or not. Asks no server."""
+    """Show the configuration with all changes, without asking a server."""
     entry = select(Home.find(), args.id, port=args.port)
-    config = _read(entry.directory).config
+    stored = _read(entry.directory)
+    config = {**stored.config, "searchSpace": stored.search_space}
     if terminal.as_json:
         terminal.json(config)
     else:
@@ -42,9 +31,9 @@ def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def named_or_brought(home: Home, experiment_id: str | None, folder: str | None) -> IndexEntry:
-    """The experiment of this id; with a ``folder`` from elsewhere, that one, which is noted in the index.
+    """Return the experiment with this id, or the one in ``folder``, which is added to the index.
 
-    Raises CliError, HomeError.
+    Raise CliError, HomeError.
     """
     if folder is not None:
         return _bring(home, experiment_id, Path(os.path.abspath(os.path.expanduser(folder))))
@@ -61,17 +50,18 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
     from nnimgr.config.model import platform_of
 
     stored = _read(directory)
-    if stored.id != directory.name or experiment_id not in (None, stored.id):
-        raise CliError(f"{directory} holds experiment {stored.id}: its folder and the id must be named so.")
+    held = stored.experiment_id
+    if held != directory.name or experiment_id not in (None, held):
+        raise CliError(f"{directory} holds experiment {held}: its folder and the id must be named so.")
     try:
-        check_experiment_id(stored.id)
+        check_experiment_id(held)
     except ValueError as error:
         raise CliError(str(error)) from error
-    known = Index(home).get(stored.id)
+    known = Index(home).get(held)
     if known is not None:
         return _moved(home, known, directory)
     entry = IndexEntry(
-        id=stored.id,
+        id=held,
         port=None,
         started_at=stored.created_at,
         ended_at=stored.ended_at,
@@ -85,7 +75,7 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
 
 
 def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
-    """The entry of an experiment that the index knows, perhaps from where it was before it was moved."""
+    """Return the entry of a known experiment. If its folder has been moved, update the entry."""
     if known.directory.resolve() == directory.resolve():
         return known
     served = known.status != "STOPPED" and known.port is not None and home.server_running(known.port)
@@ -95,27 +85,16 @@ def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
     return replace(known, log_dir=str(directory.parent))
 
 
-def _read(directory: Path) -> _Stored:
-    path = directory / "db" / "nnimgr.sqlite"
+def _read(directory: Path) -> StoredExperiment:
     refuse_nnis_own(directory)
-    if not path.is_file():
-        raise CliError(f"There is no experiment in {directory}: it has no {path.relative_to(directory)}.")
-    query = "SELECT experiment_id, config, search_space, created_at, ended_at FROM experiments"
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
-            row = database.execute(query).fetchone()
-    except sqlite3.Error as error:
-        raise CliError(f"The database {path} cannot be read: {error}.") from error
-    if row is None:
+        stored = stored_experiment(directory)
+    except FileNotFoundError as error:
+        name = database_path(directory).relative_to(directory)
+        raise CliError(f"There is no experiment in {directory}: it has no {name}.") from error
+    except StoreError as error:
+        sentence = str(error)
+        raise CliError(f"{sentence[0].upper()}{sentence[1:]}.") from error
+    if stored is None:
         raise CliError(f"No experiment was created in {directory}.")
-    experiment_id, config, space, created_at, ended_at = row
-    return _Stored(
-        id=experiment_id,
-        config={**json.loads(config), "searchSpace": json.loads(space)},
-        created_at=_instant(created_at),
-        ended_at=None if ended_at is None else _instant(ended_at),
-    )
-
-
-def _instant(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(microseconds / 1e6, tz=UTC)
+    return stored

@@ -1,7 +1,7 @@
-"""What commands print, and the one exception that ends them.
+"""Output of commands, and the exception that ends a command.
 
-Results and progress go to standard output, as NNI's do; warnings and errors to standard error. Colours only
-where somebody looks. With ``--json`` standard output holds one JSON value and nothing else.
+Results and progress go to standard output, as in NNI; warnings and errors go to standard error. Colours are
+used only on terminals. With ``--json``, standard output holds one JSON value and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 
 
 class CliError(Exception):
-    """The command cannot be done; each line is shown as an error. ``code`` is the exit code."""
+    """A command has failed. Each line is shown as an error. ``code`` is the exit code."""
 
     def __init__(
         self, *lines: str, code: int = 1, problems: Sequence[dict[str, Any]] = (), plain: str = ""
@@ -28,7 +28,7 @@ class CliError(Exception):
         self.lines = lines
         self.code = code
         self.problems = list(problems)
-        self.plain = plain  # shown as it is after the lines: a log's end
+        self.plain = plain  # text shown unchanged after the lines, such as the end of a log
 
 
 class Terminal:
@@ -41,11 +41,11 @@ class Terminal:
 
     @property
     def live(self) -> bool:
-        """Whether somebody looks at standard output."""
+        """Whether standard output is a terminal for the user."""
         return not self.as_json and self.out.isatty() and os.environ.get("TERM") != "dumb"
 
     def say(self, text: str) -> None:
-        """A line of the result, or of progress; not with ``--json``."""
+        """Print a line of the result or of progress. With ``--json``, print nothing."""
         if not self.as_json:
             print(text, file=self.out, flush=True)
 
@@ -53,7 +53,7 @@ class Terminal:
         self.say(self._coloured(self.out, _GREEN, f"INFO: {text}"))
 
     def stamped(self, text: str) -> None:
-        """A line as ``nnictl create`` prints them, with the time in front."""
+        """Print a line with the time in front, in the form of ``nnictl create``."""
         self.say(self._coloured(self.out, _GREEN, f"[{datetime.now():%Y-%m-%d %H:%M:%S}] {text}"))
 
     def warn(self, text: str) -> None:
@@ -72,12 +72,12 @@ class Terminal:
         self.err.flush()
 
     def json(self, value: Any) -> None:
-        """A JSON value of ours, for programs."""
+        """Print a JSON value in our own form, for programs."""
         unicode = (self.out.encoding or "utf-8").lower().replace("_", "-") == "utf-8"
         print(json.dumps(value, ensure_ascii=not unicode), file=self.out, flush=True)
 
     def nni_json(self, value: Any) -> None:
-        """A JSON value as NNI's ``nnictl`` formats it."""
+        """Print a JSON value as NNI's ``nnictl`` formats it."""
         print(json.dumps(value, indent=4, sort_keys=True, separators=(",", ":")), file=self.out, flush=True)
 
     def _coloured(self, stream: TextIO, colour: str, text: str) -> str:
@@ -87,7 +87,7 @@ class Terminal:
 
 
 def shown_time(at: datetime | str | None, *, missing: str = "N/A") -> str:
-    """An instant in local time as NNI shows it."""
+    """Return an instant in local time in NNI's form."""
     if at is None:
         return missing
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
@@ -95,6 +95,6 @@ def shown_time(at: datetime | str | None, *, missing: str = "N/A") -> str:
 
 
 def confirmed(question: str) -> bool:
-    """Ask on standard error, since standard output is for results; no answer is a no."""
+    """Ask a question on standard error, because standard output is for results. No answer means no."""
     print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""``nnictl trainingservice``: training services of one's own, as platforms by name."""
+"""``nnictl trainingservice``: a user's own training services, registered as platforms by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["list_all", "register", "unregister"]
 
 
 def register(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Take the training service of a module that can be imported."""
+    """Register the training service of a module that can be imported."""
     try:
         name = registry.register(args.package)
     except ValueError as error:
@@ -39,7 +39,7 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """All platforms, and where each comes from."""
+    """List all platforms and the source of each."""
     try:
         found = dict(sorted(registry.sources().items()))
     except UserFileError as error:

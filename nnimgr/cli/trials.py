@@ -19,7 +19,7 @@ _PAGE = 1000
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """The trials in NNI's form (``--json``: as the server gives them)."""
+    """List the trials in NNI's form. With ``--json``, use the server's form."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -36,7 +36,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def kill(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Stop a trial; what is stopped ends soon after."""
+    """Stop a trial. It ends soon afterwards."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client_of(home, entry, port=args.port).post("experiments", entry.id, "trials", args.trial_id, "stop")
@@ -47,7 +47,7 @@ def kill(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Give up the attempt of a trial whose machine is silent."""
+    """Declare the attempt of a trial lost, because its machine is silent."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -82,7 +82,7 @@ def rerun(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def all_trials(client: Client, experiment_id: str, **query: Any) -> Iterator[dict[str, Any]]:
-    """All trials of an experiment, page by page."""
+    """Yield all trials of an experiment, page by page."""
     offset = 0
     while True:
         page = client.get("experiments", experiment_id, "trials", offset=offset, limit=_PAGE, **query)
@@ -93,7 +93,10 @@ def all_trials(client: Client, experiment_id: str, **query: Any) -> Iterator[dic
 
 
 def _best(client: Client, experiment_id: str, count: int, *, descending: bool) -> list[dict[str, Any]]:
-    """The ``count`` trials with the largest or smallest results; only those that have one that counts."""
+    """Return the ``count`` trials with the largest or smallest results.
+
+    Trials without a result are left out.
+    """
     order = "desc" if descending else "asc"
     found = []
     for trial in all_trials(client, experiment_id, sort="value", order=order, status=["SUCCEEDED"]):
@@ -125,7 +128,7 @@ def _nni_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record(trial: Mapping[str, Any], index: int, held: Mapping[str, Any]) -> str:
-    """A parameter set of the trial (of those that have one only, the trial itself) as NNI shows it."""
+    """Return a parameter set of the trial in NNI's form. A single-phase trial stands for its only set."""
     source = "algorithm" if index else trial["source"]
     record = {
         "parameter_id": held["parameterId"],

@@ -1,4 +1,4 @@
-"""``nnictl update tuner``: go on with another tuner, which is given all that has happened so far."""
+"""``nnictl update tuner``: continue with another tuner, which gets the whole history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["replace"]
 
 
 def replace(args: argparse.Namespace, terminal: Terminal) -> int:
-    """The trials that run or wait go on; their results reach the new tuner."""
+    """Replace the tuner. Running and waiting trials continue, and their results reach the new tuner."""
     file = Path(args.filename)
     document, content = read_file(file)
     path, tuner = _section(document, content)
@@ -46,8 +46,8 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]:
-    """The tuner that a file describes, and where in it: its ``tuner``, or all of it. Raises CliError."""
-    from nnimgr.config.shape import match_key
+    """Return the tuner in a file and its path: the file's ``tuner``, or the whole file. Raise CliError."""
+    from nnimgr.config.parsing import match_key
 
     if isinstance(content, Mapping):
         for key, value in content.items():
@@ -60,9 +60,9 @@ def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]
 
 
 def _anchored(tuner: dict[str, Any], base: Path) -> dict[str, Any]:
-    """With absolute paths. References to secrets stay: the server finds what they name."""
+    """Make the paths of a tuner absolute. Keep references to secrets, which the server resolves."""
+    from nnimgr.config.parsing import match_key
     from nnimgr.config.references import anchor
-    from nnimgr.config.shape import match_key
 
     def anchored(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -79,7 +79,7 @@ def _anchored(tuner: dict[str, Any], base: Path) -> dict[str, Any]:
 
 
 def _located(document: Document, path: KeyPath, problem: Mapping[str, Any]) -> Any:
-    """What the server says of the tuner, on its line of the file."""
+    """Return a problem of the tuner from the server, with its line in the file."""
     import re
 
     field = str(problem.get("field") or "")
@@ -113,7 +113,7 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         case "STOPPED" | "ERROR":
             when = f"The tuner will be {new} in place of {old} when the experiment is resumed."
         case "DONE":
-            when = f"The tuner is {new} in place of {old}, but the experiment is {after['reason']}."
+            when = f"The tuner is {new} in place of {old}, but the experiment is done: {after['reason']}."
         case _:
             when = f"The tuner is {new} in place of {old} from now on."
     return f"{when} {history}"

@@ -1,4 +1,4 @@
-"""``nnictl update``: change what an experiment searches and how much, while it runs."""
+"""``nnictl update``: change the search space or the limits of a running experiment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_TRIALS = 999_999_999
 
 
 def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
-    """A new search space; the trials that run go on."""
+    """Change the search space. Running trials continue."""
     document, space = read_file(Path(args.filename))
     changes, rules = {"searchSpace": space}, None
     if args.constraints is not None:
@@ -32,19 +32,19 @@ def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def constraints(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Other constraints on the search space; the trials that run go on."""
+    """Change the constraints on the search space. Running trials continue."""
     rules, texts = read_file(Path(args.filename))
     return _update(args, terminal, {"searchSpaceConstraints": texts}, title="constraints", rules=rules)
 
 
 def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
-    """How many trials run at once; none is ended for it."""
+    """Change the number of trials that run at once. No running trial is ended."""
     count = _whole(args.value, most=_MOST_CONCURRENT)
     return _update(args, terminal, {"trialConcurrency": count}, title="concurrency")
 
 
 def duration(args: argparse.Namespace, terminal: Terminal) -> int:
-    """How long the experiment may run in all, like 30s, 10m, 2h or 1d."""
+    """Change the total duration of the experiment, such as 30s, 10m, 2h or 1d."""
     from training_services.units import parse_duration
 
     text: str = args.value
@@ -56,21 +56,21 @@ def duration(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
-    """How many trials there may be in all; an experiment that was done goes on if that is more."""
+    """Change the total number of trials. A larger number continues an experiment that was done."""
     count = _whole(args.value, most=_MOST_TRIALS)
     return _update(args, terminal, {"maxTrialNumber": count}, title="trialnum")
 
 
 def read_plain(file: Path) -> Any:
-    """What a JSON or YAML file holds. Raises CliError."""
+    """Return the value of a JSON or YAML file. Raise CliError."""
     return read_file(file)[1]
 
 
 def read_file(file: Path) -> tuple[Document, Any]:
-    """A file, and the value in it as JSON can carry it. Raises CliError."""
+    """Return a file and its value in JSON's types. Raise CliError."""
     from nnimgr.config import ConfigError
     from nnimgr.config.document import read_document
-    from nnimgr.config.shape import Reading, plain
+    from nnimgr.config.parsing import Reading, plain
 
     try:
         document = read_document(file)
@@ -91,7 +91,7 @@ def _whole(text: str, *, most: int) -> int:
 
 
 def _fault_of(space: Document) -> Problem | None:
-    """What is wrong with a search space, and on which line of its file."""
+    """Return the error in a search space with its line in the file, or None."""
     from nnimgr.config.document import number_hint_at
     from nnimgr.search_space import SearchSpaceError, validate
 
@@ -103,7 +103,7 @@ def _fault_of(space: Document) -> Problem | None:
 
 
 def _placed(told: dict[str, Any], rules: Document | None) -> dict[str, Any]:
-    """A problem that the server told. One of a constraint is given its place in the file that it is from."""
+    """Return a problem from the server. Add the place in the file to a problem of a constraint."""
     constraint = re.fullmatch(r"searchSpaceConstraints(?:\[(\d+)\])?", told.get("field") or "")
     if constraint is None:
         return told
@@ -123,7 +123,7 @@ def _update(
     source: Document | None = None,
     rules: Document | None = None,
 ) -> int:
-    """``source``, ``rules``: the files of a search space and of its constraints, to say where in them."""
+    """Send the changes. ``source``, ``rules``: files of the search space and its constraints, for errors."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)

@@ -1,7 +1,7 @@
-"""Watching an experiment: ``nnictl top``, and ``--foreground`` of create and resume.
+"""Watching of an experiment: ``nnictl top``, and ``--foreground`` of create and resume.
 
-A thread reads the event stream; this one draws. If the server dies it is started again and the stream goes on
-behind the last event seen, so that nothing is missed or shown twice.
+A thread reads the event stream, and the main thread draws. If the server dies, it is restarted, and the
+stream continues after the last event, so that no event is missed or shown twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nnimgr.index import Index
 __all__ = ["foreground", "top"]
 
 _DRAW_S = 0.5
-_REFRESH_S = 1.0  # notices are no events
+_REFRESH_S = 1.0  # notices cause no events, so they are polled
 _LAST_WORDS_S = 2.0
 _LEFT = 130
 _STOP_TIMEOUT_S = 120.0
@@ -39,7 +39,7 @@ _MOST_TRIES = 3
 
 
 class Screen(Protocol):
-    """Where progress is shown."""
+    """Display of an experiment's progress."""
 
     def tell(self, sentence: str) -> None: ...
 
@@ -47,7 +47,7 @@ class Screen(Protocol):
 
 
 class _Lines:
-    """A screen for files, pipes and logs: one line per event."""
+    """Screen for files, pipes and logs: one line per event."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -60,7 +60,7 @@ class _Lines:
 
 
 def top(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Watch an experiment until it ends or Ctrl-C, which only ends the watching."""
+    """Watch an experiment until it ends or until Ctrl-C, which ends only the watching."""
     home = Home.find()
     if args.id is None and len(running_entries(home, port=args.port)) > 1:
         return overview(args, terminal)
@@ -78,7 +78,7 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> int:
-    """Watch an experiment to its end, then stop it. 0 if it is done or was stopped by a user."""
+    """Watch an experiment to its end, then stop it. Return 0 if it is done or was stopped by a user."""
     try:
         with _one_interrupt():
             progress = _follow(client, experiment_id, terminal=terminal, after=after)
@@ -92,7 +92,7 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
             if leaves:
                 has_left(server)
         elif progress.status != "STOPPED":
-            with contextlib.suppress(ApiError):  # stopped meanwhile
+            with contextlib.suppress(ApiError):  # stopped in the meantime
                 client = connect(Home.find(), client.port)
                 stop_one(Home.find(), client, experiment_id, terminal=terminal)
     except KeyboardInterrupt:
@@ -109,10 +109,10 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
 
 @contextlib.contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """Ctrl-C interrupts once and is ignored from then on, so that nothing keeps the stop from being sent."""
+    """Interrupt once at Ctrl-C and ignore it afterwards, so that nothing prevents the request to stop."""
 
     def once(number: int, frame: FrameType | None) -> None:
-        # Not SIG_IGN, which a server that is started now would inherit.
+        # Not SIG_IGN, because a server that is started now would inherit it.
         signal.signal(signal.SIGINT, lambda number, frame: None)
         raise KeyboardInterrupt
 
@@ -121,15 +121,15 @@ def _one_interrupt() -> Iterator[None]:
 
 
 def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Progress, bool]:
-    """Stop the experiment for its user; what is known of it then, and whether its server leaves.
+    """Stop the experiment for its user. Return its progress then, and whether the server exits.
 
-    Ctrl-C counts once that is sent.
+    When the request is sent, Ctrl-C interrupts again.
     """
     terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
     client = connect(Home.find(), client.port)
     progress = Progress.of(client.get("experiments", experiment_id))
     after = int(progress.profile["lastNumber"])
-    stream = _Stream(client, experiment_id, after=after)  # the server may leave right behind its answer
+    stream = _Stream(client, experiment_id, after=after)  # the server may exit directly after its answer
 
     def sent() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -149,7 +149,7 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Pr
             progress.apply(event)
             if progress.status == "STOPPED":
                 break
-    progress.recent.clear()  # none of it was shown
+    progress.recent.clear()  # these sentences were not shown
     reason = progress.reason if progress.status == "STOPPED" else "you stopped it"
     progress.settle("STOPPED", reason=reason, cancelled=True)
     return progress, leaves
@@ -163,10 +163,10 @@ def _is_stopped(experiment_id: str) -> bool:
 def _follow(
     client: Client, experiment_id: str, *, terminal: Terminal, after: int, draw_s: float = _DRAW_S
 ) -> Progress:
-    """Show the experiment until it ends; what was known of it then."""
+    """Show the experiment until it ends. Return its progress then."""
     progress = Progress.of(client.get("experiments", experiment_id))
     if not after:
-        progress.best = None  # every result is still to come
+        progress.best = None  # all results are among the events
     else:
         for trial in all_trials(client, experiment_id, status=["WAITING", "RUNNING", "UNKNOWN", "PAUSED"]):
             progress.add_trial(trial)
@@ -190,14 +190,14 @@ def _follow(
             after = stream.cursor
         try:
             progress.refresh(client.get("experiments", experiment_id))
-        except (ServerGone, ApiError):  # it leaves once its last experiment is stopped
+        except (ServerGone, ApiError):  # the server exits with its last experiment
             _settle(progress, experiment_id)
         screen.draw(progress)
     return progress
 
 
 def _settle(progress: Progress, experiment_id: str) -> None:
-    """The end of an experiment whose server has left."""
+    """Set the final status of an experiment whose server has exited."""
     if progress.status in ENDED:
         progress.settle(progress.status, reason=progress.reason)
     else:
@@ -208,7 +208,7 @@ def _settle(progress: Progress, experiment_id: str) -> None:
 
 
 def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client, draw_s: float) -> None:
-    """Take events until the experiment ends. Raises ServerGone."""
+    """Process events until the experiment ends. Raise ServerGone."""
     drawn_at, refreshed_at = 0.0, 0.0
     while not progress.ended(stream.cursor):
         for event in stream.take(draw_s):
@@ -224,7 +224,7 @@ def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client
         if now - drawn_at >= draw_s:
             shown = progress.stale and not isinstance(screen, _Lines)
             if shown or now - refreshed_at >= _REFRESH_S:
-                with contextlib.suppress(ApiError):  # its end comes with the stream
+                with contextlib.suppress(ApiError):  # the stream will report the end
                     progress.refresh(client.get("experiments", stream.experiment_id))
                 refreshed_at = now
                 for sentence in progress.fresh_notices():
@@ -234,7 +234,7 @@ def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client
 
 
 class _Stream:
-    """The events of an experiment, read by a thread that ends with the stream or with this process."""
+    """Events of an experiment, read by a thread that ends with the stream or with this process."""
 
     def __init__(self, client: Client, experiment_id: str, *, after: int) -> None:
         self.experiment_id = experiment_id
@@ -244,7 +244,7 @@ class _Stream:
         threading.Thread(target=self._read, name="events", daemon=True).start()
 
     def take(self, seconds: float) -> Iterator[Event]:
-        """What comes within the time, at least the first of it. Raises ServerGone, ApiError."""
+        """Yield the events that arrive within this time. Raise ServerGone, ApiError."""
         until = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
@@ -277,7 +277,7 @@ def _screen(terminal: Terminal) -> Iterator[Screen]:
 
 
 def _report(progress: Progress, terminal: Terminal) -> None:
-    """The last word on an experiment: how it ended, and its best trial."""
+    """Print how the experiment ended, and its best trial."""
     profile = progress.profile
     sentence = moved(profile["status"], profile["reason"])
     if not progress.recent or progress.recent[-1] != sentence or terminal.live:

@@ -12,7 +12,7 @@ __all__ = ["url"]
 
 
 def url(args: argparse.Namespace, terminal: Terminal) -> int:
-    """A fresh address of the web page: each signs a browser in once."""
+    """Print a new address of the web page. Each address signs a browser in once."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     address = client_of(home, entry, port=args.port).post("server", "login-code")["url"]

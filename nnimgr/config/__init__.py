@@ -1,14 +1,15 @@
-"""Reading and checking experiment configurations.
+"""Reading and checking of experiment configurations.
 
-``load_config`` reads a file, ``load_text`` a text, ``read_canonical`` the stored form, ``apply_update``
-changes a field of a running experiment; faults come as one ``ConfigError`` that holds all of them.
+``load_config`` reads a file, ``load_text`` a text, and ``read_canonical`` the stored form. ``apply_update``
+changes a field of a running experiment. All errors of a configuration are reported together in one
+``ConfigError``.
 """
 
 from nnimgr.config.load import Loaded, check_config, load_config, load_text, read_canonical
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig, LogLevel
+from nnimgr.config.parameter_sets import check_constraints, check_feasibility, feasible_share, initial_sets
 from nnimgr.config.problems import ConfigError, Problem
 from nnimgr.config.references import ReferenceUnresolved, resolve_secrets
-from nnimgr.config.sets import check_constraints, check_feasibility, feasible_share, initial_sets
 from nnimgr.config.update import UPDATABLE, apply_update, apply_updates
 
 __all__ = [

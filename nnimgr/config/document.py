@@ -1,7 +1,7 @@
-"""A YAML or JSON file as plain values that know their lines.
+"""A YAML or JSON file as plain values with the line of each value.
 
-YAML is read as ``yaml.safe_load`` reads it, but duplicate keys and documents that grow out of bounds through
-aliases are refused. JSON is read as JSON, tabs and ``1e-5`` included.
+YAML is read as by ``yaml.safe_load``, but duplicate keys and documents that grow too large through aliases
+are refused. JSON is read as JSON, including tabs and ``1e-5``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Document:
     """The plain value of one file, and the line and column of every path in it."""
 
     def __init__(self, file: Path | None, text: str) -> None:
-        """``file``: where the text was read; None: a user has sent it."""
+        """Parse the text of ``file``. ``file`` is None if a user has sent the text."""
         self.file = file
         self._text = text
         self._places: dict[KeyPath, tuple[int, int]] | None = None
@@ -50,7 +50,7 @@ class Document:
         valid: Sequence[str] = (),
         nearest: str | None = None,
     ) -> Problem:
-        """A problem at ``path``, or at the nearest thing above it that is in the file."""
+        """Return a problem at ``path``, or at the nearest parent of it that is in the file."""
         line, column = self._place(tuple(path))
         return Problem(
             message=message,
@@ -76,7 +76,7 @@ class Document:
             try:
                 return json.loads(self._text, object_pairs_hook=_unique, parse_constant=_no_constant)
             except _Repeated:
-                self._text = self._text.replace("\t", " ")  # in JSON a tab is nothing but white space
+                self._text = self._text.replace("\t", " ")  # in JSON, a tab is only white space
             except (ValueError, RecursionError) as error:
                 fault = error
         reader = _Reader(self.file, self._text)
@@ -101,7 +101,7 @@ class Document:
         try:
             reader.read()
         except ConfigError:
-            return {}  # JSON that YAML cannot read: rare, and then problems have a field but no line
+            return {}  # JSON that YAML cannot read, which is rare: problems have a field but no line
         return reader.places
 
 
@@ -121,7 +121,7 @@ def _no_constant(name: str) -> Any:
 
 
 class _Reader:
-    """One pass over a YAML text: its value, and where every path of it is."""
+    """Reads a YAML text in one pass: its value, and the place of every path in it."""
 
     def __init__(self, file: Path | None, text: str) -> None:
         self.places: dict[KeyPath, tuple[int, int]] = {}
@@ -171,11 +171,11 @@ class _Reader:
             return [self._value(loader, item, (*path, index)) for index, item in enumerate(node.value)]
         try:
             return loader.construct_object(node, deep=True)
-        except ValueError as error:  # what looks like a date but is none: PyYAML lets this through
+        except ValueError as error:  # text that looks like an invalid date; PyYAML does not report it
             raise self._error(f"cannot be read: {error}", node.start_mark) from error
 
     def _mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: KeyPath) -> dict[Any, Any]:
-        if id(node) not in self._checked:  # once, since flattening leaves overridden keys in the node
+        if id(node) not in self._checked:  # only once, because flattening leaves overridden keys in the node
             self._checked.add(id(node))
             self._refuse_duplicates(loader, node)
             loader.flatten_mapping(node)
@@ -217,7 +217,7 @@ class _Reader:
 
 
 def read_document(file: Path) -> Document:
-    """Read and parse a file. Raises ConfigError."""
+    """Read and parse a file. Raise ConfigError."""
     try:
         text = io.TextIOWrapper(io.BytesIO(_content(file)), encoding="utf-8-sig").read()
     except FileNotFoundError:
@@ -231,7 +231,7 @@ def read_document(file: Path) -> Document:
 
 
 def _content(file: Path) -> bytes:
-    """Raises OSError, also for a file that has no end or keeps its reader waiting, as some in /proc do."""
+    """Read a file. Raise OSError, also for an endless or blocking file, such as some in /proc."""
     with open(file, "rb", buffering=0) as stream:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             os.set_blocking(stream.fileno(), False)
@@ -244,14 +244,14 @@ def _content(file: Path) -> bytes:
 
 
 def number_hint(value: Any) -> str:
-    """Why a text that looks like a number is none: YAML 1.1 wants a point and a sign, as in ``1.0e-5``."""
+    """Return why a text that looks like a number is not one: YAML 1.1 needs point and sign, ``1.0e-5``."""
     if isinstance(value, str) and _EXPONENT.fullmatch(value):
         return f"; YAML reads {value} as text, write it with point and sign: {_with_point(value)}"
     return ""
 
 
 def number_hint_at(value: Any, path: Sequence[str | int]) -> str:
-    """``number_hint`` on what stands at ``path`` below ``value``, if anything does."""
+    """Return ``number_hint`` for the value at ``path`` below ``value``, or "" if there is none."""
     try:
         for part in path:
             value = value[part]

@@ -1,4 +1,4 @@
-"""Whether a search space's constraints can be used: their names, and how much of the space meets them."""
+"""Checks of a search space's constraints: their names, and the share of the space that meets them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from nnimgr.constraints import Constraint, ConstraintError, Constraints, Names, 
 __all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility"]
 
 _DRAWS = 10_000
-_ENOUGH = 1_000  # draws, where nearly all or a clear part of them is feasible
-_PRECISION = 0.01  # half the width of the share's 95 % interval with which it is known well enough
+_ENOUGH = 1_000  # draws, if nearly all or a clear part of them is feasible
+_PRECISION = 0.01  # sufficient half width of the share's 95 % interval
 _LONGEST_S = 3.0
 _LEAST_SHARE = 0.001
 
 
 class BadConstraint(ValueError):
-    """Constraint number ``index`` (from 0) cannot be used; one sentence.
+    """Constraint number ``index`` (from 0) cannot be used. The text is one sentence.
 
-    ``nearest``: what was probably meant.
+    ``nearest``: the name that was probably meant.
     """
 
     def __init__(self, index: int, sentence: str, *, nearest: str | None = None) -> None:
@@ -35,9 +35,10 @@ class BadConstraint(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Feasibility:
-    """How many of so many parameter sets meet all constraints.
+    """Number of parameter sets that meet all constraints.
 
-    ``listed``: these are all sets that there are. ``warnings``: constraint (from 0) -> one sentence.
+    ``sets``: number of checked sets. ``listed``: these are all existing sets. ``warnings``: constraint (from
+    0) -> one sentence.
     """
 
     feasible: int
@@ -56,7 +57,7 @@ class Feasibility:
 
 
 def constraints_on(space: Mapping[str, Any], constraints: Sequence[str], *, batch: bool) -> Constraints:
-    """Constraints that use the names of this search space. Raises BadConstraint, SearchSpaceError."""
+    """Return constraints on the names of this search space. Raise BadConstraint, SearchSpaceError."""
     names = _names(space, batch)
     for index, text in enumerate(constraints):
         _read(index, text, names)
@@ -64,9 +65,9 @@ def constraints_on(space: Mapping[str, Any], constraints: Sequence[str], *, batc
 
 
 def feasibility(space: Mapping[str, Any], constraints: Sequence[str], *, batch: bool) -> Feasibility:
-    """What part of a search space meets all constraints, by sets drawn with a fixed seed.
+    """Estimate the share of a search space that meets all constraints, by sets drawn with a fixed seed.
 
-    Takes up to three seconds the first time. Raises BadConstraint, SearchSpaceError.
+    Takes up to three seconds the first time. Raise BadConstraint, SearchSpaceError.
     """
     return _feasibility(json.dumps(space), tuple(constraints), batch)
 
@@ -124,12 +125,12 @@ def _is_certain(feasible: int, drawn: int) -> bool:
 
 @dataclass(slots=True)
 class _Trial:
-    """How one constraint has fared."""
+    """Results of one constraint's checks."""
 
     constraint: Constraint
     sets: int = 0
     failures: int = 0
-    troubles: int = 0  # failures because it had no value
+    troubles: int = 0  # failures because the constraint had no value
     trouble: str = ""
     example: Any = None
 

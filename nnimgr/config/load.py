@@ -1,4 +1,4 @@
-"""Reading a configuration: from a file, from the canonical form, and again before an experiment is made."""
+"""Reading of a configuration: from a file, from the canonical form, and before an experiment is created."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from nnimgr.config.model import (
     ExperimentConfig,
 )
 from nnimgr.config.objectives import check_objectives
-from nnimgr.config.places import directory_fault, file_fault, working_fault
+from nnimgr.config.parameter_sets import check_sets
+from nnimgr.config.parsing import Reading, check_references, match_key, parse, plain, validate
+from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.service import (
     NO_SERVICE,
@@ -27,8 +29,6 @@ from nnimgr.config.service import (
     check_keys,
     read_service,
 )
-from nnimgr.config.sets import check_sets
-from nnimgr.config.shape import Reading, check_references, match_key, plain, shape, validate
 from nnimgr.home import Home
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ _NOT_SET = "_none_"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration without faults, and what its author should hear about it all the same.
+    """A valid configuration, and warnings for its author.
 
-    ``feasibility``: how much of the search space meets its constraints, if there are any.
+    ``feasibility``: the share of the search space that meets its constraints, if there are any.
     """
 
     config: ExperimentConfig
@@ -58,14 +58,14 @@ class _Written(ExperimentConfig):
 
 
 def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loaded:
-    """Read ``file`` and the search space it names. Raises ConfigError with every fault found."""
+    """Read ``file`` and the search space file that it names. Raise ConfigError with every error found."""
     return _load(read_document(file), Path(os.path.abspath(file)).parent, environ)
 
 
 def load_text(text: str, *, base: Path, environ: Mapping[str, str] = os.environ) -> Loaded:
-    """The same of a text that stands in no file; relative paths in it are looked up from ``base``.
+    """Read a configuration from a text without a file. Relative paths start from ``base``.
 
-    The problems that are in it name no file.
+    Problems in the text have no file.
     """
     if (trouble := directory_fault(base)) is not None or not base.is_absolute():
         sentence = f"the directory {base} {trouble or 'must be given from the root on'}"
@@ -79,7 +79,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
         reading.fault((), "the file must hold a mapping of fields to values")
         raise ConfigError(reading.problems)
     _refuse_first_format(reading, document.value)
-    fields = shape(reading, _without_service(document.value), _Written) or {}
+    fields = parse(reading, _without_service(document.value), _Written) or {}
     _fold_algorithms(reading, fields)
     space = _SearchSpace.find(reading, fields)
     fields.setdefault("trialCodeDirectory", base)
@@ -105,12 +105,12 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
 
 
 def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
-    """The configuration of a canonical form: its structure is checked, what it points at is not.
+    """Return the configuration of a canonical form. Its structure is checked; files and names in it are not.
 
-    A search space that is kept elsewhere may be missing.
+    A search space that is stored elsewhere may be missing.
     """
     reading = Reading()
-    fields = shape(reading, _without_service(raw), _Written) or {}
+    fields = parse(reading, _without_service(raw), _Written) or {}
     _fold_algorithms(reading, fields)
     config = _build(reading, fields, read_service(reading, raw))
     if reading.problems or config is None:
@@ -119,10 +119,10 @@ def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
 
 
 def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = None) -> tuple[Problem, ...]:
-    """Look at what a configuration points at: directories, algorithms, search space.
+    """Check the directories, algorithms and search space to which a configuration refers.
 
-    ``interpreter`` has the algorithms that its author has registered or installed. Returns warnings; raises
-    ConfigError. ``load_config`` has done this for a file already.
+    ``interpreter`` has the algorithms that the author has registered or installed. Return warnings. Raise
+    ConfigError. ``load_config`` includes these checks.
     """
     reading = Reading()
     fields = config.field_values()
@@ -164,7 +164,7 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
     if fields.get("useAnnotation") is True:
         reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
         del fields["useAnnotation"]
-    if type(retries := fields.get("maxRetries")) is int:  # for either cause
+    if type(retries := fields.get("maxRetries")) is int:  # one number is used for both causes
         fields["maxRetries"] = {"infrastructure": retries, "userError": retries}
     for role in ("tuner", "assessor"):
         arguments = _algorithm(fields, role).get("classArgs")
@@ -187,15 +187,15 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
 
 
 def _algorithm(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """The fields of an algorithm; none if it is missing or no mapping."""
+    """Return the fields of an algorithm, or none if it is missing or not a mapping."""
     found = fields.get(role)
     return found if isinstance(found, dict) else {}
 
 
 def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
-    """Move ``advisor`` into ``tuner``, as NNI does, and drop what is named ``_none_``.
+    """Move ``advisor`` into ``tuner``, as NNI does, and remove algorithms named ``_none_``.
 
-    A class of the user's that is given as an advisor is one, and cannot be run yet.
+    A user's class that is given as an advisor is refused, because advisors cannot be run yet.
     """
     for role in ("tuner", "assessor", "advisor"):
         if _algorithm(fields, role).get("name") == _NOT_SET:
@@ -231,7 +231,7 @@ def _check_directories(reading: Reading, fields: Mapping[str, Any], service: Ser
 
 
 def _is_custom(tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None) -> bool:
-    """Whether it is a class of the user's, which may read a search space in its own way."""
+    """Return whether the tuner is a user's class, which may have its own form of search space."""
     from nnimgr.dispatcher import registry
 
     if meant("tuner", tuner) is not None:
@@ -248,7 +248,7 @@ def _is_custom(tuner: Mapping[str, Any], *, interpreter: Interpreter | None = No
 def _check_algorithms(
     reading: Reading, fields: Mapping[str, Any], *, interpreter: Interpreter | None = None
 ) -> None:
-    """Names and arguments of the algorithms, as far as that is known without running user code."""
+    """Check names and arguments of the algorithms as far as possible without running user code."""
     several = len(fields.get("objectives") or ()) > 1
     for role in ("tuner", "assessor"):
         check_algorithm(reading, role, _algorithm(fields, role), interpreter=interpreter, several=several)
@@ -267,7 +267,7 @@ def check_algorithm(
     interpreter: Interpreter | None = None,
     several: bool = False,
 ) -> None:
-    """Note what is wrong with the name or the arguments. ``several``: objectives, which not all can serve."""
+    """Note errors in the name or the arguments. ``several``: there are several objectives."""
     from nnimgr.dispatcher import registry
 
     name, path = algorithm.get("name"), algorithm.get("className")
@@ -288,14 +288,14 @@ def check_algorithm(
 
 @dataclass(slots=True)
 class _SearchSpace:
-    """The search space, and the file that its problems are to point into."""
+    """The search space, and the file to which its problems refer."""
 
     value: Any = None
     document: Document | None = None
 
     @classmethod
     def find(cls, reading: Reading, fields: dict[str, Any]) -> _SearchSpace:
-        """Put the one search space that is given into ``fields``; a file wins over an inline one."""
+        """Put the given search space into ``fields``. A file is preferred to an inline search space."""
         file = fields.get("searchSpaceFile")
         if file is None:
             if "searchSpace" not in fields and not fields.get("useAnnotation"):
@@ -304,7 +304,7 @@ class _SearchSpace:
         if "searchSpace" in fields:
             reading.warn(("searchSpace",), "not used, since searchSpaceFile is given too")
         if not isinstance(file, Path):
-            return cls()  # not even text: noted when the fields are validated
+            return cls()  # not even text: reported when the fields are validated
         if (trouble := file_fault(file)) is not None:
             reading.fault(("searchSpaceFile",), f"the file {file} {trouble}")
             return cls()
@@ -325,9 +325,9 @@ class _SearchSpace:
     def check(
         self, reading: Reading, tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None
     ) -> bool:
-        """Note what is wrong with it; whether nothing is, by NNI's rules.
+        """Note errors in the search space. Return whether it is valid by NNI's rules.
 
-        A user's own tuner may read a space in its own way: only a warning.
+        A user's own tuner may have its own form of search space, so for it errors are only warnings.
         """
         from nnimgr.dispatcher import registry
         from nnimgr.search_space import SearchSpaceError

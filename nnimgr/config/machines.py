@@ -1,4 +1,4 @@
-"""Machines that are added to an experiment while it runs: items of ``machineList``."""
+"""Machines that are added to a running experiment: items of ``machineList``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from nnimgr.config.document import Document, read_document
 from nnimgr.config.model import plain_model
+from nnimgr.config.parsing import Reading, match_key, parse, validate
 from nnimgr.config.problems import ConfigError
 from nnimgr.config.secrets import hide_in
-from nnimgr.config.shape import Reading, match_key, shape, validate
 from training_services.ssh.config import MachineConfig
 
 __all__ = ["hide_machine", "load_machines", "load_machines_text", "read_machines"]
@@ -20,9 +20,9 @@ _AT = "machineList"
 
 
 def load_machines(file: Path, *, environ: Mapping[str, str] = os.environ) -> list[dict[str, Any]]:
-    """The machines of a file, in canonical form: a list of them, a mapping with ``machineList``, or one.
+    """Read the machines in a file: a list, a mapping with ``machineList``, or one machine.
 
-    Raises ConfigError.
+    Return them in canonical form. Raise ConfigError.
     """
     return _load(read_document(file), Path(os.path.abspath(file)).parent, environ)
 
@@ -30,7 +30,7 @@ def load_machines(file: Path, *, environ: Mapping[str, str] = os.environ) -> lis
 def load_machines_text(
     text: str, *, base: Path, environ: Mapping[str, str] = os.environ
 ) -> list[dict[str, Any]]:
-    """The same of a text that stands in no file; relative paths in it are looked up from ``base``."""
+    """Read machines from a text without a file. Relative paths start from ``base``."""
     return _load(Document(None, text), base, environ)
 
 
@@ -44,12 +44,12 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> list[di
 
 
 def read_machines(raw: Any) -> list[MachineConfig]:
-    """Machines in canonical form. Raises ConfigError."""
+    """Return machines from their canonical form. Raise ConfigError."""
     return _machines(Reading(), raw)
 
 
 def hide_machine(machine: MachineConfig) -> tuple[MachineConfig, dict[str, str]]:
-    """The machine with references in place of secrets, and what these refer to."""
+    """Return the machine with references in place of secrets, and the secrets by reference."""
     return hide_in(machine, ("machines", machine.keeper_id))
 
 
@@ -59,7 +59,7 @@ def _machines(reading: Reading, raw: Any) -> list[MachineConfig]:
         raise ConfigError(reading.problems)
     found = []
     for number, item in enumerate(raw):
-        values = shape(reading, item, MachineConfig, (_AT, number))
+        values = parse(reading, item, MachineConfig, (_AT, number))
         if values is not None:
             found.append(validate(reading, MachineConfig, values, (_AT, number)))
     if reading.problems:

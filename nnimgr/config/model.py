@@ -1,7 +1,7 @@
-"""The experiment's configuration as the rest of the service sees it: NNI's second format, checked.
+"""The experiment's configuration in NNI's second format, validated.
 
-``nnimgr.config.load`` makes one from a file; ``read_canonical`` there the same one from the
-plain form that is stored and sent over REST.
+``nnimgr.config.load`` creates it from a file, and ``read_canonical`` there from the plain form that is stored
+and sent over REST.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from nnimgr.builtins import Builtin, built_in
 from nnimgr.goal import optimize_mode
 from nnimgr.rules.facts import Limits, OnFailure
 from training_services.base import SILENT_AFTER
+from training_services.platform import describe
 from training_services.units import (
     parse_cpu_number,
     parse_duration,
@@ -71,8 +72,8 @@ class Duplicates(StrEnum):
     """What becomes of a suggestion that equals an earlier parameter set."""
 
     SKIP = "skip"  # the tuner has to suggest another one
-    REUSE = "reuse"  # it gets the result of a trial that has succeeded with it, without being run
-    REPLICATE = "replicate"  # it is run like any other
+    REUSE = "reuse"  # the trial gets the result of an earlier successful trial without being run
+    REPLICATE = "replicate"  # the set is run like any other
 
 
 def _duration(value: Any) -> str | int:
@@ -88,7 +89,7 @@ def _size(value: Any) -> str | int:
 
 
 def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else value  # NNI takes true where it wants a number
+    return int(value) if isinstance(value, bool) else value  # true is 1, as in NNI
 
 
 def _failure_value(value: Any) -> float | dict[str, float]:
@@ -122,7 +123,7 @@ _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 
 
 _USUAL = Limits(trial_concurrency=1)
-_MOST_AT_ONCE = 99_999  # NNI's; the tuner is asked for so many sets in one go
+_MOST_AT_ONCE = 99_999  # NNI's limit; the tuner is asked for this number of sets at once
 SHORTEST_LEASE = timedelta(seconds=10)
 
 
@@ -164,7 +165,7 @@ class AlgorithmConfig(_Model):
         return self.name or self.class_name or ""
 
     def builtin(self, role: str) -> Builtin | None:
-        """The built-in algorithm that is meant, by its name or its import path; None: it is the user's."""
+        """Return the built-in algorithm with this name or import path, or None for a user's algorithm."""
         return built_in(role, name=self.name, class_name=self.class_name, code_directory=self.code_directory)
 
 
@@ -251,7 +252,7 @@ class ExperimentConfig(_Model):
     def _lease(self) -> ExperimentConfig:
         if self.lease is None:
             return self
-        if self.platform == "local":
+        if all(describe(member.service).beside_server for member in self.members):
             raise ValueError(
                 "'lease' is for machines that can lose their server; a local trial runs beside it, and a "
                 "lease would only end it whenever the server is away for so long"
@@ -266,11 +267,11 @@ class ExperimentConfig(_Model):
 
     @property
     def optimize_mode(self) -> str:
-        """What best means: as the main objective, or else the tuner, is told."""
+        """Optimize mode of the main objective, or else of the tuner."""
         return optimize_mode({"objectives": self.objectives, "tuner": self.tuner.model_dump(by_alias=True)})
 
     def canonical(self) -> dict[str, Any]:
-        """NNI's canonical form: camelCase, nothing that is None, paths as text, no secrets."""
+        """Return NNI's canonical form: camelCase, without None values and secrets, paths as text."""
         plain = plain_model(self)
         del plain["trainingServiceOverrides"]
         shared = {key: plain[key] for key in SHARED_FIELDS if key in plain}
@@ -279,11 +280,11 @@ class ExperimentConfig(_Model):
         return plain
 
     def field_values(self) -> dict[str, Any]:
-        """The fields as they are, under their names in a file."""
+        """Return the unchanged field values, by their names in a file."""
         return {to_camel(name): getattr(self, name) for name in type(self).model_fields}
 
     def limits(self) -> Limits:
-        """The numbers that the core steers by."""
+        """Return the limits that the core uses."""
         retries = self.max_retries or Retries()
         return Limits(
             trial_concurrency=self.trial_concurrency,
@@ -313,7 +314,7 @@ class ExperimentConfig(_Model):
 
     @property
     def members(self) -> list[Member]:
-        """The training services: several in NNI's hybrid mode, else one."""
+        """The training services: several in NNI's hybrid mode, otherwise one."""
         service = self.training_service
         if isinstance(service, HybridConfig):
             return [Member(self, each.service, each.overrides) for each in service.members]
@@ -322,7 +323,7 @@ class ExperimentConfig(_Model):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One training service of an experiment, and what holds for its jobs: its own word comes first."""
+    """One training service of an experiment. Its own fields override the top level's."""
 
     config: ExperimentConfig
     service: BaseModel
@@ -347,19 +348,19 @@ class Member:
 
     @property
     def job_cpu_number(self) -> float | None:
-        """The CPUs that each job is counted with."""
+        """Number of CPUs that each job reserves."""
         number = self._said("trialCpuNumber")
         return None if number is None else parse_cpu_number(number)
 
     @property
     def job_memory_size(self) -> int | None:
-        """The memory that each job is counted with, in MiB."""
+        """Memory that each job reserves, in MiB."""
         size = self._said("trialMemorySize")
         return None if size is None else parse_size(size)
 
     @property
     def job_manager_ip(self) -> str | None:
-        """Where keepers are to call the server."""
+        """Address at which keepers call the server."""
         address: str | None = self._said("nniManagerIp")
         return address
 
@@ -367,20 +368,20 @@ class Member:
         return self.overrides.get(name, getattr(self.config, SHARED_FIELDS[name]))
 
     def canonical(self, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """NNI's canonical form; ``shared``: what the top level says."""
+        """Return NNI's canonical form. ``shared``: fields of the top level."""
         taken = dict(shared)
-        if self.platform == "local":
+        if describe(self.service).beside_server:
             taken.pop("nniManagerIp", None)
         return {"platform": self.platform, **taken, **_plain(self.overrides), **plain_model(self.service)}
 
 
 def platform_of(config: Mapping[str, Any]) -> str:
-    """The platform of a canonical configuration, under the name that NNI has for it."""
+    """Return the platform of a canonical configuration, under NNI's name."""
     service = config["trainingService"]
     return "hybrid" if isinstance(service, list) else str(service["platform"])
 
 
-# What a training service takes from the top level unless it says otherwise.
+# Top-level fields that a training service inherits unless it has its own.
 SHARED_FIELDS: Mapping[str, str] = {
     to_camel(name): name
     for name in (
@@ -391,7 +392,7 @@ SHARED_FIELDS: Mapping[str, str] = {
 
 
 def plain_model(model: BaseModel) -> dict[str, Any]:
-    """A model as plain JSON values under its aliases, without what is None (free values are kept whole)."""
+    """Return a model as plain JSON values under its aliases, without None. Free values are kept whole."""
     found = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

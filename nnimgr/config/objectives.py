@@ -1,11 +1,11 @@
-"""What is wrong with ``objectives`` and with what else in a configuration speaks of them."""
+"""Checks of ``objectives`` and of the fields that depend on it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.config.shape import Reading
+from nnimgr.config.parsing import Reading
 from nnimgr.objectives import DEFAULT
 
 __all__ = ["check_objectives"]
@@ -14,7 +14,7 @@ _MODES = {"maximize": "maximized", "minimize": "minimized"}
 
 
 def check_objectives(reading: Reading, fields: Mapping[str, Any]) -> None:
-    """Note what contradicts itself; that modes are modes is seen elsewhere."""
+    """Note contradictions. The validation of fields checks the modes themselves."""
     objectives = fields.get("objectives")
     if isinstance(objectives, Mapping):
         _check_names(reading, objectives)
@@ -41,7 +41,9 @@ def _check_names(reading: Reading, objectives: Mapping[str, Any]) -> None:
 def _check_mode(
     reading: Reading, fields: Mapping[str, Any], role: str, objectives: Mapping[str, Any]
 ) -> None:
-    """Tuners and assessors judge the main objective by ``optimize_mode``."""
+    """Note a contradiction between ``optimize_mode`` and the main objective, which tuners and
+    assessors use.
+    """
     algorithm = fields.get(role)
     arguments = algorithm.get("classArgs") if isinstance(algorithm, Mapping) else None
     told = arguments.get("optimize_mode") if isinstance(arguments, Mapping) else None

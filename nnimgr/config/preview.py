@@ -1,4 +1,4 @@
-"""What a configuration would start, without starting anything: the answer of a dry run."""
+"""Preview of a configuration's experiment, for a dry run. Nothing is started."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 from nnimgr.config.model import ExperimentConfig, Member
 from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, SearchSpaceError, Space, parse
 from training_services.base import ServiceUnavailable
+from training_services.platform import describe
 
 __all__ = ["MemberPreview", "Preview", "parameter_sets", "preview"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPreview:
-    """One training service. ``gpus``, ``cpus`` and ``memory`` (MiB): of each trial; None: not said.
+    """One training service. ``gpus``, ``cpus`` and ``memory`` (MiB) per trial; None: not given.
 
-    ``code_files`` and ``code_size`` (bytes): of what other machines get a copy of; None: trials run in the
-    directory itself, or there is a ``trouble`` with it.
+    ``code_files`` and ``code_size`` (bytes) of the code that is copied to other machines. None: trials run in
+    the directory itself, or the code has a ``trouble``.
     """
 
     platform: str
@@ -37,7 +38,7 @@ class MemberPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """``parameters``: name and type of each; ``parameter_sets``: how many, None: without end or unknown."""
+    """``parameters``: name and type of each. ``parameter_sets``: their number; None: infinite or unknown."""
 
     config: ExperimentConfig
     parameters: tuple[tuple[str, str], ...]
@@ -46,7 +47,7 @@ class Preview:
 
 
 def preview(config: ExperimentConfig) -> Preview:
-    """Blocks: it looks at the code that would be sent to other machines."""
+    """Build the preview. Blocks, because it reads the code that would be sent to other machines."""
     return Preview(
         config=config,
         parameters=tuple((name, _type_of(spec)) for name, spec in config.search_space.items()),
@@ -56,7 +57,7 @@ def preview(config: ExperimentConfig) -> Preview:
 
 
 def parameter_sets(plain: Any) -> int | None:
-    """How many different parameter sets there are; None if the space is not finite (or not NNI's)."""
+    """Return the number of different parameter sets. None: the space is infinite, or not in NNI's form."""
     try:
         count = _sets_of_space(parse(plain))
         return None if math.isinf(count) else int(count)
@@ -84,20 +85,13 @@ def _sets_of_spec(spec: Choice | Nested | Numeric) -> float:
 
 
 def _type_of(spec: Any) -> str:
-    """A user's own tuner may read a space in its own way, so that there is none."""
+    """Return the type of a parameter, or "" for a space in the form of a user's tuner."""
     return str(spec.get("_type", "")) if isinstance(spec, Mapping) else ""
-
-
-def _machines(member: Member) -> tuple[str, ...]:
-    image: str | None = getattr(member.service, "image", None)
-    if member.platform == "kubernetes" and image is not None:
-        return (f"pods of {image}",)
-    return tuple(machine.title for machine in getattr(member.service, "machine_list", ()))
 
 
 def _member(member: Member) -> MemberPreview:
     files, size, trouble = None, None, None
-    if member.platform in ("remote", "kubernetes") and getattr(member.service, "trial_code", None) is None:
+    if describe(member.service).sends_code():
         from training_services.code import measure_code
 
         try:
@@ -108,7 +102,7 @@ def _member(member: Member) -> MemberPreview:
         platform=member.platform,
         command=member.job_command,
         code_directory=member.job_directory,
-        machines=_machines(member),
+        machines=describe(member.service).places(),
         gpus=member.job_gpu_number,
         cpus=member.job_cpu_number,
         memory=member.job_memory_size,

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: one ``Problem`` per fault, all of them in one ``ConfigError``."""
+"""Errors of a configuration: one ``Problem`` per error, all of them in one ``ConfigError``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ConfigError", "Problem", "dotted", "nearest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One fault and where it is. Lines and columns count from 1; ``field`` is a path like ``tuner.name``."""
+    """One error and its place. Lines and columns count from 1. ``field`` is a path like ``tuner.name``."""
 
     message: str
     field: str = ""
@@ -33,7 +33,10 @@ class Problem:
         return text
 
     def plain(self) -> dict[str, Any]:
-        """Return the problem as a JSON object. Unknown properties are left out; the field is always there."""
+        """Return the problem as a JSON object.
+
+        Unknown properties are left out, but the field is always present.
+        """
         found = {
             "message": self.message,
             "field": self.field,
@@ -47,7 +50,7 @@ class Problem:
 
     @classmethod
     def of_plain(cls, told: Mapping[str, Any]) -> Problem:
-        """The problem that ``plain`` has described, perhaps for another process."""
+        """Return the problem that ``plain`` has described, perhaps in another process."""
         return cls(
             message=str(told.get("message") or ""),
             field=str(told.get("field") or ""),
@@ -60,7 +63,7 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; ``problems`` has at least one entry."""
+    """The configuration cannot be used. ``problems`` has at least one entry."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -68,14 +71,14 @@ class ConfigError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` was probably meant to be."""
+    """Return the known word that ``word`` was probably meant to be, or None."""
     by_lower = {known_word.lower(): known_word for known_word in known}
     close = difflib.get_close_matches(word.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """``("tuner", "classArgs", "ids", 0)`` as ``tuner.classArgs.ids[0]``."""
+    """Return a path as text: ``("tuner", "classArgs", "ids", 0)`` as ``tuner.classArgs.ids[0]``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)

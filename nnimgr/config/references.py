@@ -1,9 +1,8 @@
 """References to secrets: ``${env:NAME}`` and ``${file:PATH}`` inside texts.
 
-``${secret:FIELD}`` is our own: it stands for what a field held in plain text (``nnimgr.config.secrets``).
-
-Where a secret may stand they are only checked when a configuration is read, kept as they are, and resolved at
-the moment of use, so that no secret is ever stored.
+``${secret:FIELD}`` is our own: it refers to a secret that a field had in plain text
+(``nnimgr.config.secrets``). References in fields for secrets are only checked when a configuration is read.
+They are kept, and resolved at the moment of use, so that no secret is ever stored.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _REFERENCE = re.compile(r"\$\{(env|file|secret):([^{}]*)\}")
 
 
 class ReferenceUnresolved(ValueError):
-    """What a reference names does not exist; the message is one sentence and holds no secret."""
+    """The target of a reference does not exist. The message is one sentence without a secret."""
 
 
 def has_reference(value: Any) -> bool:
@@ -29,17 +28,17 @@ def has_reference(value: Any) -> bool:
 
 
 def is_reference(value: str) -> bool:
-    """Whether it is one reference, and nothing beside it."""
+    """Return whether the text is exactly one reference."""
     return _REFERENCE.fullmatch(value) is not None
 
 
 def resolve_secrets(
     value: Any, environ: Mapping[str, str], base: Path, *, secrets: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
-    """``value`` (any plain JSON value) with every reference in it replaced by what it names.
+    """Return ``value`` (any plain JSON value) with every reference in it replaced by its target.
 
-    Relative file names are looked up from ``base``; a file's last line end does not count.
-    Raises ReferenceUnresolved.
+    Relative file names start from ``base``; a line end at the end of a file is dropped. Raise
+    ReferenceUnresolved.
     """
     if isinstance(value, str):
         return _REFERENCE.sub(lambda match: _resolve(match[1], match[2], environ, base, secrets), value)
@@ -51,7 +50,7 @@ def resolve_secrets(
 
 
 def anchor(text: str, base: Path) -> str:
-    """``text`` with the file names of its references made absolute."""
+    """Return ``text`` with the file names of its references made absolute."""
 
     def absolute(match: re.Match[str]) -> str:
         kind, name = match.groups()

@@ -1,7 +1,7 @@
-"""Secrets of a training service: out of the configuration that is stored and shown, back in at their use.
+"""Secrets of a training service: removed from the stored and shown configuration, and restored for use.
 
-What a file says in plain text is kept with the environment of the experiment's creator (0600); the
-configuration holds ``${secret:<its field>}`` in its place. References of the user's own stay as they are.
+A plain-text secret in a file is stored with the environment of the experiment's creator (0600). The
+configuration has ``${secret:<its field>}`` in its place. A user's own references are kept unchanged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _Service = TypeVar("_Service", bound=BaseModel)
 
 
 def hide_secrets(config: ExperimentConfig) -> tuple[ExperimentConfig, dict[str, str]]:
-    """The configuration with references in place of secrets, and what these refer to."""
+    """Return the configuration with references in place of secrets, and the secrets by reference."""
     service, hidden = hide_in(config.training_service, ("trainingService",))
     return config.model_copy(update={"training_service": service}), hidden
 
 
 def hide_in(model: _Service, at: KeyPath) -> tuple[_Service, dict[str, str]]:
-    """The same of a model that stands at this place."""
+    """Return a model with references in place of secrets, and the secrets. ``at``: the model's place."""
     hidden: dict[str, str] = {}
 
     def hide(text: str, path: KeyPath) -> str:
@@ -47,7 +47,7 @@ def hide_in(model: _Service, at: KeyPath) -> tuple[_Service, dict[str, str]]:
 def reveal_secrets(
     service: _Service, *, environ: Mapping[str, str], base: Path, secrets: Mapping[str, str]
 ) -> _Service:
-    """The training service's configuration with its secrets. Raises ReferenceUnresolved."""
+    """Return the training service's configuration with its secrets. Raise ReferenceUnresolved."""
 
     def reveal(text: str, _: KeyPath) -> str:
         return str(resolve_secrets(text, environ, base, secrets=secrets))
@@ -57,7 +57,7 @@ def reveal_secrets(
 
 
 def _replace(value: Any, change: Callable[[str, KeyPath], str], path: KeyPath) -> Any:
-    """``value`` with every secret text in it changed."""
+    """Return ``value`` with every secret text in it changed."""
     if isinstance(value, SecretStr):
         return SecretStr(change(value.get_secret_value(), path))
     if isinstance(value, BaseModel):

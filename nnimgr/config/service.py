@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,12 @@ from nnimgr.config.model import (
     Member,
     MemorySize,
 )
-from nnimgr.config.places import file_fault
+from nnimgr.config.parsing import Reading, match_key, parse, validate
+from nnimgr.config.path_checks import file_fault
 from nnimgr.config.problems import nearest
-from nnimgr.config.shape import Reading, match_key, shape, validate
-from training_services.needs import memory_text
-from trial_keeper.machine import capacity
+from training_services.placement.needs import memory_text
+from training_services.platform import PlatformConfig, describe
+from trial_keeper.machine.capacity import capacity
 
 __all__ = ["NO_SERVICE", "Part", "Service", "check_capacity", "check_gpus", "check_keys", "read_service"]
 
@@ -50,12 +50,13 @@ class _Shared(BaseModel):
     debug: bool | None = None
 
 
-NO_SERVICE: tuple[BaseModel, dict[str, Any]] = (_Shared(), {})  # where it is at fault, to find other faults
+# Stands in for an invalid service, so that other errors are found.
+NO_SERVICE: tuple[BaseModel, dict[str, Any]] = (_Shared(), {})
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One training service, and what it says itself of the shared fields."""
+    """One training service, and its own values of the shared fields."""
 
     service: BaseModel
     overrides: dict[str, Any]
@@ -63,23 +64,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What stands under ``trainingService``; ``several``: as a list."""
+    """Content of ``trainingService``. ``several``: it is a list."""
 
     parts: list[Part]
     several: bool
 
     @property
     def commands(self) -> list[str]:
-        """The trial commands that are given here."""
+        """Trial commands that the training services have."""
         return [part.overrides["trialCommand"] for part in self.parts if "trialCommand" in part.overrides]
 
     def places(self) -> Iterator[tuple[KeyPath, Part]]:
-        """Each part, and where it stands."""
+        """Yield the path of each part, and the part."""
         for number, part in enumerate(self.parts):
             yield ((_AT, number) if self.several else (_AT,)), part
 
     def model(self, fields: Mapping[str, Any]) -> tuple[BaseModel, dict[str, Any]]:
-        """The model, and what it says otherwise than the top level's fields."""
+        """Return the model, and its values that differ from the top level's fields."""
         own = [{k: v for k, v in part.overrides.items() if fields.get(k) != v} for part in self.parts]
         if not self.several:
             return self.parts[0].service, own[0]
@@ -91,7 +92,7 @@ class Service:
 
 
 def read_service(reading: Reading, raw: Mapping[str, Any]) -> Service | None:
-    """The training services of a configuration; None (noted) if there is something wrong with them."""
+    """Return the training services of a configuration, or None if they have errors, which are noted."""
     from training_services import registry
 
     written = next((key for key in raw if match_key(str(key)) == "trainingservice"), None)
@@ -138,14 +139,14 @@ def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
         return None
     own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
     shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
-    shared = shape(reading, _only(service, lambda key: key in shared_keys), _Shared, at) or {}
-    values = shape(reading, _only(service, lambda key: key not in shared_keys), kind, at) or {}
+    shared = parse(reading, _only(service, lambda key: key in shared_keys), _Shared, at) or {}
+    values = parse(reading, _only(service, lambda key: key not in shared_keys), kind, at) or {}
     if "platform" not in own:
         values.pop("platform", None)
     before = len(reading.problems)
     validate(reading, _Shared, shared, at)
     built = validate(reading, kind, values, at)
-    if platform == "local":
+    if isinstance(built, PlatformConfig) and built.beside_server:
         shared.pop("nniManagerIp", None)  # NNI: nothing to dial back from
     if built is None or len(reading.problems) > before:
         return None
@@ -153,7 +154,7 @@ def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
 
 
 def _as_jobs(reading: Reading, built: Any, shared: dict[str, Any], at: KeyPath) -> Part:
-    """A platform of NNI's as ``platform: kubernetes``: what its role says comes first."""
+    """Convert a platform of NNI's to ``platform: kubernetes``. Fields of its role have priority."""
     jobs = built.as_jobs()
     reading.warn((*at, "platform"), jobs.sentence)
     for field, origin in jobs.origins.items():
@@ -178,7 +179,10 @@ def _refuse_platform(reading: Reading, platform: Any, platforms: list[str], at: 
 
 
 def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
-    """Jobs are placed over all machines: each is one only once, and each has a keeper."""
+    """Note training services without keepers and machines that are listed twice.
+
+    Jobs may go to any machine.
+    """
     from training_services import registry
 
     seen: dict[str, int] = {}
@@ -191,7 +195,7 @@ def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
                 "over which jobs could be placed",
             )
             continue
-        machines = [machine.title for machine in getattr(part.service, "machine_list", ())]
+        machines = describe(part.service).places()
         for name in machines or ["this machine"]:
             first = seen.setdefault(name, number)
             if first != number:
@@ -199,7 +203,7 @@ def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
 
 
 def check_gpus(reading: Reading, config: ExperimentConfig) -> None:
-    """NNI's rules for a machine's GPUs that concern the top level too."""
+    """Check NNI's rules for a machine's GPUs that involve the top level."""
     if config.shared_storage is not None:
         reading.warn(("sharedStorage",), f"not used by the platform {config.platform}")
     several = config.platform == "hybrid"
@@ -208,78 +212,30 @@ def check_gpus(reading: Reading, config: ExperimentConfig) -> None:
 
 
 def _check_member(reading: Reading, member: Member, at: KeyPath) -> None:
-    gpus, service = member.job_gpu_number, member.service
-    if member.platform == "local":
-        if gpus and getattr(service, "use_active_gpu", None) is None:
-            reading.fault((*at, "useActiveGpu"), "must be true or false when trialGpuNumber is above 0")
-        _check_machine(reading, service, at, gpus=gpus)
-    elif member.platform == "remote":
-        for number, machine in enumerate(getattr(service, "machine_list", ())):
-            _check_machine(reading, machine, (*at, "machineList", number), gpus=gpus)
-    elif member.platform == "kubernetes":
-        _check_pod(reading, member, at)
+    from training_services import registry
+    from training_services.placement.needs import Wants
 
-
-def _check_pod(reading: Reading, member: Member, at: KeyPath) -> None:
-    """Faults that show when a pod is rendered."""
-    from training_services.keeper_host import Wants
-    from training_services.kubernetes.config import KubernetesConfig
-    from training_services.kubernetes.manifest import Belonging, ResourceFault, job
-    from training_services.kubernetes.template import TemplateError
-
-    assert isinstance(member.service, KubernetesConfig)
-    try:
-        job(
-            member.service,
-            Belonging(experiment_id="experiment", database_id="database", namespace="default"),
-            keeper_id="keeper",
-            wants=Wants(member.job_gpu_number, member.job_cpu_number, member.job_memory_size),
-            grace=timedelta(0),
-        )
-    except ResourceFault as fault:
-        above = fault.path[0] in SHARED_FIELDS and fault.path[0] not in member.overrides
-        reading.fault(fault.path if above else (*at, *fault.path), str(fault))
-    except TemplateError as fault:
-        reading.fault((*at, "podTemplate", *fault.path), str(fault))
-
-
-def _check_machine(reading: Reading, machine: BaseModel, at: KeyPath, *, gpus: float | None) -> None:
-    """The rules for one machine: ``at`` is where it stands."""
-    per_gpu = getattr(machine, "max_trial_number_per_gpu", 1)
-    if per_gpu != 1 and gpus is None:
-        reading.fault((*at, "maxTrialNumberPerGpu"), "needs trialGpuNumber")
-    if per_gpu != 1 and gpus and gpus < 1:
-        reading.fault(
-            (*at, "maxTrialNumberPerGpu"),
-            f"must be left out: trialGpuNumber {gpus:g}, a part of a GPU, says already how many share one",
-        )
-    indices: list[int] | None = getattr(machine, "gpu_indices", None)
-    if indices is None:
-        return
-    if not gpus:
-        reading.warn((*at, "gpuIndices"), "not used, since trialGpuNumber is 0 or not given")
-    elif gpus > len(indices):
-        reading.fault((*at, "gpuIndices"), f"trialGpuNumber asks for {gpus:g}, but here are {len(indices)}")
+    wants = Wants(member.job_gpu_number, member.job_cpu_number, member.job_memory_size)
+    for path, sentence, shared, harmless in registry.faults(member.platform, member.service, wants):
+        above = shared and path[0] in SHARED_FIELDS and path[0] not in member.overrides
+        where = path if above else (*at, *path)
+        if harmless:
+            reading.warn(where, sentence)
+        else:
+            reading.fault(where, sentence)
 
 
 def check_keys(reading: Reading, service: Service | None) -> None:
-    """The files that keys are read from, of machines and of clusters."""
+    """Check the files with keys of machines and clusters."""
     for at, part in [] if service is None else service.places():
-        for number, machine in enumerate(getattr(part.service, "machine_list", ())):
-            _check_file(
-                reading, getattr(machine, "ssh_key_file", None), (*at, "machineList", number, "sshKeyFile")
-            )
-        _check_file(reading, getattr(part.service, "kubeconfig", None), (*at, "kubeconfig"))
-
-
-def _check_file(reading: Reading, file: Path | None, at: KeyPath) -> None:
-    if file is not None and (trouble := file_fault(file)) is not None:
-        reading.fault(at, f"the file {file} {trouble}")
+        for path, file in describe(part.service).key_files():
+            if (trouble := file_fault(file)) is not None:
+                reading.fault((*at, *path), f"the file {file} {trouble}")
 
 
 def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
     """Trials that this machine can never run, where there is no other."""
-    if config is None or any(member.platform != "local" for member in config.members):
+    if config is None or not all(describe(member.service).beside_server for member in config.members):
         return
     here = capacity("/")
     for member in config.members:

@@ -1,4 +1,4 @@
-"""Changes to the configuration of an experiment that runs."""
+"""Changes to the configuration of a running experiment."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from nnimgr.config.load import check_algorithm
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.config.objectives import check_objectives
+from nnimgr.config.parsing import Reading, match_key, parse, plain, validate
 from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
-from nnimgr.config.shape import Reading, match_key, plain, shape, validate
 from training_services.units import parse_duration
 
 __all__ = ["UPDATABLE", "apply_update", "apply_updates", "read_tuner"]
@@ -30,11 +30,12 @@ _NEEDED = ("trialConcurrency", "searchSpace", "tuner")
 def apply_update(
     config: ExperimentConfig, field: str, *, value: Any, elapsed: timedelta = timedelta(0)
 ) -> ExperimentConfig:
-    """``config`` with ``field`` (any spelling that NNI matches) set to ``value``; None lifts a limit.
+    """Return ``config`` with ``field`` (any spelling that NNI matches) set to ``value``.
 
-    Whether constraints and search space go together is looked at when all fields are changed
-    (``check_constraints``). ``elapsed`` is how long the experiment has run: no limit may lie before that.
-    Raises ConfigError.
+    None removes a limit.
+
+    ``check_constraints`` compares constraints and search space after all fields are changed. ``elapsed``: how
+    long the experiment has run; a limit must not be less. Raise ConfigError.
     """
     return apply_updates(config, {field: value}, elapsed=elapsed)
 
@@ -42,7 +43,10 @@ def apply_update(
 def apply_updates(
     config: ExperimentConfig, changes: Mapping[str, Any], *, elapsed: timedelta = timedelta(0)
 ) -> ExperimentConfig:
-    """The same of several fields at once: a tuner and the search space it needs, say. Raises ConfigError."""
+    """Return ``config`` with several fields changed together, such as a tuner and its search space.
+
+    Raise ConfigError.
+    """
     values: dict[str, Any] = {}
     for field, value in changes.items():
         name = next((known for known in UPDATABLE if match_key(known) == match_key(field)), None)
@@ -74,13 +78,13 @@ def apply_updates(
 
 
 def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
-    """A tuner as ``tuner`` of a configuration describes it, its paths absolute. Raises ConfigError.
+    """Return the tuner in a configuration's form, with absolute paths. Raise ConfigError.
 
-    ``objectives``: the experiment's. Whether its Python has the tuner is not looked at, unless that is a
-    built-in one.
+    ``objectives``: the experiment's. A tuner that is not built in is not looked up in the experiment's
+    Python.
     """
     reading = Reading()
-    fields = shape(reading, value, AlgorithmConfig, ("tuner",)) or {}
+    fields = parse(reading, value, AlgorithmConfig, ("tuner",)) or {}
     found: AlgorithmConfig | None = None
     if not reading.problems:
         found = validate(reading, AlgorithmConfig, fields, ("tuner",))
@@ -96,7 +100,7 @@ def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
 
 
 def _with_direction(tuner: AlgorithmConfig, config: ExperimentConfig) -> AlgorithmConfig:
-    """A built-in tuner that is not told what is best takes that over from the one before."""
+    """Give a built-in tuner without an optimize mode the mode of the previous tuner."""
     builtin, arguments = tuner.builtin("tuner"), tuner.class_args or {}
     if builtin is None or "optimize_mode" not in builtin.arguments or config.objectives:
         return tuner
@@ -104,7 +108,7 @@ def _with_direction(tuner: AlgorithmConfig, config: ExperimentConfig) -> Algorit
 
 
 def _refuse_advisors(*tuners: AlgorithmConfig) -> None:
-    """An advisor has a half that stops trials, which cannot be replaced while they run."""
+    """Refuse advisors. The half of an advisor that stops trials cannot be replaced while trials run."""
     for tuner in tuners:
         advisor = tuner.builtin("tuner")
         if advisor is not None and advisor.advisor:
@@ -126,7 +130,10 @@ def _plain_space(value: Any) -> dict[str, Any]:
 
 
 def _check_space(config: ExperimentConfig, *, replaced: bool) -> None:
-    """Raise ConfigError if the tuner cannot search it. A user's own may read a space in its own way."""
+    """Raise ConfigError if the tuner cannot search the space.
+
+    A user's tuner may have its own form of space.
+    """
     from nnimgr.dispatcher import registry
     from nnimgr.search_space import SearchSpaceError
     from nnimgr.search_space import validate as validate_space

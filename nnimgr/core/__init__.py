@@ -1,1 +1,1 @@
-"""One writer per experiment: facts are folded into the state, a plan follows, one commit, then the acts."""
+"""The core: one writer per experiment, which folds facts, plans, commits once, and then acts."""

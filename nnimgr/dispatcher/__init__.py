@@ -1,1 +1,1 @@
-"""User algorithms, each in a child process of its own, and the lines they speak with the server."""
+"""Child processes, one for each user algorithm, and the protocol that they speak with the server."""

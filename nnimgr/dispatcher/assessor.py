@@ -1,4 +1,7 @@
-"""The child that hosts an assessor: keeps the histories of running trials and has them judged."""
+"""Child process that hosts an assessor.
+
+It keeps the histories of running trials and has the assessor judge them.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +26,28 @@ from nnimgr.dispatcher.messages import (
     ToChild,
     TrialFinished,
 )
-from nnimgr.dispatcher.plain import fault_of_result
+from nnimgr.dispatcher.results import fault_of_result
 from nnimgr.objectives import with_default
 
 __all__ = ["AssessorHost"]
 
-MOST_DEFERRED = 64  # lines of metrics taken in before the trials in them are judged
-MOST_BETTER = 3  # trials named as better than one that is bad
+MOST_DEFERRED = 64  # lines of metrics to read before judging their trials
+MOST_BETTER = 3  # better trials to name in a verdict
 
 
 class _Reports:
-    """The intermediate results of a trial's latest attempt, by sequence and without gaps."""
+    """Intermediate results of a trial's latest attempt, ordered by sequence number and without gaps."""
 
     __slots__ = ("_early", "assessed", "attempt", "fault_told", "position", "raised", "values")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
         self.values: list[Any] = []
-        self._early: dict[int, Any] = {}  # beyond a gap
-        self.position = -1  # of the newest one, in the attempt's metrics file
-        self.assessed = 0  # how many values the assessor has seen
+        self._early: dict[int, Any] = {}  # values beyond a gap, by sequence number
+        self.position = -1  # position of the newest value in the attempt's metrics file
+        self.assessed = 0  # number of values that the assessor has seen
         self.fault_told = False
-        self.raised: str | None = None  # what the assessor raised on it last
+        self.raised: str | None = None  # last error that the assessor raised for this trial
 
     def add(self, position: int, sequence: int, value: Any) -> None:
         self.position = max(self.position, position)
@@ -56,13 +59,13 @@ class _Reports:
         elif sequence > len(values):
             self._early[sequence] = value
         elif sequence >= 0:
-            values[sequence] = value  # reported twice under one number: the last one counts, as in NNI
+            values[sequence] = value  # a sequence number reported twice: the last value counts, as in NNI
 
 
 class AssessorHost:
-    """Serves one assessor. ``build`` first, then ``handle`` for each line, ``leave`` at the end.
+    """Host of one assessor. Call ``build`` first, then ``handle`` for each line, and ``leave`` at the end.
 
-    ``calls`` has the assessor made; by default as ``start`` says.
+    ``calls`` constructs the assessor. By default it follows ``start``.
     """
 
     def __init__(self, channel: Channel, start: Start, calls: Calls | None = None) -> None:
@@ -71,22 +74,22 @@ class AssessorHost:
         self._assessor: Any = None
         self._builtin = False
         self._running: dict[str, _Reports] = {}
-        self._judged: set[str] = set()  # called Bad: not asked about again
+        self._judged: set[str] = set()  # trials judged Bad, which are not judged again
         self._finished: set[str] = set()
-        self._fresh: dict[str, None] = {}  # trials with reports that were not judged yet
+        self._fresh: dict[str, None] = {}  # trials with reports that are not judged yet
         self._deferred = 0
         self._read_to = start.rebuild_to
-        self._proved = False  # has given an opinion since it was built
+        self._proved = False  # whether the assessor has given an opinion since it was built
 
     def build(self) -> None:
-        """Construct and rebuild the assessor, judge what that brought, and say Ready. Raises Doomed."""
+        """Construct and rebuild the assessor, judge the trials of its past, and send Ready. Raise Doomed."""
         self._assessor, self._builtin = self._calls.build(self._start)
         note = self._rebuild() if self._start.rebuild_to else None
-        self._judge_fresh()  # first: one that dies of it was not ready
+        self._judge_fresh()  # before Ready: an assessor that dies of its past is not ready
         self._channel.send(Ready(learns=True, note=note))
 
     def handle(self, message: ToChild) -> None:
-        """Take in one line; trials are judged when no further metrics wait, each by its newest state."""
+        """Process one line. Judge changed trials by their newest values when no more metrics are waiting."""
         if isinstance(message, Metrics):
             for item in message.items:
                 self._take(item)
@@ -104,10 +107,10 @@ class AssessorHost:
     def leave(self) -> None:
         exit_hook = getattr(self._assessor, "_on_exit", None)
         if exit_hook is not None:
-            self._tell(self._calls.attempt("_on_exit", exit_hook))
+            self._calls.report("_on_exit", exit_hook)
 
     def fail(self) -> None:
-        """The process is about to end because of an exception in the assessor."""
+        """Call the assessor's ``_on_error``. An exception in the assessor is about to end the process."""
         error_hook = getattr(self._assessor, "_on_error", None)
         if error_hook is not None:
             self._calls.attempt("_on_error", error_hook)
@@ -115,7 +118,10 @@ class AssessorHost:
     # ---- rebuilding ---------------------------------------------------------------------------------------
 
     def _rebuild(self) -> str | None:
-        """Tell of trials that have ended and load the histories of the others."""
+        """Report the trials that have ended to the assessor, and load the histories of the others.
+
+        Return a note if the rebuild was not exact.
+        """
         up_to = self._start.rebuild_to
         history = History(self._start.database, self._start.experiment_id)
         try:
@@ -134,11 +140,7 @@ class AssessorHost:
                         reports = self._reports_of(items)
                         failures += self._recall(recall, trial_id, reports, successes[trial_id])
             elif ended:
-                self._tell(
-                    self._calls.attempt(
-                        "load_checkpoint", getattr(self._assessor, "load_checkpoint", _nothing)
-                    )
-                )
+                self._calls.report("load_checkpoint", getattr(self._assessor, "load_checkpoint", _nothing))
             others = [] if replayable else history.others(self._finished)
             for _, items in history.metrics_of(others, up_to=up_to):
                 for item in items:
@@ -154,7 +156,7 @@ class AssessorHost:
         return None
 
     def _replay(self, history: History) -> None:
-        """Make all calls again; send the verdicts that had not become facts."""
+        """Repeat all calls of the past. Send the verdicts that had not become facts."""
         known, self._judged, self._finished = self._judged, set(), set()
         verdicts: dict[str, Judged] = {}
         for event in history.reports_and_ends(up_to=self._start.rebuild_to):
@@ -179,7 +181,10 @@ class AssessorHost:
         return [result.sentence] if isinstance(result, Failed) else []
 
     def _catch_up(self, number: int) -> None:
-        """Read what was not sent because this child was slow; what came by line already does no harm."""
+        """Read the metrics that were not sent because this child was slow.
+
+        Metrics that came by line are ignored.
+        """
         history = History(self._start.database, self._start.experiment_id)
         try:
             for item in history.metrics(after=self._read_to, up_to=number):
@@ -216,7 +221,8 @@ class AssessorHost:
         for trial_id in fresh:
             self._judge(trial_id, self._running[trial_id])
         if fresh and not self._proved:
-            # Good opinions are not sent, so the server could not tell a working assessor from a dying one.
+            # Good opinions are not sent. Without this message, the server could not tell a working assessor
+            # from one that dies.
             self._proved = True
             self._channel.send(Answered(missing=(), exhausted=False))
 
@@ -226,13 +232,12 @@ class AssessorHost:
             self._channel.send(self._verdict(trial_id, reports))
 
     def _verdict(self, trial_id: str, reports: _Reports) -> Judged:
-        """Bad, with what the assessor says of why."""
+        """Return the verdict Bad, with the reason that the assessor gives."""
         verdict = Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position)
         why = getattr(self._assessor, "why", None)
         if not callable(why):
             return verdict
-        said = self._calls.attempt("why", lambda: why(trial_id), trial_id=trial_id)
-        self._tell(said)
+        said = self._calls.report("why", lambda: why(trial_id), trial_id=trial_id)
         if isinstance(said, str):
             return replace(verdict, reason=_short(said))
         if not isinstance(said, Mapping):
@@ -246,15 +251,18 @@ class AssessorHost:
         )
 
     def _opinion(self, trial_id: str, reports: _Reports) -> bool:
-        """Whether the trial is to go on; what the assessor raises is told and counts as yes."""
+        """Ask the assessor and return whether the trial continues.
+
+        An exception is reported and counts as yes.
+        """
         reports.assessed = len(reports.values)
-        # A copy for user code, which may keep or change it.
+        # User code gets a copy, because it may keep or change the list.
         values = reports.values if self._builtin else list(reports.values)
         result = self._calls.attempt(
             "assess_trial", lambda: self._assess(trial_id, values), trial_id=trial_id
         )
         if isinstance(result, Failed):
-            if result.sentence != reports.raised:  # once, not at every report
+            if result.sentence != reports.raised:  # report an error once, not at every metric
                 reports.raised = result.sentence
                 self._channel.send(result)
             return True
@@ -274,16 +282,15 @@ class AssessorHost:
         reports = self._running.pop(trial_id, None)
         if reports is not None:
             if len(reports.values) > reports.assessed:
-                # NNI's assessors learn of a trial by being asked: the answer matters no more.
+                # NNI's assessors learn about a trial only when they are asked, so ask although the answer has
+                # no effect.
                 self._opinion(trial_id, reports)
-            self._tell(
-                self._calls.attempt(
-                    "trial_end", lambda: self._assessor.trial_end(trial_id, success), trial_id=trial_id
-                )
+            self._calls.report(
+                "trial_end", lambda: self._assessor.trial_end(trial_id, success), trial_id=trial_id
             )
 
     def _reports_of(self, items: Sequence[Metric]) -> _Reports:
-        """Of the last attempt that has any."""
+        """Return the reports of the last attempt that has any."""
         reports = _Reports(items[-1][1])
         for _, attempt, position, sequence, text in items:
             if attempt == reports.attempt:
@@ -291,16 +298,12 @@ class AssessorHost:
         return reports
 
     def _read(self, text: str) -> Any:
-        """A reported value; for a built-in assessor, which judges one number, that of the main objective."""
+        """Decode a reported value. A built-in assessor gets only the number of the main objective."""
         try:
             value = json.loads(text)
         except ValueError:
             return text
         return with_default(value, self._start.objectives) if self._builtin else value
-
-    def _tell(self, result: object) -> None:
-        if isinstance(result, Failed):
-            self._channel.send(result)
 
 
 def _nothing() -> None:

@@ -1,9 +1,10 @@
-"""Calls into user code: each is watched, and what it raises becomes a message."""
+"""Calls into user code. Each call is watched, and its exception becomes a message."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -21,15 +22,16 @@ LONGEST_SENTENCE = 500
 
 
 class Doomed(Exception):
-    """User code has failed so that this process must end; the server has been told."""
+    """User code has failed in a way that must end this process. The server has been notified."""
 
 
 class Calls:
-    """The algorithm's methods are called through this, one at a time."""
+    """Runs the algorithm's methods, one at a time."""
 
     def __init__(self, channel: Channel, role: str) -> None:
         self.channel = channel
         self._role = role
+        self._collected: list[str] | None = None
 
     def attempt(
         self,
@@ -39,9 +41,9 @@ class Calls:
         trial_id: str | None = None,
         meanwhile: Meanwhile | None = None,
     ) -> T | Failed:
-        """What ``run`` returns, or the message about what it raised, not sent yet.
+        """Return the result of ``run``, or an unsent message about its exception.
 
-        sys.exit is told as fatal and takes its course. ``meanwhile``: see ``Channel.calling``.
+        sys.exit is reported as fatal and takes effect. ``meanwhile``: see ``Channel.calling``.
         """
         try:
             if self.channel.in_call:
@@ -56,6 +58,34 @@ class Calls:
             self.channel.send(Failed(call=call, sentence=sentence, traceback=_shown(error), fatal=True))
             raise
 
+    def report(self, call: str, run: Callable[[], T], *, trial_id: str | None = None) -> T | Failed:
+        """Return the result of ``run``.
+
+        If it raises, send or collect a message about the error and return that message.
+        """
+        result = self.attempt(call, run, trial_id=trial_id)
+        if isinstance(result, Failed):
+            if self._collected is None:
+                self.channel.send(result)
+            else:
+                self._collected.append(result.sentence)
+        return result
+
+    @contextmanager
+    def collect(self) -> Iterator[list[str]]:
+        """Collect the sentences of failures in the list, instead of reporting them one by one."""
+        collected: list[str] = []
+        self._collected = collected
+        try:
+            yield collected
+        finally:
+            self._collected = None
+
+    @property
+    def collecting(self) -> bool:
+        """Whether failures are collected because past events are being replayed."""
+        return self._collected is not None
+
     def must(
         self,
         call: str,
@@ -64,7 +94,10 @@ class Calls:
         hopeless: bool = False,
         meanwhile: Meanwhile | None = None,
     ) -> T:
-        """What ``run`` returns. What it raises is told as fatal (or hopeless), then Doomed is raised."""
+        """Return the result of ``run``.
+
+        If it raises, report the error as fatal (or hopeless) and raise Doomed.
+        """
         result = self.attempt(call, run, meanwhile=meanwhile)
         if isinstance(result, Failed):
             self.channel.send(replace(result, fatal=True, hopeless=hopeless))
@@ -72,7 +105,7 @@ class Calls:
         return result
 
     def build(self, start: Start) -> tuple[Any, bool]:
-        """The algorithm, and whether it is a built-in one."""
+        """Construct the algorithm. Return the algorithm and whether it is built in."""
         if start.name is None:
             target = start.class_name or ""
             found = self.must(
@@ -109,7 +142,7 @@ def _named(error: BaseException) -> str:
 
 
 def _shown(error: BaseException) -> str:
-    """The traceback from the first line of user code on."""
+    """Return the traceback, starting at the first line of user code."""
     import traceback
 
     trace = error.__traceback__

@@ -1,9 +1,9 @@
-"""The child's end of the pipes: lines in, lines out, and an eye on the call that runs.
+"""The child's end of the pipes: reads and writes lines, and watches the running call.
 
-The main thread reads, without a hand-over in a metric's way. A second one watches: the end of the server ends
-this process at once whatever user code is doing, and a call that does not return is told to the server, with
-the place where it is. A third one is there while a call that may wait for further lines does wait: it takes
-them in the main thread's stead.
+The main thread reads lines directly, so that no hand-over between threads delays a metric. A second thread
+watches. If the server ends, the second thread ends this process at once, whatever user code is doing. If a
+call does not return, it reports the call and its stack to the server. A third thread exists only while a call
+that may wait for further lines is waiting. It then reads lines in place of the main thread.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from nnimgr.dispatcher.messages import Busy, FromChild, Idle, ToChild, to_child,
 __all__ = ["OWN_CODE", "Channel"]
 
 OWN_CODE = os.path.dirname(os.path.abspath(__file__))
-FIRST_LOOK_S = 1.0  # a call that runs longer is told, then again at each doubling
-MOST_WORK = 0.05  # a call that has used less of a processor than this since it was looked at last only waits
+FIRST_LOOK_S = 1.0  # a call that runs longer is reported, then again each time its age doubles
+MOST_WORK = 0.05  # a call that has used less of a processor since its last report is waiting
 
 Meanwhile = Callable[[ToChild], bool]
 
 
 class _Call:
-    """User code that runs in the main thread. All times in seconds."""
+    """User code that runs in the main thread. All times are in seconds."""
 
     __slots__ = ("attended", "begin", "meanwhile", "name", "told_s", "work_s")
 
     def __init__(self, name: str, meanwhile: Meanwhile | None) -> None:
         self.name, self.meanwhile = name, meanwhile
         self.begin = time.monotonic()
-        self.told_s = 0.0  # its age when it was told last
+        self.told_s = 0.0  # age at the last report
         self.work_s = (
             time.thread_time() if meanwhile else 0.0
-        )  # what its thread had used of a processor by then
-        self.attended = False  # a thread takes lines in its stead
+        )  # processor time that the main thread had used by the last report
+        self.attended = False  # whether another thread reads lines during this call
 
     @property
     def due_s(self) -> float:
-        """The age at which it is to be told next."""
+        """Age at which the call is reported next."""
         return max(FIRST_LOOK_S, 2 * self.told_s)
 
 
 class Channel:
-    """Made and used by the main thread; ``send`` may be called from any."""
+    """Connection to the server. Only the main thread creates and uses it; any thread may call ``send``."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
@@ -60,15 +60,15 @@ class Channel:
         self._readable = select.poll()
         self._readable.register(read_fd, select.POLLIN)
         self._write_lock = threading.Lock()
-        self._turn = threading.Lock()  # held to take lines, and to serve one in the main thread's stead
+        self._turn = threading.Lock()  # held to read lines, and to process a line outside the main thread
         self._call: _Call | None = None
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._asleep = False  # the watching thread: only the server's end, or ``_wake``, wakes it
+        self._asleep = False  # whether only the server's end or ``_wake`` wakes the watching thread
         self._main = threading.get_ident()
         threading.Thread(target=self._watch, name="nnimgr-watch", daemon=True).start()
 
     def take(self) -> ToChild:
-        """The next message."""
+        """Wait for the next message and return it."""
         with self._turn:
             while not self._lines:
                 self._read()
@@ -81,7 +81,7 @@ class Channel:
 
     @property
     def waiting(self) -> bool:
-        """Whether another line lies here already, or has begun to come."""
+        """Whether a further line has been read, or has begun to arrive."""
         return bool(self._lines) or bool(self._readable.poll(0))
 
     def _read(self) -> None:
@@ -102,17 +102,20 @@ class Channel:
 
     @property
     def in_call(self) -> bool:
-        """Whether user code runs: inside of ``calling``."""
+        """Whether user code is running, inside ``calling``."""
         return self._call is not None
 
     @contextmanager
     def calling(self, name: str, *, meanwhile: Meanwhile | None = None) -> Iterator[None]:
-        """User code runs inside: Busy is sent when it takes long, Idle when it has come back.
+        """Run user code inside this context.
 
-        When it seems to wait, ``meanwhile`` is called in another thread with each message that comes, in
-        order; True: it has served it. Not so while user code computes, which may not expect it.
+        Send Busy when the code takes long, and Idle when it has returned.
+
+        If the code seems to wait, ``meanwhile`` is called in another thread with each new message, in order.
+        It returns True for a message that it has processed. While user code computes, ``meanwhile`` is not
+        called, because the code may not expect calls at the same time.
         """
-        if self.in_call:  # user code has called back, or this is ``meanwhile``
+        if self.in_call:  # user code has called back, or this call comes from ``meanwhile``
             yield
             return
         call = self._call = _Call(name, meanwhile)
@@ -129,7 +132,7 @@ class Channel:
         try:
             while rest:
                 rest = rest[os.write(self._write_fd, rest) :]
-        except BrokenPipeError:  # nobody is left to work for
+        except BrokenPipeError:  # the server has ended
             os._exit(0)
 
     # ---- in the watching thread ---------------------------------------------------------------------------
@@ -150,7 +153,7 @@ class Channel:
                 self._asleep = True
                 patience = (
                     None if seen == self._taken else 0.0
-                )  # ``take`` looks at the two the other way round
+                )  # ``take`` accesses these two fields in the opposite order
             seen = self._taken
             for fd, _ in poller.poll(patience):
                 if fd == self._read_fd:
@@ -180,7 +183,7 @@ class Channel:
             ).start()
 
     def _stack(self) -> str:
-        """Where the main thread is, from the user's first line on."""
+        """Return the main thread's stack, from the first line of user code on."""
         import traceback
 
         frame: FrameType | None = sys._current_frames().get(self._main)
@@ -193,8 +196,11 @@ class Channel:
     # ---- in the attending thread --------------------------------------------------------------------------
 
     def _attend(self, call: _Call, meanwhile: Meanwhile) -> None:
-        """Serve what can be served until the call has returned; the rest stays for the main thread."""
-        kept = 0  # lines at the front that are not for now
+        """Process the messages that ``meanwhile`` accepts until the call has returned.
+
+        The main thread gets the rest.
+        """
+        kept = 0  # number of lines at the front that ``meanwhile`` has left for later
         readable = select.poll()
         readable.register(self._read_fd, select.POLLIN)
         try:
@@ -211,8 +217,8 @@ class Channel:
                             kept += 1
                 readable.poll()
         except BaseException:
-            # What user code raises is told and goes no further, but for the end of the process. Of its own
-            # accord the main thread would not learn of that.
+            # ``meanwhile`` reports exceptions of user code itself. Any other exception must end the process
+            # here, because the main thread would not notice it.
             import traceback
 
             traceback.print_exc()

@@ -1,8 +1,8 @@
-"""What an experiment asks of every parameter set, whatever tuner it has: constraints, and no set twice.
+"""Rules of an experiment for the parameter sets of any tuner: constraints and the duplicates policy.
 
-A tuner with ``obey`` is given the rules and keeps them. Any other is asked again, for the same id, until it
-gives a set that will do; what it hears of later is that set alone. All of this is a function of what the
-tuner was asked and told, so that it comes out the same when that is gone through again.
+A tuner with ``obey`` is given the rules and keeps them. Any other tuner is asked again for the same id until
+it gives an acceptable set, and later hears only about that set. The outcome depends only on the calls to the
+tuner, so that replaying the calls gives the same outcome.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.algorithm import Past, Rules
 from nnimgr.dispatcher.history import Event, PastSuggestion
 from nnimgr.dispatcher.messages import SetDiscarded, SetTried, SpaceChanged, TrialFinished
-from nnimgr.dispatcher.plain import json_text
+from nnimgr.dispatcher.serialization import json_text
 from nnimgr.identity import identity
 
 if TYPE_CHECKING:
@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Enforcement"]
 
-MOST_REFUSED = 1000  # sets for one id
+MOST_REFUSED = 1000  # refused sets for one id, after which the tuner counts as exhausted
 SKIP, REUSE, REPLICATE = "skip", "reuse", "replicate"
 
-Again = Callable[[int], "list[Any] | None"]  # ask for one id: a list of at most one set, None: no more
+# Ask for one id: a list of at most one set; None if the tuner has no more.
+Again = Callable[[int], "list[Any] | None"]
 
 
 class Enforcement:
-    """``obeyed``: the tuner keeps the rules itself. ``duplicates``: skip, reuse, replicate or None.
+    """Check of every parameter set against the constraints and the duplicates policy.
 
-    ``complain`` is told, in one sentence, of a tuner that gives nothing that will do. Raises ConstraintError.
+    ``obeyed``: the tuner keeps the rules itself. ``duplicates``: skip, reuse, replicate or None. ``complain``
+    is called with one sentence when a tuner gives no acceptable set. Raise ConstraintError.
     """
 
     def __init__(
@@ -45,15 +47,15 @@ class Enforcement:
     ) -> None:
         self._duplicates, self._obeyed, self._complain = duplicates, obeyed, complain
         self._constraints: Constraints | None = None
-        self._known: Counter[int] = Counter()  # sets that were tried, by the hash of their identity
-        self._by_hand: set[int] = set()  # those of them that users have submitted
+        self._known: Counter[int] = Counter()  # tried sets, by the hash of their identity
+        self._by_hand: set[int] = set()  # hashes of the tried sets that users have submitted
         self._results: dict[int, tuple[str, str, float]] = {}  # see Suggestion.reuse
         self._refusals: Counter[int] = Counter()  # by parameter id
         self.change(constraints)
 
     @property
     def rules(self) -> Rules:
-        """What a tuner is to obey; it need not be told when the constraints change."""
+        """Rules for a tuner that obeys. They stay valid when the constraints change."""
         return Rules(
             feasible=self._feasible,
             may_repeat=self._duplicates in (REUSE, REPLICATE),
@@ -62,22 +64,23 @@ class Enforcement:
 
     @property
     def needs(self) -> Past:
-        """The part of the past that ``hear`` wants to be told of."""
+        """Part of the past that ``hear`` needs."""
         if self._duplicates == SKIP:
             return Past.SUGGESTIONS
         return Past.RESULTS if self._duplicates == REUSE else Past.NOTHING
 
     def change(self, constraints: Sequence[str]) -> None:
-        """These are the constraints from now on."""
+        """Replace the constraints."""
         if not constraints:
             self._constraints = None
             return
-        from nnimgr.constraints import Constraints  # with ast: a start without constraints is faster
+        # Imported late because it imports ast, which would slow a start without constraints.
+        from nnimgr.constraints import Constraints
 
         self._constraints = Constraints(constraints)
 
     def hear(self, event: Event) -> None:
-        """Something has happened, now or in the past."""
+        """Record an event, new or past."""
         if isinstance(event, SpaceChanged):
             if event.constraints is not None:
                 self.change(event.constraints)
@@ -98,19 +101,23 @@ class Enforcement:
                 self._results.setdefault(_key(event.parameters), (event.trial_id, text, value))
 
     def result_of(self, parameters: str) -> tuple[str, str, float] | None:
-        """What ``Suggestion.reuse`` is for this set (JSON text)."""
+        """Return the value of ``Suggestion.reuse`` for this set (JSON text), or None."""
         return self._results.get(_key(parameters)) if self._results else None
 
     # ---- tuners that do not obey --------------------------------------------------------------------------
 
     def settle(self, given: dict[int, Any], again: Again) -> bool:
-        """Put other sets in the place of those in ``given``, by parameter id, that will not do, and take out
-        those for which none came. False: the tuner has no more.
+        """Replace the unacceptable sets in ``given`` (by parameter id). Remove those without a replacement.
+
+        Return False if the tuner has no more sets.
         """
         return all([self._settle_one(parameter_id, given, again) for parameter_id in list(given)])
 
     def admits(self, parameter_id: int, parameters: Any) -> bool | None:
-        """Whether a set will do; it counts as tried then. None: it will not, and to ask on makes no sense."""
+        """Check a set. Return True if it is acceptable (it then counts as tried), and False if it is not.
+
+        Return None if it is not acceptable and asking again is useless.
+        """
         if self._obeyed or (self._constraints is None and self._duplicates != SKIP):
             return True
         text = json_text(parameters, f"parameter set {parameter_id}")

@@ -28,8 +28,8 @@ from nnimgr.dispatcher.registry import is_builtin
 
 __all__ = ["ORPHANED", "NotForked", "Zygote"]
 
-ANSWER_S = 10.0  # a zygote that owes an answer for longer is replaced
-MOST_REQUESTS = 64  # at a time: the kernel limits the descriptors that are under way
+ANSWER_S = 10.0  # a zygote that does not answer for longer is replaced
+MOST_REQUESTS = 64  # requests at a time: the kernel limits the descriptors in transit
 ORPHANED = "orphaned"  # extra info of a transport: the child has ended because the zygote has
 # What decides where an interpreter imports from, and which libraries it loads.
 _INTERPRETER_VARIABLES = (
@@ -47,7 +47,7 @@ class NotForked(Exception):
 
 
 class Zygote:
-    """The one process of a server that children are forked from."""
+    """The one process of a server from which children are forked."""
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
         self._answer_s = answer_s
@@ -58,7 +58,7 @@ class Zygote:
 
     @property
     def pid(self) -> int | None:
-        """Return the process id while the zygote runs."""
+        """Process id of the zygote, or None if it does not run."""
         return None if self._process is None else self._process.pid
 
     def can_host(self, start: Start, *, python: str, environ: Mapping[str, str]) -> bool:
@@ -126,7 +126,7 @@ class _Process:
 
     @classmethod
     async def start(cls, on_end: Callable[[], None]) -> _Process:
-        """Raises OSError."""
+        """Start a zygote. Raise OSError."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
@@ -155,7 +155,7 @@ class _Process:
             raise NotForked(f"the zygote cannot be asked: {error}") from error
 
     def give_up(self) -> None:
-        """Kill a zygote that does not answer, and so its children."""
+        """Kill a zygote that does not answer, and thereby its children."""
         self._why = "did not answer and "
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
@@ -179,7 +179,7 @@ class _Process:
 
 
 class _Forked(asyncio.SubprocessTransport):
-    """A forked child, with the calls of asyncio's own transports of processes that the server needs."""
+    """Transport of a forked child, with the methods of asyncio's own transports that the server needs."""
 
     def __init__(self, protocol: asyncio.SubprocessProtocol, zygote: _Process, *, answer_s: float) -> None:
         self._extra: dict[str, Any] = {}
@@ -241,7 +241,7 @@ class _Forked(asyncio.SubprocessTransport):
         self._protocol.pipe_data_received(1, output)
 
     def output_ended(self) -> None:
-        """The child is about to end; give the zygote a limited time to report how."""
+        """Limit the time in which the zygote has to report how the child has ended. Its output has ended."""
         self._output_open = False
         if self._returncode is None and not self._closing:
             self._overdue = self._loop.call_later(self._answer_s, self._zygote.give_up)
@@ -259,7 +259,7 @@ class _Forked(asyncio.SubprocessTransport):
             self.born.set_exception(NotForked(os.strerror(-number)))
 
     def answers_ended(self) -> None:
-        """The zygote has ended if it owes an answer still, and so has the child."""
+        """Treat the child as ended if the zygote ends without the last answer about it."""
         if self._closing:
             self.born.cancel()
         elif not self._pid:

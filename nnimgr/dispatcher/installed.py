@@ -1,7 +1,8 @@
-"""Algorithms that installed packages bring: entry points of the groups ``nnimgr.tuners`` and
-``nnimgr.assessors``, whose name is the algorithm's and whose object is its class.
+"""Algorithms that installed packages bring.
 
-They are looked for where the experiment's Python has its packages, and read without importing anything.
+They are entry points of the groups ``nnimgr.tuners`` and ``nnimgr.assessors``. The name of the entry point is
+the algorithm's name, and its object is the algorithm's class. They are looked for among the packages of the
+experiment's Python, and read without importing anything.
 """
 
 from __future__ import annotations
@@ -24,35 +25,39 @@ _QUESTION = "import json, sys; print(json.dumps(sys.path))"
 
 
 class InterpreterError(ValueError):
-    """A Python does not say where its packages are; one sentence."""
+    """A Python does not report where its packages are. The text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """The Python that runs an experiment's algorithms, and its environment; None: this process's own."""
+    """Python that runs an experiment's algorithms, and its environment. None means this process's own."""
 
     python: str | None = None
     environ: Mapping[str, str] | None = None
 
     @property
     def registry_file(self) -> Path:
-        """Where its user has registered algorithms."""
+        """File in which the interpreter's user has registered algorithms."""
         return registry_file(self.environ, python=self.python)
 
     def folders(self) -> list[str]:
-        """Where it looks for modules and packages. Blocks if it is another one. Raises InterpreterError."""
+        """Return the folders where the interpreter looks for modules and packages.
+
+        Blocks if the interpreter is not this process's own. Raise InterpreterError.
+        """
         environ = os.environ if self.environ is None else self.environ
         own = environ.get("PYTHONPATH") == os.environ.get("PYTHONPATH")
         if self.python in (None, sys.executable) and own:
             return sys.path
-        import subprocess  # like that of importlib.metadata, its import would slow the start of every child
+        import subprocess  # its import, like that of importlib.metadata, would slow the start of every child
 
         python = self.python or sys.executable
         try:
             done = subprocess.run(
                 [python, "-c", _QUESTION], env=dict(environ), cwd="/", capture_output=True, timeout=ANSWER_S
             )
-            found = json.loads(done.stdout.splitlines()[-1])  # what its start prints comes before
+            # The last line: a start of Python may print others before it.
+            found = json.loads(done.stdout.splitlines()[-1])
             return [folder for folder in found if isinstance(folder, str)]
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError) as error:
             raise InterpreterError(
@@ -61,7 +66,10 @@ class Interpreter:
 
 
 def installed(folders: Iterable[str]) -> list[Registered]:
-    """The algorithms of the packages in these folders; a name that several bring is the first one's."""
+    """Return the algorithms of the packages in these folders.
+
+    If several packages use a name, the first one has it.
+    """
     from importlib.metadata import distributions
 
     roles = {group: role for role, group in GROUPS.items()}

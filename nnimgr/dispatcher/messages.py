@@ -1,10 +1,10 @@
-"""The lines between the server and a dispatcher child: frozen records, one JSON object a line.
+"""Messages between the server and a dispatcher child: frozen records, each sent as one line of JSON.
 
-A child hosts ONE algorithm and serves its calls strictly in the order of its lines: result before end,
-always. History never comes by line: ``Start`` and ``CatchUp`` make the child read the database itself,
-read-only, up to a fact number; the lines that follow continue from there.
+A child hosts ONE algorithm and serves its calls strictly in the order of its lines, so a result always comes
+before its trial's end. History is never sent by line. ``Start`` and ``CatchUp`` make the child read the
+database itself, read-only, up to a fact number; the lines that follow continue from there.
 
-Standard library only: a child starts with every experiment, and its start counts.
+Standard library only: a child is started with every experiment, and its start has to be fast.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from typing import Any, NamedTuple, cast
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The line before Start to a child that was forked: what starting a program would have given it."""
+    """Environment of a forked child, sent before Start.
+
+    A program that is started gets it from the system instead.
+    """
 
     environ: Mapping[str, str] = field(repr=False)
     cwd: str
@@ -27,33 +30,34 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The first line: build the algorithm, then bring it up to fact number ``rebuild_to`` (0: nothing).
+    """First message: build the algorithm, then bring it up to fact number ``rebuild_to`` (0: nothing to do).
 
-    ``since``: the number of the fact by which it has taken another one's place; 0: it is the first.
+    ``since``: number of the fact that put this algorithm in the place of an earlier one; 0 for the first
+    algorithm.
     """
 
     role: str  # tuner, assessor
-    name: str | None  # built-in or registered
-    class_name: str | None  # "module.Class", with code_directory
+    name: str | None  # name of a built-in or registered algorithm
+    class_name: str | None  # "module.Class", imported from code_directory
     code_directory: str | None
-    class_args: Mapping[str, Any]  # references to secrets resolved
+    class_args: Mapping[str, Any]  # with references to secrets resolved
     search_space: Mapping[str, Any]
     experiment_id: str
     database: str  # path of the SQLite file
     rebuild_to: int
     checkpoint_directory: str
-    seed: int  # of the experiment; used where classArgs name none
+    seed: int  # seed of the experiment, used if classArgs has none
     objectives: Mapping[str, str] = field(default_factory=dict)  # see nnimgr.objectives
     since: int = 0
-    constraints: tuple[str, ...] = ()  # on parameter sets (tuner)
-    duplicates: str | None = None  # what becomes of sets that were tried before: skip, reuse, replicate
+    constraints: tuple[str, ...] = ()  # constraints on parameter sets (tuner)
+    duplicates: str | None = None  # treatment of sets that were tried before: skip, reuse, replicate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Give one parameter set for each id (tuner). ``fed_to``: the highest fact number fed before.
+    """Request for one parameter set per id (tuner). ``fed_to``: the highest fact number sent before.
 
-    ``trial_id``: the set is a further one of this multi-phase trial, not a new trial.
+    ``trial_id``: the set is a further one for this multi-phase trial, not a new trial.
     """
 
     parameter_ids: tuple[int, ...]
@@ -65,10 +69,10 @@ class Ask:
 class TrialFinished:
     """A trial has ended (tuner and assessor). ``text``: the JSON text of its final metric's value, if any.
 
-    ``value``: the number that the trial's result counts as, if it is one. ``parameter_id`` None: a customised
-    trial. ``stand_in``: JSON text of the result to take where the trial has none that can be used.
-    ``untried``: it was called off, and its set may be suggested again. ``again``: a stop of the experiment
-    has cut it off, and its set runs again as another trial when that goes on.
+    ``value``: the number that the trial's result counts as, if any. ``parameter_id`` is None for a customised
+    trial. ``stand_in``: JSON text of the result to use if the trial has no usable one. ``untried``: the trial
+    was canceled before it ran, and its set may be suggested again. ``again``: a stop of the experiment has
+    ended the trial, and its set runs again as another trial when the experiment is resumed.
     """
 
     number: int
@@ -85,7 +89,7 @@ class TrialFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReported:
-    """A parameter set of a multi-phase trial that runs on has its result (tuner). Fields as TrialFinished."""
+    """A parameter set of a running multi-phase trial has its result (tuner). Fields as in TrialFinished."""
 
     number: int
     trial_id: str
@@ -96,7 +100,7 @@ class ResultReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDiscarded:
-    """A further parameter set came after its trial had ended (tuner), and was never tried."""
+    """A further parameter set came after its trial had ended, and was never tried (tuner)."""
 
     number: int
     trial_id: str
@@ -106,7 +110,7 @@ class SetDiscarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """``records``: JSON text of a list of {"parameter", "value"} (tuner)."""
+    """Results from elsewhere (tuner). ``records``: JSON text of a list of {"parameter", "value"}."""
 
     number: int
     records: str
@@ -114,7 +118,10 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceChanged:
-    """The search space was replaced, or its constraints were (tuner; None: they stay as they are)."""
+    """The search space or its constraints were replaced (tuner).
+
+    ``constraints`` is None if they are unchanged.
+    """
 
     number: int
     search_space: Mapping[str, Any]
@@ -123,7 +130,10 @@ class SpaceChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTried:
-    """A user has submitted a parameter set (tuner that is not to repeat any). ``parameters``: JSON text."""
+    """A user has submitted a parameter set (only for a tuner that must not repeat sets).
+
+    ``parameters``: JSON text.
+    """
 
     number: int
     parameters: str
@@ -131,25 +141,28 @@ class SetTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Intermediate results on arrival (assessor), each (trial_id, attempt, position, sequence, text)."""
+    """New intermediate results (assessor), each as (trial_id, attempt, position, sequence, text)."""
 
     items: tuple[tuple[str, int, int, int, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """Lines were dropped because the child was slow: read everything up to ``number`` from the database."""
+    """Lines were dropped because the child was slow.
+
+    The child reads everything up to ``number`` from the database.
+    """
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """Call the algorithm's ``_on_exit`` and exit."""
+    """Request to call the algorithm's ``_on_exit`` and exit."""
 
 
 def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
-    """Whether a trial that ended in this status is ``again`` (``TrialFinished``)."""
+    """Return the value of ``TrialFinished.again`` for a trial that ended in this status."""
     return status == "SYS_CANCELED" and not untried and not customised
 
 
@@ -160,7 +173,7 @@ def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
 class Ready:
     """The algorithm is built and rebuilt. ``learns``: its suggestions depend on results.
 
-    ``note``: one sentence when the rebuild could not be exact.
+    ``note``: one sentence if the rebuild could not be exact.
     """
 
     learns: bool
@@ -169,9 +182,9 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """``parameters``: JSON text. ``state``: what dump_state gave, JSON text.
+    """A parameter set. ``parameters``: JSON text. ``state``: the result of dump_state, as JSON text.
 
-    ``reuse``: the result of a trial with equal parameters, which the set is not tried again for: the trial's
+    ``reuse``: the result to use instead of running the set, from a trial with equal parameters: the trial's
     id, the JSON text of its final metric and the number in it.
     """
 
@@ -184,11 +197,11 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """All that an Ask will bring for now has been sent. ``missing``: ids without a suggestion.
+    """All suggestions that an Ask brings for now have been sent. ``missing``: ids without a suggestion.
 
-    ``exhausted``: NoMoreTrialError; else the missing ones may still come (NNI's st_callback), and ``why``
-    may say what they wait for. An assessor sends one, empty, after its first opinion. ``fed_to`` as in
-    Suggestion.
+    ``exhausted``: the tuner raised NoMoreTrialError. Otherwise the missing sets may still come (NNI's
+    st_callback), and ``why`` may explain the wait. An assessor sends one empty message after its first
+    opinion. ``fed_to`` as in Suggestion.
     """
 
     missing: tuple[int, ...]
@@ -199,7 +212,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The assessor's answer Bad at this metric; Good is not sent. The rest as in ``facts.Verdict``."""
+    """The assessor has judged the trial Bad at this metric.
+
+    Good is not sent. Other fields as in ``facts.Verdict``.
+    """
 
     trial_id: str
     attempt: int
@@ -211,7 +227,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """User code raised in ``call``. ``hopeless``: it cannot be built; ``fatal``: the child will exit now."""
+    """User code raised in ``call``. ``hopeless``: it cannot be built. ``fatal``: the child exits now."""
 
     call: str
     sentence: str
@@ -223,7 +239,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """One sentence on a trial that is no failure of the algorithm (a result that is not a finite number)."""
+    """One sentence about a trial that is not a failure of the algorithm, such as a result that is NaN."""
 
     trial_id: str
     note: str
@@ -231,7 +247,10 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """A call has run for ``seconds``; ``stack`` is where it is. Sent after one second, then as it doubles."""
+    """A call has run for ``seconds`` and is now at ``stack``.
+
+    Sent after one second, then each time the age doubles.
+    """
 
     call: str
     seconds: float
@@ -240,7 +259,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """The call of the last Busy has returned."""
+    """The call that the last Busy reported has returned."""
 
 
 ToChild = (
@@ -265,13 +284,14 @@ _FROM_CHILD = {
 }
 
 
-_TUPLES = {"parameter_ids", "missing", "constraints", "reuse", "better"}  # JSON has them as lists
+_TUPLES = {"parameter_ids", "missing", "constraints", "reuse", "better"}  # fields that are lists in JSON
 
 
 def to_line(message: ToChild | FromChild) -> bytes:
-    """The line of a message, with its newline: ``["Kind", {field: value}]``.
+    """Return a message as a line with its newline: ``["Kind", {field: value}]``.
 
-    Every field is plain JSON as it stands, so this path skips the codec: metrics pass here.
+    Every field is plain JSON already, so no codec is needed. This saves time, because every metric passes
+    here.
     """
     fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
     text = json.dumps([type(message).__name__, fields], separators=(",", ":"), default=dict)
@@ -279,7 +299,7 @@ def to_line(message: ToChild | FromChild) -> bytes:
 
 
 def to_child(line: bytes) -> ToChild:
-    """The message in a line to the child. Raises ValueError if it is none."""
+    """Return the message in a line to the child. Raise ValueError if the line is not a message."""
     fields = _parsed(line)
     if fields.kind == "Metrics":
         return Metrics(items=tuple((t, a, p, s, x) for t, a, p, s, x in fields.values["items"]))
@@ -287,7 +307,7 @@ def to_child(line: bytes) -> ToChild:
 
 
 def from_child(line: bytes) -> FromChild:
-    """The message in a line from the child. Raises ValueError if it is none."""
+    """Return the message in a line from the child. Raise ValueError if the line is not a message."""
     return cast("FromChild", _made(_FROM_CHILD, _parsed(line)))
 
 
@@ -304,7 +324,7 @@ def _parsed(line: bytes) -> _Fields:
 
 
 def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
-    """Unknown fields are left out: the child's interpreter may have another version of this package."""
+    """Build a message. Ignore unknown fields, because the child may run another version of this package."""
     kind = kinds.get(fields.kind)
     if kind is None:
         raise ValueError(f"no such message: {fields.kind}")
@@ -316,7 +336,10 @@ def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
 
 
 def _storable(value: Any) -> Any:
-    """What user code says, a name of a file in an error perhaps, may be no Unicode."""
+    """Replace characters that cannot be encoded as UTF-8.
+
+    User code may send them, for example in a file name.
+    """
     if isinstance(value, str) and not value.isascii():
         return value.encode(errors="replace").decode()
     return value

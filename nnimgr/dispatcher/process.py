@@ -1,4 +1,4 @@
-"""The server's handle on a dispatcher child: a process, its pipes, and how it ended."""
+"""The server's handle on a dispatcher child: its process, its pipes, and how it ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nnimgr.dispatcher.messages import (
 
 __all__ = ["DispatcherChild"]
 
-MOST_PENDING = 8 << 20  # bytes that may wait for a slow child before metrics are left out
+MOST_PENDING = 8 << 20  # bytes that may wait for a slow child before metrics are dropped
 EXIT_GRACE_S = 2.0
 TAIL_BYTES = 4096
 
@@ -35,16 +35,17 @@ logger = logging.getLogger(__name__)
 
 
 class DispatcherChild:
-    """One child that hosts one algorithm. Everything happens in the event loop that ``start`` ran in.
+    """Child process that hosts one algorithm. All calls happen in the event loop in which ``start`` ran.
 
-    ``on_message`` gets each message as it comes; ``on_exit`` is called once, after the last message, with one
-    sentence, unless ``close`` or ``kill`` was called before. Neither may raise.
+    ``on_message`` gets each message on arrival. ``on_exit`` is called once, after the last message, with one
+    sentence, unless ``close`` or ``kill`` was called before. Neither callback may raise.
 
-    Lines may be sent from the moment of construction; they leave behind ``start``'s own, in order. A slow
-    child costs at most ``MOST_PENDING`` bytes: beyond that metrics are not sent, the child is ``behind``, and
-    it reads them from the database when it is told to (``catch_up``, or a TrialFinished).
+    Lines may be sent as soon as the object exists; they are sent after ``start``'s own line, in order. A slow
+    child uses at most ``MOST_PENDING`` bytes. Beyond that, metrics are dropped and the child is ``behind``.
+    It reads them from the database on request (``catch_up``, or a TrialFinished).
 
-    The process is forked from the ``zygote`` if that can host it, and else gets an interpreter of its own.
+    The process is forked from the ``zygote`` if the zygote can host it. Otherwise it gets its own
+    interpreter.
     """
 
     def __init__(
@@ -78,12 +79,12 @@ class DispatcherChild:
 
     @property
     def behind(self) -> bool:
-        """Whether metrics were left out that the child has not read from the database yet."""
+        """Whether metrics were dropped that the child has not read from the database yet."""
         return self._behind
 
     @property
     def log_tail(self) -> str:
-        """The end of what the log has got since this child was started, at most 4 KiB."""
+        """Last part of the log since this child was started, at most 4 KiB."""
         try:
             with self._log_path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -93,7 +94,7 @@ class DispatcherChild:
             return ""
 
     async def start(self) -> None:
-        """Start the process. If that is not possible, ``on_exit`` says why."""
+        """Start the process. If that is not possible, call ``on_exit`` with the reason."""
         self._begun = True
         try:
             log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -137,31 +138,35 @@ class DispatcherChild:
         return transport
 
     def send(self, message: ToChild) -> bool:
-        """Queue a line; it leaves at once if it can. False: it was left out (``behind``) or all is over."""
+        """Queue a line, and send it at once if possible.
+
+        Return False if it was dropped (``behind``) or the child is gone.
+        """
         if self._gone.is_set():
             return False
         if isinstance(message, Metrics) and self._pending > MOST_PENDING:
             self._behind = True
             return False
         if self._behind and isinstance(message, TrialFinished):
-            self._write(CatchUp(number=message.number))  # its end is committed, so its metrics are
+            # The trial's end is committed, and so are its metrics.
+            self._write(CatchUp(number=message.number))
         if isinstance(message, CatchUp):
             self._behind = False
         self._write(message)
         return True
 
     def catch_up(self, number: int) -> bool:
-        """Have the child read what was left out, once ``number`` covers it.
+        """Have the child read the dropped metrics, once ``number`` covers them.
 
-        To be called after a commit when the child is ``behind`` and everything that was not sent is in the
-        database up to ``number``. False: too much waits still; call again after a later commit.
+        Call this after a commit if the child is ``behind`` and all that was dropped is in the database up to
+        ``number``. Return False if too many bytes are still waiting; then call again after a later commit.
         """
         if self._pending > MOST_PENDING // 2:
             return False
         return self.send(CatchUp(number=number))
 
     async def close(self) -> None:
-        """Have the algorithm leave; kill it if it takes longer than 2 s. Returns when it is gone."""
+        """Have the algorithm leave, and kill it after 2 s. Return when the process is gone."""
         self._closing = True
         if not self._begun:
             self._gone.set()
@@ -173,7 +178,7 @@ class DispatcherChild:
             await self._gone.wait()
 
     def kill(self) -> None:
-        """End the process now, and what it has started in its session."""
+        """Kill the process now, with everything that it has started in its session."""
         self._closing = True
         self._kill()
 
@@ -194,7 +199,7 @@ class DispatcherChild:
 
     def _opened(self, transport: asyncio.SubprocessTransport) -> None:
         self._transport = transport
-        if self._gone.is_set():  # it ended before it could be opened
+        if self._gone.is_set():  # the process ended before its pipes were opened
             transport.close()
             return
         self._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
@@ -225,7 +230,7 @@ class DispatcherChild:
             pass
 
     def _ended(self, returncode: int | None) -> None:
-        """The process is reaped and its output read."""
+        """Report how the process ended. Called when it is reaped and its output is read."""
         if self._gone.is_set():
             return
         who = f"the {self._start.role}'s process"
@@ -247,7 +252,7 @@ class DispatcherChild:
 
 
 class _Pipes(asyncio.SubprocessProtocol):
-    """Splits the child's output into lines, and waits for both its end and the end of its output."""
+    """Splits the child's output into lines. Waits until both the process and its output have ended."""
 
     def __init__(self, child: DispatcherChild) -> None:
         self._child = child
@@ -269,13 +274,13 @@ class _Pipes(asyncio.SubprocessProtocol):
             self._child._received(line)
 
     def process_exited(self) -> None:
-        # Processes that the algorithm forked may hold the pipe open: its session ends with it.
+        # Processes that the algorithm forked may hold the pipe open, so kill the whole session.
         assert self._transport is not None
         try:
             os.killpg(self._transport.get_pid(), signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
-        # One that left the session could still hold it: what has been read by then is all.
+        # A process that left the session could still hold the pipe: stop reading after the grace period.
         asyncio.get_running_loop().call_later(EXIT_GRACE_S, self._finish)
 
     def connection_lost(self, exc: Exception | None) -> None:

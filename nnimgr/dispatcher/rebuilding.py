@@ -1,52 +1,184 @@
-"""How a tuner whose process is new is brought to where it was, or to where another one was."""
+"""Rebuilding of a tuner in a new process, to its own earlier state or from the past of a replaced tuner."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import Any
 
-from nnimgr.algorithm import Tuner
-from nnimgr.dispatcher.history import Event, PastSuggestion
-from nnimgr.dispatcher.messages import SpaceChanged
+from nnimgr.algorithm import Past, Tuner
+from nnimgr.dispatcher.abilities import Way
+from nnimgr.dispatcher.calls import Doomed
+from nnimgr.dispatcher.history import Event, History, PastSuggestion
+from nnimgr.dispatcher.messages import (
+    Failed,
+    Imported,
+    ResultReported,
+    SpaceChanged,
+    Start,
+    TrialFinished,
+)
+from nnimgr.dispatcher.serialization import json_text
+from nnimgr.dispatcher.tuner_feed import TunerFeed
 
-__all__ = ["Way", "Years", "import_note", "last_state", "recalls_state", "way_of"]
+__all__ = ["Rebuild"]
 
-
-class Way(Enum):
-    """How a tuner is brought up to date after its process died (see ``nnimgr.algorithm``)."""
-
-    RECALL = auto()
-    STATE = auto()
-    REPLAY = auto()
-    IMPORT = auto()
-
-
-def way_of(tuner: Any) -> Way:
-    if callable(getattr(tuner, "recall", None)):
-        return Way.RECALL
-    if callable(getattr(tuner, "dump_state", None)) and callable(getattr(tuner, "load_state", None)):
-        return Way.STATE
-    return Way.REPLAY if getattr(tuner, "replayable", False) else Way.IMPORT
+Generate = Callable[[list[int], "str | None"], "tuple[dict[int, Any], bool]"]
 
 
-def recalls_state(tuner: Any) -> bool:
-    """Whether what it dumps with a set is given back as ``recall(..., state=...)``."""
-    recall = getattr(tuner, "recall", None)
-    if not callable(recall) or not callable(getattr(tuner, "dump_state", None)):
-        return False
-    takes = inspect.signature(recall).parameters.values()
-    return any(each.name == "state" or each.kind is each.VAR_KEYWORD for each in takes)
+class Rebuild:
+    """Brings one new tuner up to date from the log, through its feed.
+
+    ``generate`` asks the tuner for parameter sets in the way that the host does.
+    """
+
+    def __init__(self, start: Start, feed: TunerFeed, generate: Generate) -> None:
+        self._start, self._feed, self._generate = start, feed, generate
+        self._tuner, self._abilities, self._calls = feed.tuner, feed.abilities, feed.calls
+        self._enforcement, self._phases = feed.enforcement, feed.phases
+
+    def run(self) -> str | None:
+        """Rebuild the tuner. Return one sentence if its state cannot be exactly as before. Raise Doomed."""
+        up_to = self._start.rebuild_to
+        space = dict(self._start.search_space)
+        if not up_to:
+            self._feed.update_space(space)
+            return None
+        with closing(History(self._start.database, self._start.experiment_id)) as history:
+            last = history.last(up_to=up_to)
+            first, constraints = history.first() or (space, self._start.constraints)
+            spaces = history.spaces(up_to=last, since=self._start.since) or [space]
+            needs = self._needs(spaces) | self._enforcement.needs
+            events = history.events(after=0, up_to=last, past=needs)
+        years = Years.of(events, since=self._start.since, space=first, constraints=constraints)
+        self._enforcement.change(years.constraints)
+        if self._abilities.way is Way.RECALL:
+            note = self._replay(years.as_one, spaces[0])
+        else:
+            self._feed.first_own = years.first_own
+            import_ = self._abilities.way is Way.IMPORT
+            note = self._import_past(years) if import_ else self._replay_own(years)
+        self._feed.fed_to = last
+        return note
+
+    def _needs(self, spaces: list[dict[str, Any]]) -> Past:
+        needs = self._abilities.needs
+        if self._abilities.way is not Way.RECALL or needs is None:
+            return Past.ALL
+        return self._calls.must("needs", lambda: Past(needs(spaces)))
+
+    def _replay_own(self, years: Years) -> str | None:
+        """Replay from the last recorded state, or from the start with an earlier tuner's past imported."""
+        records = self._records_of(years.before)
+        first, state, space = 0, None, years.space
+        if self._abilities.way is Way.STATE:
+            first, state, changed = last_state(years.own)
+            space = space if changed is None else dict(changed.search_space)
+        for event in years.own[:first]:
+            self._enforcement.hear(event)
+            self._phases.hear(event)
+        if state is not None:  # the state contains these records already
+            records = []
+        note = self._replay(years.own[first:], space, state=state, records=records)
+        if note is not None or not records:
+            return note
+        return (
+            f"the tuner has taken another one's place: {len(records)} finished trials of before were given "
+            "to it through import_data"
+        )
+
+    def _replay(
+        self,
+        events: Sequence[Event],
+        space: dict[str, Any],
+        *,
+        state: str | None = None,
+        records: Sequence[Any] = (),
+    ) -> str | None:
+        """Repeat the calls for these events. Return one sentence if some of the calls raised."""
+        self._feed.update_space(space)
+        if state is not None:
+            self._calls.must("load_state", lambda: self._tuner.load_state(json.loads(state)))
+        with self._calls.collect() as failures:
+            self._feed.import_data(list(records))
+            with self._calls.channel.calling("rebuild"):  # as one call, because there may be very many
+                for event in events:
+                    if isinstance(event, PastSuggestion):
+                        self._suggest_again(event)
+                    else:
+                        self._feed.tell(event)
+        if not failures:
+            return None
+        return f"{len(failures)} calls raised again while the tuner was rebuilt: {failures[0]}"
+
+    def _suggest_again(self, past: PastSuggestion) -> None:
+        """Have the tuner recall, or generate again, a set that an earlier process suggested."""
+        way = self._abilities.way
+        self._phases.hear(past)
+        if way is not Way.REPLAY:  # a replay generates the set again and records it there
+            self._enforcement.hear(past)
+        if way is Way.RECALL:
+            state = {"state": json.loads(past.state or "null")} if self._abilities.dumps_state else {}
+            parameters = json.loads(past.parameters)
+            self._calls.report("recall", lambda: self._tuner.recall(past.parameter_id, parameters, **state))
+        elif way is Way.REPLAY:
+            trial_id = past.trial_id if past.further else None
+            given, _ = self._calls.must(
+                "generate_parameters", lambda: self._generate([past.parameter_id], trial_id)
+            )
+            found = given.get(past.parameter_id)
+            text = "none" if found is None else json_text(found, f"parameter set {past.parameter_id}")
+            if found is None or json.loads(text) != json.loads(past.parameters):
+                self._doom(
+                    f"the tuner is called replayable, but for parameter set {past.parameter_id} it now gives "
+                    f"{text:.200} where {past.parameters:.200} is recorded"
+                )
+
+    def _import_past(self, years: Years) -> str | None:
+        """Give the tuner the finished trials as if they had been run elsewhere, as NNI does on resume."""
+        events = [*years.before, *years.own]
+        load_checkpoint = self._abilities.load_checkpoint
+        if load_checkpoint is not None and any(isinstance(event, PastSuggestion) for event in years.own):
+            self._calls.report("load_checkpoint", load_checkpoint)
+        self._feed.update_space(dict(self._start.search_space))
+        records = self._records_of(events)
+        self._feed.import_data(records)
+        suggested = {event.parameter_id for event in events if isinstance(event, PastSuggestion)}
+        suggested -= {
+            event.parameter_id for event in events if isinstance(event, TrialFinished | ResultReported)
+        }
+        if not records and not suggested:
+            return None
+        replaces = bool(self._start.since and not years.own)
+        return import_note(self._tuner, finished=len(records), open_=len(suggested), replaces=replaces)
+
+    def _records_of(self, events: Sequence[Event]) -> list[Any]:
+        """Return the records of these events for import_data: results of trials, and imported data."""
+        records: list[Any] = []
+        for event in events:
+            self._enforcement.hear(event)
+            if isinstance(event, Imported):
+                records += self._feed.results.usable(json.loads(event.records))[0]
+            elif isinstance(event, TrialFinished | ResultReported):
+                if isinstance(event, ResultReported) or not self._phases.of(event.trial_id).told:
+                    records += self._feed.results.records_of(event)
+            self._phases.hear(event)
+        return records
+
+    def _doom(self, sentence: str) -> None:
+        failed = Failed(call="rebuild", sentence=sentence, traceback="", fatal=True, hopeless=True)
+        self._calls.channel.send(failed)
+        raise Doomed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Years:
-    """The past of an experiment, as its tuner of now has to go through it.
+    """The past of an experiment, split where its present tuner took over.
 
-    ``before`` it took another one's place, and since then (``own``). ``space`` and ``constraints`` held when
-    it came.
+    ``before``: events up to the change of tuners. ``own``: events since then. ``space`` and ``constraints``
+    held at the change.
     """
 
     before: Sequence[Event]
@@ -63,7 +195,10 @@ class Years:
         space: dict[str, Any],
         constraints: tuple[str, ...] = (),
     ) -> Years:
-        """``space``, ``constraints``: the experiment's first. A suggestion is of the tuner fed so far."""
+        """Split the events at fact ``since``. ``space`` and ``constraints`` are the experiment's first.
+
+        A suggestion belongs to the tuner that knew of fact ``since`` when it was asked.
+        """
         at = next((index for index, event in enumerate(events) if _is_own(event, since)), len(events))
         for event in events[:at]:
             if isinstance(event, SpaceChanged):
@@ -73,13 +208,16 @@ class Years:
 
     @property
     def first_own(self) -> int:
-        """The lowest parameter id that may be of this tuner."""
+        """Lowest parameter id that may belong to this tuner."""
         ids = [event.parameter_id for event in self.before if isinstance(event, PastSuggestion)]
         return max(ids, default=-1) + 1
 
     @property
     def as_one(self) -> list[Event]:
-        """All of it for one that recalls: in its space from the start, without what others have kept."""
+        """All events, for a tuner that recalls.
+
+        Its own search space holds from the start, and states of other tuners are left out.
+        """
         told: list[Event] = []
         for event in self.before:
             if isinstance(event, PastSuggestion):
@@ -90,7 +228,10 @@ class Years:
 
 
 def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged | None]:
-    """Behind which event the last recorded state stands, that state, and the last change of space before."""
+    """Find the last recorded state.
+
+    Return the index behind its event, the state, and the last change of the search space before it.
+    """
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if isinstance(event, PastSuggestion) and event.state is not None:
@@ -100,9 +241,9 @@ def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged |
 
 
 def import_note(tuner: Any, *, finished: int, open_: int, replaces: bool) -> str:
-    """Say what a tuner that keeps no state knows of the trials before it.
+    """Return a sentence about what a tuner that keeps no state knows of the earlier trials.
 
-    ``finished``, ``open_``: how many of these there are; ``replaces``: it takes another tuner's place.
+    ``finished``, ``open_``: numbers of these trials. ``replaces``: the tuner takes another tuner's place.
     """
     why = "has taken another one's place" if replaces else "keeps no state"
     if getattr(type(tuner), "import_data", Tuner.import_data) is Tuner.import_data:

@@ -1,8 +1,9 @@
-"""Algorithms that a user has registered under a name: ``registered_algorithms.yml``, in NNI's format.
+"""Algorithms that a user has registered under a name, in ``registered_algorithms.yml``, in NNI's format.
 
-It lies in ``$NNI_CONFIG_DIR``; else in the folder ``nni`` of the virtual or conda environment whose Python
-runs the experiment's algorithms; else in ``~/.config/nni``. Two lists, ``tuners`` and ``assessors``, of
-mappings with builtinName, className and what else NNI keeps of an algorithm.
+The file is in ``$NNI_CONFIG_DIR``; else in the folder ``nni`` of the virtual or conda environment whose
+Python runs the experiment's algorithms; else in ``~/.config/nni``. It has two lists, ``tuners`` and
+``assessors``. Their items are mappings with builtinName, className and the other fields that NNI keeps of an
+algorithm.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _CONTENT = "lists of tuners and assessors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """One entry. ``class_name`` and ``validator`` are "module.Class".
+    """One registered algorithm. ``class_name`` and ``validator`` are "module.Class".
 
-    ``package``: the name and version of the installed package that brings it, if one does.
+    ``package``: the name and version of the installed package that brings the algorithm, if any.
     """
 
     role: str
@@ -49,11 +50,11 @@ class Registered:
     package: str = ""
 
     def named(self, name: str) -> bool:
-        """Whether this is its name or an alias, in upper or lower case."""
+        """Return whether the algorithm has this name or alias, in upper or lower case."""
         return name.lower() in {known.lower() for known in (self.name, *self.aliases)}
 
     def plain(self) -> dict[str, Any]:
-        """The entry as the file has it."""
+        """Return the entry in the file's format."""
         entry: dict[str, Any] = {"builtinName": self.name, "className": self.class_name}
         if self.validator is not None:
             entry["classArgsValidator"] = self.validator
@@ -69,12 +70,12 @@ class Registered:
 
 
 def registry_file(environ: Mapping[str, str] | None = None, *, python: str | None = None) -> Path:
-    """Where the file is for experiments of this environment and interpreter; by default for this process."""
+    """Return the path of the file for this environment and interpreter; by default for this process."""
     return userfile.config_directory(environ, python=python) / "registered_algorithms.yml"
 
 
 def registered(file: Path) -> list[Registered]:
-    """All algorithms of the file, none if there is none. Raises RegistryFileError."""
+    """Return all algorithms in the file, or none if the file does not exist. Raise RegistryFileError."""
     raw = _read(file)
     return [
         read_entry(entry, role, advisor=name == "advisors")
@@ -85,7 +86,10 @@ def registered(file: Path) -> list[Registered]:
 
 
 def register(entry: Registered, file: Path) -> bool:
-    """Add the entry, or replace the one of that name; whether there was one. Raises RegistryFileError."""
+    """Add the entry, or replace the one of that name.
+
+    Return whether one was replaced. Raise RegistryFileError.
+    """
     with _changing(file) as raw:
         replaced = _drop(raw, entry.name)
         key = "assessors" if entry.role == "assessor" else "tuners"
@@ -94,13 +98,13 @@ def register(entry: Registered, file: Path) -> bool:
 
 
 def unregister(name: str, file: Path) -> bool:
-    """Drop the entry of that name; False if there is none. Raises RegistryFileError."""
+    """Remove the entry of that name. Return False if there is none. Raise RegistryFileError."""
     with _changing(file) as raw:
         return _drop(raw, name)
 
 
 def _usable(entry: Any) -> bool:
-    """Whether it is an algorithm of a user: NNI 2 listed its own ones in the file, too."""
+    """Return whether the entry is a user's algorithm. NNI 2 listed its own algorithms in the file, too."""
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("builtinName"), str)
@@ -110,7 +114,7 @@ def _usable(entry: Any) -> bool:
 
 
 def read_entry(entry: Mapping[str, Any], role: str, *, advisor: bool) -> Registered:
-    """An entry of the file, or a description of one: its ``builtinName`` and ``className`` are there."""
+    """Parse an entry that has ``builtinName`` and ``className``, from the file or from a description."""
     alias = entry.get("alias") or ()
     return Registered(
         role=role,

@@ -1,7 +1,8 @@
-"""Finding algorithms by name: the built-in ones (``builtins``), behind them those that users have registered
-under names of their own (``registered``), behind these the ones that packages bring (``installed``).
+"""Search for algorithms by name.
 
-Checking imports no algorithm, so that a configuration is read fast; classes are imported on use.
+The built-in algorithms (``builtins``) come first, then those that users have registered (``registered``),
+then those that packages bring (``installed``). Checking imports no algorithm, so that a configuration is read
+fast; classes are imported on use.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ __all__ = [
 
 
 class AlgorithmError(ValueError):
-    """An algorithm cannot be found or does not take these arguments; one sentence for the user.
+    """An algorithm cannot be found or does not take these arguments. The text is one sentence for the user.
 
-    ``path`` leads from the algorithm's configuration to what is at fault.
+    ``path`` leads from the algorithm's configuration to the field with the error.
     """
 
     def __init__(self, sentence: str, *, path: tuple[str, ...] = ()) -> None:
@@ -44,7 +45,7 @@ class AlgorithmError(ValueError):
         self.path = path
 
 
-# What NNI has built in and nnimgr will not have: its names, and what to use instead.
+# Algorithms that NNI has and nnimgr leaves out: their names, and a sentence with the alternative.
 _LEFT_OUT = {
     ("PPO", "PPOTuner"): (
         "PPO searches architectures of NNI's NAS, which nnimgr leaves out; use TPE or Evolution over the "
@@ -63,12 +64,12 @@ _NNI = "nni.algorithms."
 
 
 def names(role: str) -> list[str]:
-    """The names of the built-in algorithms of a role."""
+    """Return the names of the built-in algorithms of a role."""
     return [builtin.name for builtin in BUILTINS if builtin.role == role]
 
 
 def find(role: str, name: str) -> Builtin:
-    """The built-in of this name or alias, in upper or lower case. Raises AlgorithmError."""
+    """Return the built-in algorithm of this name or alias, in upper or lower case. Raise AlgorithmError."""
     found = built_in(role, name=name)
     if found is None:
         raise _unknown(role, name)
@@ -80,7 +81,7 @@ def is_builtin(role: str, name: str) -> bool:
 
 
 def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError:
-    """``others``: what there is beside the built-in ones."""
+    """Build the error for an unknown name. ``others``: valid names beside the built-in ones."""
     known = list(dict.fromkeys([*names(role), *others]))
     sentence = (
         _left_out(role, name)
@@ -90,7 +91,7 @@ def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError
 
 
 def _left_out(role: str, name: str) -> str | None:
-    """What is to be said of an algorithm that NNI has and nnimgr will not have."""
+    """Return the sentence about an algorithm that NNI has and nnimgr leaves out, or None."""
     for left_out, sentence in _LEFT_OUT.items():
         if role == "tuner" and name.lower() in map(str.lower, left_out):
             return sentence
@@ -98,9 +99,9 @@ def _left_out(role: str, name: str) -> str | None:
 
 
 def resolve(role: str, name: str, *, interpreter: Interpreter | None = None) -> Builtin | Registered:
-    """The built-in of this name, else what is registered under it or installed for ``interpreter``.
+    """Return the built-in, registered or installed algorithm of this name, in this order of preference.
 
-    Raises AlgorithmError.
+    ``interpreter`` decides which algorithms are registered and installed. Raise AlgorithmError.
     """
     found = built_in(role, name=name)
     if found is not None:
@@ -133,9 +134,9 @@ def check_class(
     code_directory: object = None,
     several: bool = False,
 ) -> None:
-    """Raise AlgorithmError if this class is known not to be there, or not to take these arguments.
+    """Raise AlgorithmError if this class certainly does not exist or does not take these arguments.
 
-    Whether a class of the user's is there shows when it is imported, in a process of its own.
+    A class of the user's is not checked, because only its import, in a process of its own, can show an error.
     """
     builtin = built_in(role, name=None, class_name=class_name, code_directory=code_directory)
     if builtin is not None:
@@ -182,9 +183,9 @@ def check(
 
 
 def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
-    """Raise AlgorithmError if this valid search space is none for the built-in; ``path`` is empty.
+    """Raise AlgorithmError with an empty ``path`` if the built-in algorithm cannot search this valid space.
 
-    Where there is no such built-in: as ``find``, with another ``path``.
+    If there is no such built-in algorithm, raise the error of ``find``.
     """
     builtin = find(role, name)
     fault = None if builtin.space is None else builtin.space(space)
@@ -223,7 +224,7 @@ def _check_arguments(
 def load(target: str, *, code_directory: str | None = None) -> type:
     """Import the class of "module:Class" or, as users write it, "module.Class".
 
-    ``code_directory`` is put at the end of ``sys.path``. Raises AlgorithmError, and what the import raises.
+    ``code_directory`` is appended to ``sys.path``. Raise AlgorithmError, or any exception of the import.
     """
     if code_directory is not None and code_directory not in sys.path:
         sys.path.append(code_directory)
@@ -242,7 +243,7 @@ def load(target: str, *, code_directory: str | None = None) -> type:
 
 
 def _nearest(word: str, words: list[str]) -> str:
-    import difflib  # only for a message: it would slow the start of every child
+    import difflib  # imported late: only messages need it, and it would slow the start of every child
 
     lowered = {each.lower(): each for each in words}
     found = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.5)

@@ -1,20 +1,23 @@
-"""Trials' results as a tuner is given them, and what is wrong with those it is not."""
+"""Results of trials as a tuner receives them, and why other results are not usable."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from nnimgr.dispatcher.messages import ResultReported, TrialFinished
-from nnimgr.dispatcher.plain import fault_of_result
 from nnimgr.objectives import Objectives, fault_of, with_default
 
-__all__ = ["Result", "Results"]
+__all__ = ["Result", "Results", "fault_of_result"]
 
 
 class Result(NamedTuple):
-    """``text``: in JSON; None: there is none. ``value``: as a tuner is given it."""
+    """Result of a trial.
+
+    ``text``: in JSON, or None. ``value``: in the form for the tuner. ``fault``: an error in it.
+    """
 
     text: str | None
     value: Any
@@ -22,13 +25,16 @@ class Result(NamedTuple):
 
 
 class Results:
-    """``builtin``: the tuner takes numbers only, and knows of one objective by no name."""
+    """Converts results for a tuner.
+
+    ``builtin``: the tuner takes numbers only, and does not know the names of objectives.
+    """
 
     def __init__(self, objectives: Objectives, *, builtin: bool) -> None:
         self._objectives, self._builtin = objectives, builtin
 
     def of(self, trial: TrialFinished | ResultReported) -> Result:
-        """What counts as its result, if anything does, and what is wrong with its own."""
+        """Return the result that counts for the trial, if any, and the error in its own result."""
         end = trial if isinstance(trial, TrialFinished) else None
         stand_in, fault = None if end is None else end.stand_in, None
         if end is None or end.success:
@@ -43,12 +49,15 @@ class Results:
         return Result(stand_in, None if stand_in is None else self._given(json.loads(stand_in)), fault)
 
     def records_of(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
-        """A trial as NNI's import_data takes it; empty if it has no usable result."""
+        """Return a trial in the format of NNI's import_data.
+
+        The list is empty if the trial has no usable result.
+        """
         text, value, _ = self.of(trial)
         return [] if text is None else [{"parameter": json.loads(trial.parameters), "value": value}]
 
     def usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
-        """Imported records with their values decoded, and what is wrong with those left out."""
+        """Decode imported records. Return the usable ones, and an error for each of the others."""
         good, faults = [], []
         for record in records:
             if not isinstance(record, dict) or not {"parameter", "value"} <= record.keys():
@@ -59,7 +68,7 @@ class Results:
                 try:
                     value = json.loads(value)
                 except ValueError:
-                    pass  # a plain word: whether it means anything is the tuner's business
+                    pass  # a plain word; only the tuner knows whether it is valid
             fault = self._fault_of(value)
             if fault is None:
                 good.append({"parameter": record["parameter"], "value": self._given(value)})
@@ -74,3 +83,23 @@ class Results:
 
     def _given(self, value: Any) -> Any:
         return with_default(value, self._objectives) if self._builtin else value
+
+
+def fault_of_result(value: Any, *, numeric: bool) -> str | None:
+    """Return why a trial's result cannot be used, such as "is NaN", or None if it can.
+
+    ``numeric``: the result must be a number or a mapping with a number as ``default``. Otherwise only a
+    number that is not finite is an error, and the algorithm interprets other values.
+    """
+    number, subject = value, "is"
+    if isinstance(value, Mapping):
+        if "default" not in value:
+            return 'is a mapping without "default"' if numeric else None
+        number, subject = value["default"], 'has as "default"'
+    if not isinstance(number, int | float) or (numeric and isinstance(number, bool)):
+        return f"{subject} {number!r:.60}, which is no number" if numeric else None
+    try:
+        finite = math.isfinite(number)
+    except OverflowError:
+        finite = False
+    return None if finite else f"{subject} {number!r:.60}, which is not finite"

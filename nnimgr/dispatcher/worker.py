@@ -1,9 +1,9 @@
-"""The child process: ``python -m nnimgr.dispatcher.worker``, started by ``nnimgr.dispatcher.process``, or a
-fork of the zygote (``nnimgr.dispatcher.zygote``).
+"""Main program of a child process: ``python -m nnimgr.dispatcher.worker``, or a fork of the zygote.
 
-User code owns file descriptors 0 to 2 as it expects them (nothing to read; both outputs go to the log that
-the server has opened as stderr), so nothing that it prints can break the protocol. What the server sends may
-hold secrets: it comes over stdin and is neither logged nor put into the environment.
+``nnimgr.dispatcher.process`` starts it. User code owns file descriptors 0 to 2: there is nothing to read, and
+both outputs go to the log that the server has opened as stderr. So nothing that user code prints can break
+the protocol. Messages from the server may hold secrets. They come over stdin, and are neither logged nor put
+into the environment.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from nnimgr.dispatcher.messages import Environment, Failed, Leave, Start
 from nnimgr.dispatcher.registry import is_builtin
 from nnimgr.dispatcher.tuner import TunerHost
 
-# NNI's names of levels, by the numbers that ``logging`` gives them; trace is below all of these.
+# NNI's names of log levels with the numbers of ``logging``. "trace" is below all of those.
 _LEVELS = {"fatal": 50, "error": 40, "warning": 30, "info": 20, "debug": 10, "trace": 1}
 
 
 def main() -> int:
-    """Serve one algorithm until told to leave: 0; 1 when it cannot go on, which the server has been told."""
-    die_with_parent()  # the reading thread sees to the rest
+    """Serve one algorithm until Leave and return 0. Return 1 after a fatal error, which was reported."""
+    die_with_parent()  # the channel also ends this process when the server closes its pipe
     channel = _open_channel()
     start = channel.take()
     if isinstance(start, Environment):
@@ -41,7 +41,8 @@ def main() -> int:
     host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
     try:
         if start.name is not None and is_builtin(start.role, start.name):
-            gc.disable()  # a past is very many objects that stay; what user code leaves in circles must go
+            # Rebuilding creates very many lasting objects; user code keeps gc, as it may leave cycles.
+            gc.disable()
         host.build()
         gc.enable()
         while True:
@@ -64,7 +65,7 @@ def main() -> int:
 
 
 def _open_channel() -> Channel:
-    """Move the pipes out of user code's reach."""
+    """Move the pipes to descriptors that user code does not use."""
     read_fd, write_fd = os.dup(0), os.dup(1)  # not inherited by programs that user code starts
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -76,7 +77,7 @@ def _open_channel() -> Channel:
 
 
 def _prepare(start: Start) -> None:
-    """What NNI's algorithms may expect to find in their process."""
+    """Set the environment variables and folders that NNI's algorithms may expect in their process."""
     if start.checkpoint_directory:
         os.makedirs(start.checkpoint_directory, exist_ok=True)
         os.environ["NNI_CHECKPOINT_DIRECTORY"] = start.checkpoint_directory
@@ -84,7 +85,7 @@ def _prepare(start: Start) -> None:
     os.environ["SDK_PROCESS"] = "dispatcher"
     os.environ["NNI_MODE"] = "resume" if start.rebuild_to else "start"
     os.environ["NNI_EXP_ID"] = start.experiment_id
-    if start.name is None:  # user code may log; importing logging would slow the built-in ones
+    if start.name is None:  # only for user code: importing logging would slow the built-in algorithms
         import logging
 
         logging.basicConfig(

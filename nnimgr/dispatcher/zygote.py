@@ -54,13 +54,13 @@ def main(requests_fd: int) -> int:
         importlib.import_module(name)
     gc.collect()
     gc.disable()
-    gc.freeze()  # a collection in a child would touch, and so copy, every page
+    gc.freeze()  # a collection in a child would touch every page, and so copy it
     is_child = _serve(socket.socket(fileno=requests_fd))
     return worker.main() if is_child else 0
 
 
 def _serve(requests: socket.socket) -> bool:
-    """Return False when the socket is closed, and True in each child."""
+    """Serve requests. Return False when the socket is closed, and True in each child."""
     pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the byte in the pipe is enough
@@ -101,7 +101,7 @@ def _fork() -> int:
 
 
 def _become_child(standard: list[int]) -> None:
-    """Leave the zygote's session, signals and descriptors behind; take the child's own in their place."""
+    """Leave the zygote's session, signal handlers and descriptors, and take over the child's descriptors."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
@@ -111,7 +111,7 @@ def _become_child(standard: list[int]) -> None:
 
 
 def _reap(statuses: dict[int, int]) -> None:
-    """Collect the children that have ended, and report how."""
+    """Collect the children that have ended, and report their wait statuses."""
     while statuses:
         pid, wait_status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
@@ -125,7 +125,7 @@ def _report(status: int, number: int) -> None:
     try:
         os.write(status, b"%d\n" % number)
     except BrokenPipeError:
-        pass  # the server has given this child up
+        pass  # the server has closed this child
 
 
 if __name__ == "__main__":

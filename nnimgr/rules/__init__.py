@@ -1,1 +1,1 @@
-"""The rules of an experiment, pure: facts, the state they add up to, and the plan that follows from it."""
+"""Pure rules of an experiment: facts, the state that results from them, and the plan for the next steps."""

@@ -1,6 +1,6 @@
-"""What an experiment is doing at this moment, in one sentence.
+"""Describes in one sentence what an experiment is doing now.
 
-Pure; what it costs grows with the open jobs, not with the trials.
+Pure. The cost grows with the open jobs, not with the trials.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from nnimgr.rules.facts import ExperimentStatus, TrialStatus
 from nnimgr.rules.fold_jobs import silence
 from nnimgr.rules.state import ExperimentState
 
-__all__ = ["best_so_far", "happening", "sentence_of", "waits"]
+__all__ = ["best_so_far", "happening", "sentence_of"]
 
 E = ExperimentStatus
-_REASONS = 2  # of waiting trials that are told
-_NAMED = 3  # trials that a stop waits for
+_REASONS = 2  # number of different reasons shown for waiting trials
+_NAMED = 3  # number of trials shown by id while a stop waits for them
 
 
 def happening(
     state: ExperimentState, at: datetime, *, searching: bool, outstanding: int, service_trouble: str | None
 ) -> str:
-    """``searching``: its tuner is up; ``outstanding``: suggestions that it was asked for and has not given;
-    ``service_trouble``: why its training service is not open.
+    """Return one sentence about what the experiment is doing at ``at``.
+
+    ``searching``: the tuner is up. ``outstanding``: number of parameter sets that were requested from the
+    tuner and have not arrived. ``service_trouble``: why the training service is not open; None if it is open.
     """
     match state.status:
         case E.INITIALIZED:
@@ -34,8 +36,7 @@ def happening(
         case E.DRAINING if state.stop_requested:
             parts = [_awaited(state)]
         case E.DRAINING:
-            why = state.reason.removeprefix("waits for its last trials: ")
-            parts = [*_work(state), f"no more trials are created: {why}"]
+            parts = [*_work(state), f"no more trials are created: {state.reason}"]
         case _:
             return sentence_of(state.status, state.reason)
     if service_trouble is not None:
@@ -44,10 +45,10 @@ def happening(
 
 
 def sentence_of(status: ExperimentStatus, reason: str) -> str:
-    """Of one that does nothing more, or that no runner has."""
+    """Return one sentence about an experiment that has ended or that no runner has opened."""
     match status:
         case E.DONE:
-            return reason
+            return f"done: {reason}"
         case E.ERROR:
             return f"ended by an error: {reason}"
         case _:
@@ -57,12 +58,6 @@ def sentence_of(status: ExperimentStatus, reason: str) -> str:
 def best_so_far(value: float, sequence: int, at: datetime | None) -> str:
     since = "" if at is None else f", since {at:%Y-%m-%d %H:%M:%S} UTC"
     return f"the best result is {value:.6g}, of trial #{sequence}{since}"
-
-
-def waits(reason: str, count: int = 1) -> str:
-    """The end of a sentence on so many trials that wait for this reason, which may say so itself."""
-    verb, told = "waits" if count == 1 else "wait", reason.removeprefix("waits ")
-    return f"{verb}: {reason}" if told == reason else f"{verb} {told}"
 
 
 def _work(state: ExperimentState) -> Iterator[str]:
@@ -78,16 +73,15 @@ def _work(state: ExperimentState) -> Iterator[str]:
         job.waiting for job in state.jobs.values() if job.placed is None and not job.closed and job.waiting
     )
     for reason, count in reasons.most_common(_REASONS):
-        yield f"{count} {waits(reason, count)}"
+        yield f"{count} {'has' if count == 1 else 'have'} no place yet: {reason}"
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
-        yield f"{others} {'waits' if others == 1 else 'wait'} for other reasons"
+        yield f"{others} {'has' if others == 1 else 'have'} none for other reasons"
     if queued := len(state.queued):
         yield f"{queued} {_are(queued)} queued"
 
 
 def _wishes(state: ExperimentState, searching: bool, outstanding: int) -> Iterator[str]:
-    free = state.limits.trial_concurrency - state.open_jobs + len(state.lent) - len(state.queued)
-    if free <= 0:
+    if state.free_slots <= len(state.queued):
         return
     if not searching:
         yield "its tuner is being started"
@@ -107,7 +101,7 @@ def _progress(state: ExperimentState, at: datetime) -> Iterator[str]:
 
 
 def _awaited(state: ExperimentState) -> str:
-    """Name the trials whose ends the stop of the experiment waits for."""
+    """Return the sentence that names the trials whose ends the experiment's stop waits for."""
     trials = [trial for trial in state.trials.values() if trial.job_id is not None]
     if not trials:
         return "the experiment is being stopped"

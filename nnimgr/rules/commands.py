@@ -1,4 +1,4 @@
-"""What the plan asks of others: of the training service, and of the tuner."""
+"""Commands that the plan sends to the training service and to the tuner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitJob:
-    """Submit the job of a trial's attempt to the training service."""
+    """Submit the job for a trial's attempt to the training service."""
 
     trial_id: str
     job_id: str
@@ -16,7 +16,7 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelJob:
-    """Stop a job: its processes have ``grace`` to end by themselves."""
+    """Stop a job. Its processes have the time ``grace`` to end by themselves."""
 
     job_id: str
     grace: timedelta
@@ -24,7 +24,7 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskTuner:
-    """Ask the tuner until ``count`` suggestions are on their way. ``urgent``: a slot is free."""
+    """Request parameter sets from the tuner until ``count`` are pending. ``urgent``: a slot is free."""
 
     count: int
     urgent: bool
@@ -32,7 +32,7 @@ class AskTuner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskFurther:
-    """Ask the tuner for parameter set number ``index`` of a running multi-phase trial."""
+    """Request parameter set number ``index`` of a running multi-phase trial from the tuner."""
 
     trial_id: str
     index: int
@@ -40,7 +40,7 @@ class AskFurther:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateJob:
-    """Write parameter set number ``index`` to the trial's file; ``record`` is the content of the file."""
+    """Write parameter set number ``index`` to the trial's file. ``record`` is the content of the file."""
 
     job_id: str
     index: int

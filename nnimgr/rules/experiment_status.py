@@ -1,4 +1,4 @@
-"""Decides which status an experiment has, and why."""
+"""Decides which status an experiment has, and why it has this status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def time_is_up(state: ExperimentState, now: datetime) -> bool:
 
 
 def move_status(state: ExperimentState, now: datetime) -> f.ExperimentMoved | None:
-    """Build the change of the experiment's status; None if it stays as it is."""
+    """Build the fact that changes the experiment's status. Return None if the status stays the same."""
     status, drain, reason = _wanted_status(state, now)
     if (status, drain) == (state.status, state.drain):
         return None
@@ -32,7 +32,7 @@ def _wanted_status(
             return (
                 f.ExperimentStatus.STOPPED,
                 None,
-                f"stopped; {len(state.trials)} trials run on by themselves",
+                f"{len(state.trials)} trials run on by themselves",
             )
         if not _is_over(state):
             return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
@@ -43,12 +43,15 @@ def _wanted_status(
     if drain is None:
         return f.ExperimentStatus.RUNNING, None, "runs"
     if _is_over(state):
-        return f.ExperimentStatus.DONE, None, f"done: {reason}"
-    return f.ExperimentStatus.DRAINING, drain, f"waits for its last trials: {reason}"
+        return f.ExperimentStatus.DONE, None, reason
+    return f.ExperimentStatus.DRAINING, drain, reason
 
 
 def _is_over(state: ExperimentState) -> bool:
-    """Check whether nothing runs. It stays so while hosts return from silence and end what they had left."""
+    """Check whether the experiment has nothing left to run.
+
+    An ended experiment stays ended while silent hosts return and end the attempts that they still have.
+    """
     ended = state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
     return state.over or (ended and not state.trials)
 
@@ -66,5 +69,5 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
 
 
 def in_seconds(duration: timedelta) -> str:
-    """Format a duration for a sentence, such as "60 s"."""
+    """Format a duration in seconds for a sentence, for example "60 s"."""
     return f"{duration.total_seconds():g} s"

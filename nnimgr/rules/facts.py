@@ -9,10 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from nnimgr.rules.terms import (
+    DrainReason,
+    ExperimentStatus,
+    Limits,
+    MetricType,
+    OnFailure,
+    Role,
+    StopKind,
+    SuggestionSource,
+    TrialStatus,
+    TunerTraits,
+)
 from training_services.base import (
     EndReason,
     FrameSkipped,
@@ -76,11 +87,14 @@ __all__ = [
     "MachineRemoved",
     "OnFailure",
     "MetricReported",
+    "MetricType",
     "ParametersWanted",
     "Recorded",
+    "ResultReused",
     "ResultTaken",
     "ResumeRequested",
     "Reuse",
+    "Role",
     "SlotLent",
     "StopKind",
     "StopOrdered",
@@ -93,112 +107,24 @@ __all__ = [
     "TrialPaused",
     "TrialStatus",
     "TunerExhausted",
+    "TunerTraits",
     "UpdateOrdered",
     "Verdict",
 ]
 
 
-class TrialStatus(StrEnum):
-    """NNI's names, and PAUSED (which NNI's routes show as WAITING)."""
-
-    WAITING = "WAITING"
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    UNKNOWN = "UNKNOWN"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-    USER_CANCELED = "USER_CANCELED"
-    EARLY_STOPPED = "EARLY_STOPPED"
-    SYS_CANCELED = "SYS_CANCELED"
-
-    @property
-    def terminal(self) -> bool:
-        return self in _TERMINAL
-
-
-_TERMINAL = frozenset(
-    {
-        TrialStatus.SUCCEEDED,
-        TrialStatus.FAILED,
-        TrialStatus.USER_CANCELED,
-        TrialStatus.EARLY_STOPPED,
-        TrialStatus.SYS_CANCELED,
-    }
-)
-
-
-class ExperimentStatus(StrEnum):
-    INITIALIZED = "INITIALIZED"
-    RUNNING = "RUNNING"
-    DRAINING = "DRAINING"  # no new trials; why is the DrainReason
-    DONE = "DONE"
-    STOPPED = "STOPPED"
-    ERROR = "ERROR"
-    VIEWED = "VIEWED"
-
-
-class DrainReason(StrEnum):
-    BUDGET = "budget"  # NNI: NO_MORE_TRIAL
-    TUNER = "tuner"  # NNI: TUNER_NO_MORE_TRIAL
-    USER = "user"  # NNI: STOPPING
-
-
-class StopKind(StrEnum):
-    """Who wants a trial to stop; decides the status it ends in."""
-
-    USER = "user"  # USER_CANCELED
-    ASSESSOR = "assessor"  # EARLY_STOPPED
-    DURATION = "duration"  # EARLY_STOPPED
-    SYSTEM = "system"  # SYS_CANCELED
-    CUT = "cut"  # SYS_CANCELED by the experiment's stop: run again when it is resumed
-    PAUSE = "pause"  # PAUSED: the attempt ends, the trial does not
-
-
-class SuggestionSource(StrEnum):
-    ALGORITHM = "algorithm"
-    CUSTOMIZED = "customized"
-    RESUMED = "resumed"  # cut off by a stop of the experiment
-    RERUN = "rerun"  # failed, and a user wants it to run again
-
-    @property
-    def nni_name(self) -> str:
-        """``parameter_source`` in NNI's records."""
-        return "resumed" if self is SuggestionSource.RERUN else self.value
-
-
-class OnFailure(StrEnum):
-    """What the tuner gets for a trial that has failed."""
-
-    SKIP = "skip"  # no result
-    PENALTY = "penalty"  # the worst result so far
-    VALUE = "value"  # a given one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The numbers of the configuration that the core steers by. None: unlimited."""
-
-    trial_concurrency: int
-    max_trial_number: int | None = None
-    max_experiment_duration: timedelta | None = None
-    max_trial_duration: timedelta | None = None
-    suggestions_ahead: int | None = None  # None: decided by how fast the tuner answers
-    max_lost_attempts: int = 3  # new attempts after a loss of infrastructure
-    multi_phase: bool = False
-    max_failed_attempts: int = 0  # new attempts after the command failed
-    on_failure: OnFailure = OnFailure.SKIP
-    failure_value: float | Mapping[str, float] | None = None  # for VALUE; by objective
-    slot_held_for: timedelta = timedelta(minutes=10)  # for a trial whose host is silent
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentCreated:
-    """``config`` is canonical (camelCase, no nulls, no secrets: references stay references)."""
+    """``config`` is canonical (camelCase, no nulls, no secrets: references stay references).
+
+    ``traits``: of its tuner. Facts of earlier versions lack them and are completed by the store.
+    """
 
     experiment_id: str
     config: Mapping[str, Any]
     search_space: Mapping[str, Any]
     limits: Limits
+    traits: TunerTraits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,11 +143,15 @@ class ExperimentOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChanged:
-    """``changes`` holds canonical camelCase top-level fields with their new values."""
+    """``changes`` holds canonical camelCase top-level fields with their new values.
+
+    ``traits``: of the new tuner if the tuner is among the changes.
+    """
 
     changes: Mapping[str, Any]
     limits: Limits
     search_space: Mapping[str, Any] | None = None
+    traits: TunerTraits | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +216,21 @@ class ResultTaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultReused:
+    """The trial has the result of an earlier trial with the same parameters, and is not run.
+
+    ``source_id``: the earlier trial. ``text``: JSON text of its final metric, ``value`` the number in it.
+    Earlier versions recorded a final metric of an attempt that there never was instead.
+    """
+
+    trial_id: str
+    parameter_id: int | None
+    source_id: str
+    text: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TunerExhausted:
     """The tuner has no more parameter sets (NoMoreTrialError)."""
 
@@ -299,7 +244,7 @@ class AlgorithmFailed:
     anything, which says nothing of what it would have answered.
     """
 
-    role: str  # tuner, assessor
+    role: Role
     call: str
     sentence: str
     traceback: str = ""
@@ -313,7 +258,7 @@ class AlgorithmFailed:
 class AlgorithmRecovered:
     """After a crash the algorithm has answered again (or has lived for a while with nothing to answer)."""
 
-    role: str
+    role: Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +325,10 @@ class AttemptDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPaused:
-    """The attempt has ended because the trial pauses; it goes on with a further attempt when asked."""
+    """The attempt has ended because the trial pauses; it goes on with a further attempt when asked.
+
+    ``reason``: why it pauses, without saying that it does.
+    """
 
     trial_id: str
     reason: str
@@ -417,7 +365,7 @@ class TrialNoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded:
-    """The trial is over. ``reason`` is one sentence.
+    """The trial is over. ``reason``: why, in one sentence that does not repeat the status.
 
     ``stand_in``: JSON text of what the tuner gets for a result, since the trial has none that it can use.
     ``untried``: it was called off without a user's wish, and its parameter set may be suggested again.
@@ -432,7 +380,7 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentMoved:
-    """The experiment's status changed. ``reason`` is one sentence."""
+    """The experiment's status changed. ``reason``: why, in one sentence that does not repeat the status."""
 
     status: ExperimentStatus
     reason: str
@@ -446,6 +394,7 @@ Fact = (
     | Suggested
     | FurtherSuggested
     | ResultTaken
+    | ResultReused
     | TunerExhausted
     | AlgorithmFailed
     | AlgorithmRecovered

@@ -1,8 +1,9 @@
-"""``apply``: how each fact changes the state; ``admits``: whether a fact of the outside world is news at all,
-and ``measured``: what is recorded of it.
+"""Changes the state by facts (``apply``), and filters the facts that come from outside.
 
-Statuses move by the table in ``transitions``. A pair that is not in it is an error of ours, never a late
-packet: those are turned away by ``admits`` at the mailbox.
+``admits`` rejects facts that are not news. ``measured`` sets the value that is recorded for a metric.
+
+The table in ``transitions`` lists the allowed changes of a trial's status. Any other change is an error of
+this program. A late packet cannot cause one: ``admits`` rejects it at the mailbox.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from nnimgr.objectives import main_value
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
+from nnimgr.rules.indexes import is_queued
 from nnimgr.rules.phases import PHASE_STEPS
-from nnimgr.rules.state import ExperimentState, is_queued, trial_of_job
+from nnimgr.rules.state import ExperimentState, trial_of_job
 
 _STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
-    """Whether the fact is news. Doubled, late and pointless ones are not."""
+    """Check whether the fact is news. Duplicate, late and pointless facts are not."""
     match fact:
         case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted():
             job = state.jobs.get(fact.job_id)
@@ -61,10 +63,10 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
 
 
 def measured(state: ExperimentState, fact: f.Fact) -> f.Fact:
-    """The fact as it is recorded: a metric's number is that of the main objective where there are any."""
+    """Return the fact to record. With objectives, a metric's value is the main objective's number."""
     if type(fact) is not f.MetricReported or not (objectives := state.objectives):
         return fact
-    value = main_value(fact.text, fact.value, objectives, final=fact.type == "FINAL")
+    value = main_value(fact.text, fact.value, objectives, final=fact.type == f.MetricType.FINAL)
     return fact._replace(value=value)
 
 
@@ -82,6 +84,6 @@ def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool
 
 
 def apply(state: ExperimentState, recorded: f.Recorded) -> None:
-    """Change the state by one fact. Raises InvalidTransition."""
+    """Change the state by one fact. Raise InvalidTransition if the trial's status does not allow the fact."""
     state.number, state.last_at = recorded.number, recorded.at
     _STEPS[type(recorded.fact)](state, recorded.fact, recorded)

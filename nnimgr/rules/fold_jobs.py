@@ -1,11 +1,11 @@
-"""The steps of the fold that concern jobs and keepers."""
+"""Steps of the fold for facts about jobs, keepers and machines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.indexes import reindex
 from nnimgr.rules.phases import take_final, waiting_reason
 from nnimgr.rules.state import (
     ExperimentState,
@@ -16,7 +16,7 @@ from nnimgr.rules.state import (
     trial_of_job,
 )
 from nnimgr.rules.steps import Steps
-from nnimgr.rules.transitions import job_touched, move, note, reindex, trial_touched
+from nnimgr.rules.transitions import job_touched, move, note, trial_touched
 
 JOB_STEPS = Steps()
 
@@ -24,13 +24,15 @@ JOB_STEPS = Steps()
 
 
 def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialState, JobState]:
-    """The trial and the job of a placing or waiting fact; the job is made when it is the first."""
+    """Return the trial and the job of a fact about placing or waiting.
+
+    Create the job if this is its first fact.
+    """
     trial_id, attempt = trial_of_job(job_id)
     trial = trial_touched(state, trial_id, fact)
     job = state.jobs.get(job_id)
     if job is None:
         job = state.jobs[job_id] = JobState(id=job_id, trial_id=trial_id, attempt=attempt)
-        state.open_jobs += 1
         trial.job_id, trial.due_at = job_id, None
     state.touched.jobs[job_id] = job
     return trial, job
@@ -57,7 +59,7 @@ def _started(state: ExperimentState, fact: f.JobStarted, r: f.Recorded) -> None:
     trial = trial_touched(state, job.trial_id, fact)
     job.started_at, job.pid = fact.started_at, fact.pid
     trial.started_at, trial.running_since = fact.started_at, r.at
-    trial.note = None  # what was in the way of its start
+    trial.note = None  # it explained why the start was delayed
     if job.stop is None:
         trial.reason = waiting_reason(trial)
     move(state, trial, f.TrialStatus.RUNNING)
@@ -70,11 +72,11 @@ def _metric(state: ExperimentState, fact: f.MetricReported, r: f.Recorded) -> No
         job = job_touched(state, fact.job_id)
         job.recorded += 1
         trial_id = job.trial_id
-    else:  # it is another trial's result, which this one has without being run
+    else:  # the log of an earlier version recorded a reused result as a metric (see ResultReused)
         trial_id, _ = trial_of_job(fact.job_id)
     trial = state.trials[trial_id]
     state.touched.trials[trial.id] = trial
-    if fact.type == "FINAL":
+    if fact.type == f.MetricType.FINAL:
         if state.limits.multi_phase:
             take_final(state, trial, fact)
         elif trial.final_text is None:
@@ -99,7 +101,7 @@ def _stop_ordered(state: ExperimentState, fact: f.StopOrdered, r: f.Recorded) ->
     trial.reason = f"is being stopped: {trial.target_reason}"
     if trial.unknown_since is not None:
         trial.reason += f"; its host does not hear of it: {silence(state, trial)}"
-    if fact.cmd_seq is None:  # it had no place: nothing of it runs
+    if fact.cmd_seq is None:  # the job had no place, so no process of it runs
         _close(state, job, trial, r)
     else:
         reindex(state, trial)
@@ -110,7 +112,7 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
     job.ended = fact
-    job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # its host's clock may have been set
+    job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # a host's clock can be set back
     if job.placed is not None:
         keeper = state.keepers[job.placed.place.keeper_id]
         keeper.acked_cmd = max(keeper.acked_cmd, fact.acked_cmd)
@@ -125,14 +127,13 @@ def _job_lost(state: ExperimentState, fact: f.JobLost, r: f.Recorded) -> None:
     trial = trial_touched(state, job.trial_id, fact)
     job.lost, job.ended_at = fact.reason, r.at
     if job.started_at is not None and trial.running_since is not None:
-        job.ended_at = job.started_at + (r.at - trial.running_since)  # on its host's clock
+        job.ended_at = job.started_at + (r.at - trial.running_since)  # in the time of the host's clock
     _close(state, job, trial, r)
 
 
 def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Recorded) -> None:
     if not job.closed:
         job.lost, job.ended_at = "never placed", r.at
-    state.open_jobs -= 1
     trial.closed_job, trial.job_id = job.id, None
     trial.wants.clear()
     trial.slot_lent = False
@@ -148,7 +149,7 @@ def _job_noted(state: ExperimentState, fact: f.JobNoted, r: f.Recorded) -> None:
 
 
 def _release(state: ExperimentState) -> None:
-    """Forget the closed jobs whose keepers have acknowledged their last command."""
+    """Forget the closed jobs whose keepers have acknowledged the last command."""
     for job_id in list(state.closing_jobs):
         job = state.jobs[job_id]
         if job.placed is not None:
@@ -193,7 +194,7 @@ def _acknowledged(state: ExperimentState, fact: f.KeeperAcknowledged, r: f.Recor
 @JOB_STEPS.of(f.KeeperSilent)
 def _silent(state: ExperimentState, fact: f.KeeperSilent, r: f.Recorded) -> None:
     state.keepers[fact.keeper_id].silent = fact.reason
-    for job in _open_jobs(state, fact.keeper_id):
+    for job in state.open_jobs_at(fact.keeper_id):
         if state.trials[job.trial_id].status is not f.TrialStatus.UNKNOWN:
             trial = trial_touched(state, job.trial_id, fact)
             trial.unknown_since = r.at
@@ -205,7 +206,7 @@ def _silent(state: ExperimentState, fact: f.KeeperSilent, r: f.Recorded) -> None
 @JOB_STEPS.of(f.KeeperHeard)
 def _heard(state: ExperimentState, fact: f.KeeperHeard, r: f.Recorded) -> None:
     state.keepers[fact.keeper_id].silent = None
-    for job in _open_jobs(state, fact.keeper_id):
+    for job in state.open_jobs_at(fact.keeper_id):
         if state.trials[job.trial_id].status is f.TrialStatus.UNKNOWN:
             trial = trial_touched(state, job.trial_id, fact)
             started = job.started_at is not None
@@ -225,22 +226,15 @@ def _gone(state: ExperimentState, fact: f.KeeperGone, r: f.Recorded) -> None:
 
 
 def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
-    """Forget the closed jobs that this keeper had: nobody is left there who could acknowledge anything."""
+    """Forget the closed jobs of this keeper, which can no longer acknowledge any command."""
     for job_id in list(state.closing_jobs):
         placed = state.jobs[job_id].placed
         if placed is not None and placed.place.keeper_id == keeper_id:
             del state.jobs[job_id], state.closing_jobs[job_id]
 
 
-def _open_jobs(state: ExperimentState, keeper_id: str) -> Iterator[JobState]:
-    """Those that have their place there."""
-    for job in state.jobs.values():
-        if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
-            yield job
-
-
 def silence(state: ExperimentState, trial: TrialState) -> str:
-    """Since when its host is silent, and why: a sentence on a trial that is UNKNOWN."""
+    """Return a sentence about an UNKNOWN trial: since when its host is silent, and why."""
     assert trial.job_id is not None and trial.unknown_since is not None
     placed = state.jobs[trial.job_id].placed
     assert placed is not None
@@ -249,7 +243,7 @@ def silence(state: ExperimentState, trial: TrialState) -> str:
 
 
 def _ways_out(state: ExperimentState, trial: TrialState) -> str:
-    """What ends its being UNKNOWN."""
+    """Return a sentence that lists what can end the trial's UNKNOWN status."""
     lease = state.config.get("lease")
     if lease is not None:
         return (
@@ -303,5 +297,5 @@ def _machine_removed(state: ExperimentState, fact: f.MachineRemoved, r: f.Record
 def _machine_gone(state: ExperimentState, fact: f.MachineGone, r: f.Recorded) -> None:
     state.machines[fact.keeper_id].gone = True
     if (keeper := state.keepers.get(fact.keeper_id)) is not None:
-        keeper.silent = None  # nobody listens for it any more
+        keeper.silent = None  # nobody expects messages from this keeper any more
     _acknowledge_nothing(state, fact.keeper_id)

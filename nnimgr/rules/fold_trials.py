@@ -1,12 +1,12 @@
-"""The steps of the fold that concern the experiment and its trials."""
+"""Steps of the fold for facts about the experiment and its trials."""
 
 from __future__ import annotations
 
 import json
 
-from nnimgr.builtins import meant
 from nnimgr.objectives import numbers_of
 from nnimgr.rules import facts as f
+from nnimgr.rules.indexes import is_queued, reindex
 from nnimgr.rules.state import (
     ATTEMPTS_OF_AN_EPOCH,
     AddedTrial,
@@ -15,10 +15,9 @@ from nnimgr.rules.state import (
     Interrupted,
     ParameterSet,
     TrialState,
-    is_queued,
 )
 from nnimgr.rules.steps import Steps
-from nnimgr.rules.transitions import move, note, reindex, trial_touched
+from nnimgr.rules.transitions import move, note, trial_touched
 
 EXPERIMENT_STEPS = Steps()
 MAX_CRASHES = 3
@@ -31,6 +30,7 @@ MOST_REQUEST_KEYS = 1000
 def _created(state: ExperimentState, fact: f.ExperimentCreated, r: f.Recorded) -> None:
     state.id, state.created_at = fact.experiment_id, r.at
     state.config, state.search_space, state.limits = dict(fact.config), fact.search_space, fact.limits
+    state.traits = fact.traits
 
 
 @EXPERIMENT_STEPS.of(f.ExperimentOpened)
@@ -47,7 +47,7 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
         state.failed = None
         state.crashes = {}
     elif state.active_since is not None and not state.jobs and state.last_at is not None:
-        # Nothing ran while no server did: that time does not count.
+        # No trial ran while no server did, so this time does not count towards maxExperimentDuration.
         state.active_since = r.at
 
 
@@ -56,9 +56,10 @@ def _config_changed(state: ExperimentState, fact: f.ConfigChanged, r: f.Recorded
     state.config.update(fact.changes)
     state.config = {key: value for key, value in state.config.items() if value is not None}
     state.limits = fact.limits
+    state.traits = fact.traits or state.traits
     if "tuner" in fact.changes:
         state.tuner_number, state.exhausted = r.number, False
-        state.crashes.pop("tuner", None)
+        state.crashes.pop(f.Role.TUNER, None)
     if fact.search_space is not None:
         state.search_space, state.space_number = fact.search_space, r.number
         state.exhausted = False
@@ -67,7 +68,8 @@ def _config_changed(state: ExperimentState, fact: f.ConfigChanged, r: f.Recorded
             if trial.source is f.SuggestionSource.ALGORITHM and (
                 is_queued(trial) or (job is not None and job.placed is None)
             ):
-                state.superseded[trial.id] = None
+                trial.superseded = True
+                reindex(state, trial)
 
 
 @EXPERIMENT_STEPS.of(f.ExperimentMoved)
@@ -109,7 +111,7 @@ def _recovered(state: ExperimentState, fact: f.AlgorithmRecovered, r: f.Recorded
 
 @EXPERIMENT_STEPS.of(f.DataImported)
 def _imported(state: ExperimentState, fact: f.DataImported, r: f.Recorded) -> None:
-    """Change nothing: the records concern the tuner alone."""
+    """Change nothing, since only the tuner uses the imported records."""
 
 
 # ---- trials -----------------------------------------------------------------------------------------------
@@ -136,9 +138,9 @@ def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None
     if fact.source is f.SuggestionSource.ALGORITHM:
         assert fact.parameter_id is not None
         state.next_parameter_id = max(state.next_parameter_id, fact.parameter_id + 1)
-        state.exhausted = False  # NNI's tuners may offer more after they had none
+        state.exhausted = False  # NNI's tuners may give parameter sets again after they had none
         if fact.fed_to is not None and fact.fed_to < state.space_number:
-            state.superseded[trial.id] = None  # it crossed the change of the space
+            trial.superseded = True  # the tuner made it before it knew the current search space
     if fact.source is f.SuggestionSource.RESUMED:
         state.interrupted = [i for i in state.interrupted if i.trial_id != fact.retry_of]
     if fact.source is f.SuggestionSource.RERUN:
@@ -179,7 +181,7 @@ def _user_stop(state: ExperimentState, fact: f.StopRequested, r: f.Recorded) -> 
     paused = fact.kind is f.StopKind.PAUSE
     trial = state.trials[fact.trial_id]
     if not paused and trial.unknown_since is not None:
-        trial.target = None  # others wait for its silent host without end; after a user's stop it is given up
+        trial.target = None  # other stops wait for the silent host without limit; a user's stop does not
     _aim(state, fact, fact.kind, "a user paused it" if paused else "a user stopped it")
 
 
@@ -211,6 +213,12 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
     reindex(state, trial)
 
 
+@EXPERIMENT_STEPS.of(f.ResultReused)
+def _reused(state: ExperimentState, fact: f.ResultReused, r: f.Recorded) -> None:
+    trial = trial_touched(state, fact.trial_id, fact)
+    trial.final_value, trial.final_text = fact.value, fact.text
+
+
 @EXPERIMENT_STEPS.of(f.TrialPaused)
 def _paused(state: ExperimentState, fact: f.TrialPaused, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
@@ -233,11 +241,10 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
     if trial.closed_job is not None and (job := state.touched.jobs.get(trial.closed_job)):
         trial.ended_at = job.ended_at or r.at
     trial.closed_job = trial.running_since = None
-    reindex(state, trial)
-    state.superseded.pop(trial.id, None)
     del state.trials[trial.id]
+    reindex(state, trial)
     if fact.untried:
-        state.exhausted = False  # the tuner has that set to give again
+        state.exhausted = False  # the tuner can give this parameter set again
     if fact.status is f.TrialStatus.SYS_CANCELED and trial.target is f.StopKind.CUT:
         state.interrupted.append(
             Interrupted(
@@ -264,12 +271,11 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
 
 def _count_fruitless(state: ExperimentState, trial: TrialState) -> None:
     if trial.status is f.TrialStatus.SUCCEEDED and trial.final_text is not None:
-        own = meant("tuner", state.config.get("tuner") or {}) is None  # it may take what is no number
-        if own or trial.final_value is not None:
+        if state.traits.own or trial.final_value is not None:
             state.fruitless, state.fruitless_since = 0, ""
             return
     elif trial.status not in (f.TrialStatus.SUCCEEDED, f.TrialStatus.FAILED):
-        return  # somebody has stopped it
+        return  # the trial was stopped
     if not state.fruitless:
         state.fruitless_since = f"trial {trial.id} {trial.reason}"
     state.fruitless += 1

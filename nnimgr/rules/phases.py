@@ -1,23 +1,25 @@
-"""Multi-phase trials: further parameter sets for a trial that runs, each with a result of its own. Pure.
+"""Multi-phase trials: a running trial gets further parameter sets, each with its own result. Pure.
 
-A trial asks (ParametersWanted), the tuner is asked for it (FurtherSuggested binds the answer to the trial,
-whichever attempt of it runs), the service is ordered to hand it over (UpdateOrdered), and each set's first
-FINAL metric becomes its result (ResultTaken). In an experiment of one set per trial every further request is
-answered with a record without parameters, as NNI's SDKs take it: they return None.
+The order of the facts: the trial asks for a set (ParametersWanted), the tuner's answer is bound to the trial
+and holds for any of its attempts (FurtherSuggested), the service is ordered to hand the set over
+(UpdateOrdered), and the first FINAL metric of each set becomes its result (ResultTaken). In an experiment
+with one set per trial, every further request is answered with a record without parameters. NNI's SDKs then
+return None.
 """
 
 from __future__ import annotations
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.indexes import reindex
 from nnimgr.rules.state import ExperimentState, JobState, ParameterSet, TrialState
 from nnimgr.rules.steps import Steps
-from nnimgr.rules.transitions import job_touched, reindex, trial_touched
+from nnimgr.rules.transitions import job_touched, trial_touched
 
 PHASE_STEPS = Steps()
 
 
 def parameter_record(trial: TrialState, index: int = 0) -> str:
-    """The text of ``parameter.cfg`` (``parameter_<index>.cfg``), in NNI's form."""
+    """Return the text of ``parameter.cfg`` or ``parameter_<index>.cfg``, in NNI's format."""
     if index == 0:
         return _record(trial.parameter_id, trial.source, trial.parameters, 0)
     further = trial.sets[index] if index < len(trial.sets) else None
@@ -35,17 +37,21 @@ def _record(parameter_id: int | None, source: f.SuggestionSource, parameters: st
 
 
 def is_due(state: ExperimentState, trial: TrialState, index: int) -> bool:
-    """Whether the tuner has to be asked for this set; else there is an answer already."""
+    """Check whether the tuner has to be asked for this parameter set, because no answer is known yet."""
     return state.limits.multi_phase and index >= len(trial.sets)
 
 
 def waiting_reason(trial: TrialState) -> str | None:
-    """The sentence on a running trial that waits for a parameter set; None: it does not."""
+    """Return why a running trial waits, None if it does not wait for a parameter set."""
     return f"waits for parameter set {trial.wants[-1] + 1} from the tuner" if trial.wants else None
 
 
 def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReported) -> None:
-    """A FINAL metric of a multi-phase trial: its set's result if it is the first; the best is the trial's."""
+    """Take a FINAL metric of a multi-phase trial.
+
+    The first FINAL metric of a parameter set is the set's result. The best FINAL metric is the trial's
+    result.
+    """
     index = _index_of(trial, metric.parameter_id)
     if index is None:
         trial.note = f"reported a final result for parameter id {metric.parameter_id}, which it was not given"
@@ -55,11 +61,14 @@ def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReport
     if trial.sets[index].result is None:
         trial.sets[index].result = metric.text
         trial.untold.append(index)
-        state.reported[trial.id] = None
+        reindex(state, trial)
 
 
 def _index_of(trial: TrialState, parameter_id: str | None) -> int | None:
-    """The number of the set with this id (as JSON text); mostly it is the newest."""
+    """Return the number of the parameter set with this id (JSON text), None if no set has it.
+
+    The search begins with the newest set, since most metrics are for it.
+    """
     for index in range(len(trial.sets) - 1, -1, -1):
         held = trial.sets[index]
         if held.parameters is not None and parameter_id == (
@@ -84,7 +93,7 @@ def _wanted(state: ExperimentState, fact: f.ParametersWanted, r: f.Recorded) -> 
     job.recorded += 1
     trial = trial_touched(state, job.trial_id, fact)
     if 0 < fact.index < trial.parameter_sets or fact.index in trial.wants:
-        return  # it was given, or somebody of the trial has asked for it
+        return  # the set was handed over already, or another process of the trial has asked for it
     asked = f"asked for parameter set {fact.index + 1}"
     if fact.index > trial.parameter_sets:
         trial.note = f"{asked}, but set {trial.parameter_sets + 1} is the next"
@@ -96,7 +105,7 @@ def _wanted(state: ExperimentState, fact: f.ParametersWanted, r: f.Recorded) -> 
 
 
 def _say_why(state: ExperimentState, trial: TrialState, job: JobState) -> None:
-    """What it waits for has changed."""
+    """Update the trial's reason and indexes after its list of requested sets has changed."""
     if trial.status is f.TrialStatus.RUNNING and job.stop is None:
         trial.reason = waiting_reason(trial)
     reindex(state, trial)

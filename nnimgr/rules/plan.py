@@ -1,8 +1,8 @@
-"""``plan``: what should hold now. Pure: it lists wishes, and granting one twice does no harm.
+"""Plans what has to follow from a state (``plan``). Pure.
 
-Its facts are what follows without an act; its commands what has to be asked of a service or the tuner. The
-cost of a call grows with what is to be done, not with the number of trials: it looks only at the state's
-small indexes.
+The facts of a plan follow from the state by themselves. Its commands are requests to the training service or
+the tuner, and to obey a command twice does no harm. The cost of a call grows with what is to be done, not
+with the number of trials, because only the small indexes of the state are read.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from datetime import datetime
 from nnimgr.rules import facts as f
 from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
 from nnimgr.rules.experiment_status import in_seconds, move_status, time_is_up
+from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phases import is_due, parameter_record
 from nnimgr.rules.reuse import reuse_result
 from nnimgr.rules.silent_hosts import give_up_overdue, give_up_silent, given_up_at, lent_at, overdue_at
 from nnimgr.rules.state import (
     ExperimentState,
-    JobState,
     TrialState,
-    is_unsettled,
     job_id_of,
     trial_id_of,
 )
@@ -33,14 +32,14 @@ from training_services.base import TRIAL_GRACE
 class Plan:
     facts: tuple[f.Fact, ...]
     commands: tuple[Command, ...]
-    wake_at: datetime | None  # when a limit or a retry falls due
+    wake_at: datetime | None  # when the next limit or retry is due
 
 
 def plan(state: ExperimentState, now: datetime, *, ahead: int = 0) -> Plan:
     """List what follows from the state at ``now``.
 
-    ``ahead``: suggestions to hold ready beyond the free slots. When there are facts, they are to be applied
-    and ``plan`` called again; commands are only listed once nothing follows any more.
+    ``ahead``: number of suggestions to hold ready beyond the free slots. If the plan has facts, apply them
+    and call ``plan`` again. Commands are only listed when no more facts follow.
     """
     consequences = tuple(_consequences(state, now))
     if consequences:
@@ -56,13 +55,13 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.unsettled:
         trial = state.trials[trial_id]
         if trial.reuse is not None:
-            yield from reuse_result(state, trial, trial.reuse)
+            yield from reuse_result(trial, trial.reuse)
         else:
             yield settle(state, trial, now)
     for keeper_id in state.forsaken:
         keeper = state.keepers.get(keeper_id)
         if keeper is not None and keeper.silent is not None:
-            for job in _jobs_at(state, keeper_id):
+            for job in state.open_jobs_at(keeper_id):
                 yield f.JobLost(job_id=job.id, reason=f"{REMOVED} while there was {keeper.silent}")
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
@@ -70,28 +69,21 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             yield end_unplaced(trial)
     yield from _aims(state, now)
     given_up = tuple(give_up_silent(state, now))
-    yield from given_up or give_up_overdue(state, now)  # some may be both; they are looked at again
+    yield from given_up or give_up_overdue(state, now)  # not both: a job could be in both lists
     if (moved := move_status(state, now)) is not None:
         yield moved
     elif state.interrupted and state.status is f.ExperimentStatus.RUNNING:
         yield from _run_again(state)
 
 
-def _jobs_at(state: ExperimentState, keeper_id: str) -> Iterator[JobState]:
-    """The open jobs that are placed there."""
-    for job in state.jobs.values():
-        if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
-            yield job
-
-
 def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Targets that a limit or the experiment's end moves."""
+    """Yield the changes of trials' targets that follow from limits or from the end of the experiment."""
     limit = state.limits.max_trial_duration
     if limit is not None:
         for trial_id in state.running:
             trial = state.trials[trial_id]
             if trial.running_since is None or trial.running_since + limit > now:
-                break  # the oldest come first
+                break  # the trials are ordered from the oldest start to the newest
             if trial.target is None and not trial.closed_job:
                 reason = f"maxTrialDuration ({in_seconds(limit)}) is over"
                 yield f.TargetMoved(trial_id=trial_id, kind=f.StopKind.DURATION, reason=reason)
@@ -104,13 +96,13 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         return
     for trial_id in state.superseded:
         trial = state.trials[trial_id]
-        if trial.target is None and not is_unsettled(trial):
-            yield _cancelled(trial, "the search space was replaced before it started")
+        if not is_unsettled(trial):
+            yield _cancelled(trial, "the search space was replaced")
     if time_is_up(state, now):
         for trial_id in state.queued:
             trial = state.trials[trial_id]
             if trial.target is None:
-                yield _cancelled(trial, "the experiment's time was up before it started")
+                yield _cancelled(trial, "the experiment's time was up")
 
 
 def _cancelled(trial: TrialState, reason: str) -> f.TargetMoved:
@@ -118,7 +110,7 @@ def _cancelled(trial: TrialState, reason: str) -> f.TargetMoved:
 
 
 def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
-    """A trial that a stop cut off runs again as a new one, with the same parameters."""
+    """Yield a new trial with the same parameters for each trial that a stop of the experiment cut off."""
     again = sorted(state.interrupted, key=lambda cut: cut.sequence)
     for offset, cut in enumerate(again):
         sequence = state.next_sequence + offset
@@ -138,14 +130,14 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
         if trial.job_id is not None:
             yield CancelJob(job_id=trial.job_id, grace=TRIAL_GRACE)
     for keeper_id in state.forsaken:
-        for job in _jobs_at(state, keeper_id):
+        for job in state.open_jobs_at(keeper_id):
             if job.stop is None:
                 yield CancelJob(job_id=job.id, grace=TRIAL_GRACE)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
         return
-    free = state.limits.trial_concurrency - state.open_jobs + len(state.lent)
+    free = state.free_slots
     waiting = len(state.queued)
     if free > 0:
         for trial_id in state.queued:
@@ -166,7 +158,7 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
 
 
 def _hand_over(state: ExperimentState, trial: TrialState) -> Iterator[Command]:
-    """The parameter sets that a running trial waits for."""
+    """Yield the commands that get a running trial the parameter sets that it waits for."""
     if trial.job_id is None or state.jobs[trial.job_id].stop is not None:
         return
     for index in trial.wants:
@@ -196,7 +188,7 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
             due += [] if trial.slot_lent else [lent_at(state, trial)]
     overdue = overdue_at(state)
     due += [] if overdue is None else [overdue]
-    # Trials with a retry to wait for are few; those that wait for a slot alone have no due_at.
+    # Only the few trials that wait for a retry have due_at. Those that wait for a slot do not.
     due += [
         at for trial_id in state.retrying if (at := state.trials[trial_id].due_at) is not None and at > now
     ]

@@ -1,25 +1,23 @@
-"""Trials that have the result of an earlier one with the same parameters (``duplicates: reuse``). Pure."""
+"""Trials that take the result of an earlier trial with the same parameters (``duplicates: reuse``). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.state import ExperimentState, TrialState, job_id_of
+from nnimgr.rules.state import TrialState
 
 __all__ = ["reuse_result"]
 
 
-def reuse_result(state: ExperimentState, trial: TrialState, reuse: f.Reuse) -> Iterator[f.Fact]:
-    """The end of such a trial: a final metric of an attempt that never was, so that it is found as others."""
-    yield f.MetricReported(
-        job_id_of(state.id, trial.id, trial.attempt),
-        position=0,
-        type="FINAL",
-        sequence=0,
-        parameter_id=str(trial.parameter_id),
-        value=reuse.value,
+def reuse_result(trial: TrialState, reuse: f.Reuse) -> Iterator[f.Fact]:
+    """Yield the facts that give the trial the earlier trial's result and end it."""
+    yield f.ResultReused(
+        trial_id=trial.id,
+        parameter_id=trial.parameter_id,
+        source_id=reuse.trial_id,
         text=reuse.text,
+        value=reuse.value,
     )
     yield f.TrialEnded(
         trial_id=trial.id,

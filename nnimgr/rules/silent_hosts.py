@@ -1,4 +1,4 @@
-"""How long the plan waits for hosts that are silent, and what it gives up after that."""
+"""Decides how long to wait for silent hosts, and what to give up after that."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from nnimgr.rules.state import (
 )
 from training_services.base import TRIAL_GRACE
 
-SILENT_GRACE = timedelta(seconds=10)  # so long a silent host may still answer a stop that a user wants
+SILENT_GRACE = timedelta(seconds=10)  # time in which a silent host may still answer a user's stop
 STOP_LIMIT = TRIAL_GRACE + timedelta(seconds=4)  # from the stop of an experiment to the end of its trials
 
 
 def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Lend the slots of trials on silent hosts to others, and give up attempts that users want stopped."""
+    """Yield facts for trials on silent hosts.
+
+    Slots are lent to other trials. Attempts that users have stopped or declared lost are given up.
+    """
     for trial_id in state.unknown:
         trial = state.trials[trial_id]
         if trial.job_id is None:
@@ -38,7 +41,7 @@ def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Give up the trials of an experiment that a user stops, if they have not ended in time."""
+    """Yield a loss for each trial that has not ended in time after the experiment's stop."""
     due = overdue_at(state)
     if due is None or due > now:
         return
@@ -53,9 +56,9 @@ def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def overdue_at(state: ExperimentState) -> datetime | None:
-    """Return when the trials of an experiment that a user stops must have ended.
+    """Return when the trials must have ended after the stop of the experiment, None if there is no such time.
 
-    A restarted server starts counting again.
+    After a restart of the server the full time is allowed again.
     """
     if state.stop_requested_at is None or state.detached or not state.trials:
         return None
@@ -63,15 +66,19 @@ def overdue_at(state: ExperimentState) -> datetime | None:
 
 
 def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:
-    """Return when the silence began, at the earliest with this server, which has heard of no host before."""
+    """Return when the silence began, but not before this server took the experiment.
+
+    The time before does not count, because this server could not have heard from any host then.
+    """
     assert trial.unknown_since is not None
     return max(trial.unknown_since, state.opened_at or trial.unknown_since)
 
 
 def given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> datetime | None:
-    """Return when a trial that a user wants stopped is given up; no further attempt could run beside it.
+    """Return when the attempt of a silent trial that a user has stopped is given up, None if it is not.
 
-    The stop of an experiment is a stop of every trial, also of those that a limit or the assessor stops.
+    Giving up is safe, because no further attempt follows that could run beside this attempt. A stop of the
+    experiment counts as a user's stop of every trial, even of those that a limit or the assessor stops.
     """
     wanted = trial.target in (f.StopKind.USER, f.StopKind.CUT) or (
         state.stop_requested and not state.detached

@@ -1,19 +1,18 @@
-"""The state of an experiment, and how each fact changes it. Pure: no clock, no I/O, no random draw.
+"""State of an experiment, and the records that it consists of. Pure: no clock, no I/O, no random draw.
 
-Only live trials are held; an ended one leaves with the turn that ended it (``take_touched``), and then
-lives in the database alone. Fields with ``compare=False`` are derived from the others: ``index``
-rebuilds them after a snapshot, and ``nnimgr.rules.validate`` checks them.
+The state holds live trials only. After the turn that ended a trial (``take_touched``), the trial is in the
+database alone. Fields with ``compare=False`` are derived from the other fields; ``nnimgr.rules.indexes``
+derives them and rebuilds them after a snapshot.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from nnimgr.goal import optimize_mode
 from nnimgr.objectives import objectives_of
 from nnimgr.rules.facts import (
     DrainReason,
@@ -22,15 +21,17 @@ from nnimgr.rules.facts import (
     JobPlaced,
     Limits,
     Reuse,
+    Role,
     StopKind,
     StopOrdered,
     SuggestionSource,
     TrialStatus,
+    TunerTraits,
     UpdateOrdered,
 )
 
-ATTEMPTS_OF_AN_EPOCH = 1000  # more than a trial has while a runner has the experiment
-SNAPSHOT_VERSION = 4  # raised when content or meaning changes: other snapshots are rebuilt from the log
+ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
+SNAPSHOT_VERSION = 5  # increased when content or meaning changes; the state is then rebuilt from the log
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
@@ -38,13 +39,13 @@ def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
 
 
 def trial_of_job(job_id: str) -> tuple[str, int]:
-    """(trial_id, attempt) of a job id."""
+    """Return (trial_id, attempt) for a job id."""
     _, trial_id, attempt = job_id.rsplit("-", 2)
     return trial_id, int(attempt)
 
 
 class AddedTrial(NamedTuple):
-    """A customised trial whose request had an idempotency key. ``sha256``: of its parameters' text."""
+    """A customised trial whose request had an idempotency key. ``sha256``: hash of its parameters as text."""
 
     trial_id: str
     sequence: int
@@ -57,20 +58,20 @@ class AddedTrial(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class JobState:
-    """One attempt, from its submission until its keeper has acknowledged its last command."""
+    """An attempt, from its submission until its keeper has acknowledged the last command for it."""
 
     id: str
     trial_id: str
     attempt: int
     placed: JobPlaced | None = None
-    waiting: str | None = None  # why it has no place
+    waiting: str | None = None  # why the job has no place yet
     placed_at: datetime | None = None
-    started_at: datetime | None = None  # the host's clock
+    started_at: datetime | None = None  # by the host's clock
     pid: int | None = None
     stop: StopOrdered | None = None
     stop_at: datetime | None = None
     updates: list[tuple[UpdateOrdered, str]] = field(default_factory=list)
-    recorded: int = 0  # frames committed
+    recorded: int = 0  # number of frames of the metrics file that are committed
     ended: JobEnded | None = None
     lost: str | None = None
     ended_at: datetime | None = None
@@ -81,7 +82,7 @@ class JobState:
 
     @property
     def last_cmd(self) -> int:
-        """The highest command number that its keeper has to acknowledge; 0: none."""
+        """Highest command number that the keeper has to acknowledge; 0 if there is none."""
         last = self.placed.cmd_seq if self.placed else 0
         if self.stop is not None and self.stop.cmd_seq is not None:
             last = max(last, self.stop.cmd_seq)
@@ -90,16 +91,16 @@ class JobState:
 
 @dataclass(slots=True, kw_only=True)
 class ParameterSet:
-    """One of the parameter sets of a multi-phase trial. ``parameters`` None: the tuner had no more."""
+    """A parameter set of a multi-phase trial. ``parameters`` is None if the tuner had no more sets."""
 
     parameter_id: int | None
     parameters: str | None
-    result: str | None = None  # JSON text of its first FINAL metric's value
+    result: str | None = None  # JSON text of the value in the set's first FINAL metric
 
 
 @dataclass(slots=True, kw_only=True)
 class TrialState:
-    """A live trial. ``target`` None: it shall run to its end."""
+    """A live trial. ``target`` is None while the trial is to run to its end."""
 
     id: str
     sequence: int
@@ -109,20 +110,21 @@ class TrialState:
     created_at: datetime
     status: TrialStatus = TrialStatus.WAITING
     retry_of: str | None = None
-    reuse: Reuse | None = None  # it ends with this result, without being run
-    attempt: int = 1  # the one that is due or under way
-    forgotten: int = 0  # attempts with numbers up to this one may have run that the database has forgotten
+    reuse: Reuse | None = None  # the trial takes this result and is not run
+    attempt: int = 1  # number of the attempt that is due or open
+    forgotten: int = 0  # attempts up to this number may have run without being in the database
     due_at: datetime | None = None
     lost_attempts: int = 0
     failed_attempts: int = 0
-    job_id: str | None = None  # of the open attempt
-    closed_job: str | None = None  # its attempt has ended and nothing was decided yet
+    job_id: str | None = None  # job of the open attempt
+    closed_job: str | None = None  # job of an attempt that has ended, while no next step was decided
     target: StopKind | None = None
     target_reason: str = ""
-    running_since: datetime | None = None  # the server's clock; for maxTrialDuration
+    running_since: datetime | None = None  # by the server's clock; for maxTrialDuration
     unknown_since: datetime | None = None
-    slot_lent: bool = False  # to another trial, until its host speaks again
-    declared_lost: bool = False  # by a user, while its host is silent
+    slot_lent: bool = False  # another trial uses the slot until this trial's host is heard from
+    superseded: bool = False  # of an older search space, and not started when that was replaced
+    declared_lost: bool = False  # by a user, while the host is silent
     started_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None
@@ -132,38 +134,38 @@ class TrialState:
     latest_value: float | None = None
     latest_text: str | None = None
     intermediates: int = 0
-    parameter_sets: int = 1  # handed out to the attempt (multi-phase trials get more)
+    parameter_sets: int = 1  # number of sets handed to the attempt (multi-phase trials get more)
     sets: list[ParameterSet] = field(
         default_factory=list
-    )  # of a multi-phase trial: all, its first among them
-    wants: list[int] = field(default_factory=list)  # numbers of sets that the attempt asked for and waits for
-    untold: list[int] = field(default_factory=list)  # numbers of sets whose results are not taken yet
+    )  # all sets of a multi-phase trial, including its first
+    wants: list[int] = field(default_factory=list)  # numbers of sets that the attempt waits for
+    untold: list[int] = field(default_factory=list)  # numbers of sets with a result for the tuner
 
 
 @dataclass(slots=True, kw_only=True)
 class KeeperState:
     token_sha256: str
     instance: str | None = None
-    retired: list[str] = field(default_factory=list)  # instances that were replaced
+    retired: list[str] = field(default_factory=list)  # previous instances
     boot_id: str | None = None
     acked_cmd: int = 0
-    silent: str | None = None  # since it stopped speaking: the sentence
+    silent: str | None = None  # the sentence why it is silent; None if it is not
 
 
 @dataclass(slots=True, kw_only=True)
 class MachineState:
     """A machine that was added, drained or removed while the experiment ran."""
 
-    added: Mapping[str, Any] | None = None  # an item of machineList; None: it is of the configuration
+    added: Mapping[str, Any] | None = None  # item of machineList; None if the configuration names the machine
     draining: bool = False
     removing: bool = False
-    forced: bool = False  # what runs there goes on elsewhere
+    forced: bool = False  # trials of this machine run again on other machines
     gone: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Interrupted:
-    """A trial that a stop of the experiment cut off: run again as a new trial when it is resumed."""
+    """A trial that a stop of the experiment cut off. It runs again as a new trial after a resume."""
 
     trial_id: str
     sequence: int
@@ -181,112 +183,138 @@ class Best:
 
 @dataclass(slots=True)
 class Touched:
-    """What the facts of one turn have changed: the rows to write."""
+    """Objects that the facts of one turn have changed, whose rows have to be written."""
 
     trials: dict[str, TrialState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     keepers: set[str] = field(default_factory=set)
-    notes: dict[str, str] = field(default_factory=dict)  # sentences on trials that have ended before
+    notes: dict[str, str] = field(default_factory=dict)  # notes on trials that had ended before
 
 
 @dataclass(slots=True, kw_only=True)
 class ExperimentState:
-    """One experiment. Empty until ExperimentCreated is applied."""
+    """State of one experiment. It is empty until ExperimentCreated is applied."""
 
     id: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     search_space: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=lambda: Limits(trial_concurrency=1))
+    traits: TunerTraits = field(default_factory=TunerTraits)
     status: ExperimentStatus = ExperimentStatus.INITIALIZED
     drain: DrainReason | None = None
     reason: str = "has been created"
     created_at: datetime | None = None
     ended_at: datetime | None = None
-    active: timedelta = timedelta(0)  # time it was running, up to active_since
+    active: timedelta = timedelta(0)  # time in which the experiment ran, up to active_since
     active_since: datetime | None = None
-    number: int = 0  # of the last fact
+    number: int = 0  # number of the last fact
     last_at: datetime | None = None
     m_epoch: int = 0
-    opened_at: datetime | None = None  # by the runner of now
+    opened_at: datetime | None = None  # when the current runner took the experiment
     next_sequence: int = 0
     next_parameter_id: int = 0
     exhausted: bool = False
-    space_number: int = 0  # of the fact that has replaced the search space last
-    tuner_number: int = 0  # of the fact that has replaced the tuner last
+    space_number: int = 0  # number of the last fact that replaced the search space
+    tuner_number: int = 0  # number of the last fact that replaced the tuner
     stop_requested: bool = False
     stop_requested_at: datetime | None = None
     detached: bool = False
-    failed: str | None = None  # the sentence that makes it ERROR
-    crashes: dict[str, int] = field(default_factory=dict)  # role -> in a row
+    failed: str | None = None  # the sentence why the experiment ends as ERROR
+    crashes: dict[Role, int] = field(default_factory=dict)  # failures in a row
     best: Best | None = None
-    worst: float | None = None  # result of a trial that succeeded
-    worst_of: dict[str, float] = field(default_factory=dict)  # the same by objective, where there are any
-    fruitless: int = 0  # trials in a row that have ended without a result that counts
-    fruitless_since: str = ""  # the first of them, and its reason
-    missing: int = 0  # facts that were lost with a database that was replaced by an older one
-    reruns: int = 0  # trials that have taken the place of failed ones
-    counts: dict[str, int] = field(default_factory=dict)  # TrialStatus -> all trials ever
+    worst: float | None = None  # worst result of a trial that succeeded
+    worst_of: dict[str, float] = field(default_factory=dict)  # worst value of each objective, if any
+    fruitless: int = 0  # number of trials in a row that ended without a result that counts
+    fruitless_since: str = ""  # the first of these trials, and its reason
+    missing: int = 0  # number of facts that were lost when the database was replaced by an older one
+    reruns: int = 0  # number of trials that replace failed trials
+    counts: dict[TrialStatus, int] = field(default_factory=dict)  # number of all trials ever, by status
     trials: dict[str, TrialState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     keepers: dict[str, KeeperState] = field(default_factory=dict)
-    machines: dict[str, MachineState] = field(default_factory=dict)  # by keeper
+    machines: dict[str, MachineState] = field(default_factory=dict)  # by keeper id
     interrupted: list[Interrupted] = field(default_factory=list)
-    added: dict[str, AddedTrial] = field(default_factory=dict)  # by the newest idempotency keys
+    added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
 
-    # derived
-    queued: dict[str, None] = field(default_factory=dict, compare=False)  # wait for a slot, in order
-    retrying: dict[str, None] = field(default_factory=dict, compare=False)  # those of them with a due_at
-    unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # see is_unsettled
-    condemned: dict[str, None] = field(default_factory=dict, compare=False)  # target set, act due
-    running: dict[str, None] = field(default_factory=dict, compare=False)  # have started, oldest first
+    # derived from the fields above
+    queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order
+    retrying: dict[str, None] = field(default_factory=dict, compare=False)  # queued trials with a due_at
+    unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # the plan has to decide
+    condemned: dict[str, None] = field(default_factory=dict, compare=False)  # to be stopped, not ordered yet
+    running: dict[str, None] = field(default_factory=dict, compare=False)  # started trials, oldest first
     unknown: dict[str, None] = field(default_factory=dict, compare=False)  # UNKNOWN, oldest first
-    lent: dict[str, None] = field(default_factory=dict, compare=False)  # those whose slots are others' now
-    wanting: dict[str, None] = field(default_factory=dict, compare=False)  # wait for parameter sets
-    reported: dict[str, None] = field(default_factory=dict, compare=False)  # have results to be taken
-    superseded: dict[str, None] = field(default_factory=dict, compare=False)  # of an older search space
-    open_jobs: int = field(default=0, compare=False)
+    lent: dict[str, None] = field(default_factory=dict, compare=False)  # slot lent to another trial
+    wanting: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for parameter sets
+    reported: dict[str, None] = field(default_factory=dict, compare=False)  # with new results of sets
+    superseded: dict[str, None] = field(default_factory=dict, compare=False)  # to be canceled
     closing_jobs: dict[str, None] = field(default_factory=dict, compare=False)  # closed, not acknowledged
     touched: Touched = field(default_factory=Touched, compare=False)
 
     @property
     def minimises(self) -> bool:
-        return optimize_mode(self.config) == "minimize"
+        """True if the smallest result is the best, by the main objective or else by the tuner's traits."""
+        for mode in self.objectives.values():
+            return mode == "minimize"
+        return self.traits.minimises
 
     @property
     def objectives(self) -> dict[str, str]:
-        """Names with what is best, the main one first; empty: results are one number."""
+        """Each objective's mode by name, the main objective first. Empty if a result is one number."""
         return objectives_of(self.config)
 
     @property
     def trial_command(self) -> str:
-        """What trials run: the training service's own command if it names one."""
+        """Command that trials run. The training service's own trialCommand comes first."""
         service = self.config.get("trainingService")
-        own = service.get("trialCommand") if isinstance(service, Mapping) else None  # not one of several
+        own = service.get("trialCommand") if isinstance(service, Mapping) else None  # else a list
         return str(own or self.config.get("trialCommand", ""))
 
     @property
     def counted(self) -> int:
-        """Trials that count towards maxTrialNumber: not those the system cancelled or that were run again."""
+        """Number of trials that count towards maxTrialNumber.
+
+        Trials that the system canceled and trials that were run again do not count.
+        """
         return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0) - self.reruns
 
     @property
     def budget(self) -> int | None:
-        """Trials that may still be created; None: unlimited."""
+        """Number of trials that may still be created; None if there is no limit."""
         limit = self.limits.max_trial_number
         return None if limit is None else max(0, limit - self.counted)
 
     @property
+    def open_jobs(self) -> int:
+        """Number of attempts that were submitted and have not ended."""
+        return len(self.jobs) - len(self.closing_jobs)
+
+    def open_jobs_at(self, keeper_id: str) -> Iterator[JobState]:
+        """Yield the open jobs that are placed at this keeper."""
+        for job in self.jobs.values():
+            if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
+                yield job
+
+    @property
+    def free_slots(self) -> int:
+        """Number of attempts that may be submitted now; negative while more run than the limit allows."""
+        return self.limits.trial_concurrency - self.open_jobs + len(self.lent)
+
+    @property
     def forsaken(self) -> list[str]:
-        """The keepers of machines that are removed by force and are not gone yet."""
+        """Keepers of the machines that are being removed by force and are not gone yet."""
         return [name for name, machine in self.machines.items() if machine.forced and not machine.gone]
 
     def active_for(self, now: datetime) -> timedelta:
-        """How long the experiment has been running."""
+        """Return how long the experiment has been running, in all."""
         return self.active + (now - self.active_since if self.active_since else timedelta(0))
 
     @property
     def over(self) -> bool:
-        """Nothing is left to wait for: what closed jobs have left on silent hosts ends when those speak."""
+        """True if nothing is left to wait for.
+
+        Closed jobs on silent hosts do not count: what they have left there ends when the hosts are heard
+        from.
+        """
         return not self.trials and all(
             job.closed and job.placed is not None and self.keepers[job.placed.place.keeper_id].silent
             for job in self.jobs.values()
@@ -296,64 +324,17 @@ class ExperimentState:
         touched, self.touched = self.touched, Touched()
         return touched
 
-    def index(self) -> None:
-        """Rebuild the derived fields."""
-        self.queued = {t.id: None for t in self.trials.values() if is_queued(t)}
-        self.retrying = {t.id: None for t in self.trials.values() if is_queued(t) and t.due_at}
-        self.unsettled = {t.id: None for t in self.trials.values() if is_unsettled(t)}
-        self.condemned = {t.id: None for t in self.trials.values() if is_condemned(self, t)}
-        self.running = {
-            t.id: None
-            for t in sorted(self.trials.values(), key=lambda t: t.running_since or t.created_at)
-            if t.running_since is not None
-        }
-        self.unknown = {
-            t.id: None
-            for t in sorted(self.trials.values(), key=lambda t: t.unknown_since or t.created_at)
-            if t.unknown_since is not None
-        }
-        self.lent = {t.id: None for t in self.trials.values() if t.slot_lent}
-        self.wanting = {t.id: None for t in self.trials.values() if t.wants}
-        self.reported = {t.id: None for t in self.trials.values() if t.untold}
-        self.superseded = {}
-        self.open_jobs = sum(not job.closed for job in self.jobs.values())
-        self.closing_jobs = {job.id: None for job in self.jobs.values() if job.closed}
-        self.touched = Touched()
-
-
-def is_queued(trial: TrialState) -> bool:
-    waits = trial.status is TrialStatus.WAITING and trial.reuse is None
-    return waits and trial.job_id is None and trial.closed_job is None
-
 
 def next_attempt(trial: TrialState) -> int:
-    """Return the number of the trial's next attempt: one that no attempt has had, forgotten or not."""
+    """Return the number of the trial's next attempt. No attempt has had it, not even a forgotten one."""
     return max(trial.attempt, trial.forgotten) + 1
 
 
-def is_unsettled(trial: TrialState) -> bool:
-    """The plan has to decide what becomes of it: it is not run, its attempt has closed, its pause is over."""
-    if trial.closed_job is not None or (trial.reuse is not None and trial.status is TrialStatus.WAITING):
-        return True
-    return trial.status is TrialStatus.PAUSED and trial.target is None
-
-
-def is_condemned(state: ExperimentState, trial: TrialState) -> bool:
-    """Its target is a stop, or a user has declared it lost, and nothing was done about it yet."""
-    if trial.declared_lost and trial.job_id is not None:
-        return state.jobs[trial.job_id].stop is None
-    if trial.target is None or trial.closed_job is not None or trial.status.terminal:
-        return False
-    if trial.job_id is None:
-        return trial.status is not TrialStatus.PAUSED or trial.target is not StopKind.PAUSE
-    return state.jobs[trial.job_id].stop is None
-
-
 def trial_id_of(experiment_id: str, sequence: int) -> str:
-    """The id of trial number ``sequence``: a letter and at least four of [a-z0-9].
+    """Return the id of trial number ``sequence``: a letter and at least four of [a-z0-9].
 
-    A bijection keyed by the experiment (an affine map modulo the number of ids of that length), so ids are
-    unique by construction and need no memory.
+    The id is a bijection of the number, keyed by the experiment: an affine map modulo the number of ids of
+    the same length. So ids are unique by construction, and no list of given ids is needed.
     """
     digits, size, start = 4, 26 * 36**4, 0
     while sequence - start >= size:
@@ -361,7 +342,7 @@ def trial_id_of(experiment_id: str, sequence: int) -> str:
         digits += 1
         size = 26 * 36**digits
     key = int.from_bytes(experiment_id.encode(), "big")
-    # coprime to 2, 3 and 13, the prime factors of every size
+    # The factor is coprime to 2, 3 and 13, the prime factors of every size.
     factor = 2 * 3 * 13 * (key % 104_729 + 7_919) + 1
     at = ((sequence - start) * factor + key) % size
     tail = []

@@ -1,4 +1,4 @@
-"""Register of steps: for each type of fact, the function that changes the state by such a fact."""
+"""Register of steps: the function that changes the state, for each type of fact."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Step = Callable[[ExperimentState, F, f.Recorded], None]
 
 
 class Steps:
-    """The steps of one module. A type of fact has one step at most."""
+    """The steps of one module. Each type of fact has at most one step."""
 
     def __init__(self) -> None:
         self._steps: dict[type[Any], Step[Any]] = {}
 
     def of(self, kind: type[F]) -> Callable[[Step[F]], Step[F]]:
-        """Register the decorated function as the step of facts of this type."""
+        """Return a decorator that registers a function as the step for facts of this type."""
 
         def register(step: Step[F]) -> Step[F]:
             if kind in self._steps:

@@ -17,8 +17,8 @@ from nnimgr.rules.state import (
 )
 
 REMOVED = "its machine was removed by force"
-SHOWN = 60  # characters of a user's text in a sentence
-RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further one
+SHOWN = 60  # longest part of a user's text that a sentence shows, in characters
+RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further attempt
 LONGEST_RETRY_DELAY = timedelta(minutes=5)
 _LAST_STATUS = {
     f.StopKind.USER: f.TrialStatus.USER_CANCELED,
@@ -31,7 +31,7 @@ _SHELL_SAYS = {126: "cannot be executed", 127: "was not found"}
 
 
 def take_results(trial: TrialState) -> Iterator[f.Fact]:
-    """Pass the results of a multi-phase trial that are new on to the tuner."""
+    """Yield the facts that pass new results of a multi-phase trial on to the tuner."""
     for index in trial.untold:
         held = trial.sets[index]
         assert held.parameters is not None and held.result is not None
@@ -45,7 +45,7 @@ def take_results(trial: TrialState) -> Iterator[f.Fact]:
 
 
 def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
-    """Decide what follows for a trial whose attempt has closed, or whose pause is over."""
+    """Decide what follows for a trial whose attempt has closed or whose pause has ended."""
     if trial.status is f.TrialStatus.PAUSED:
         return f.AttemptDue(
             trial_id=trial.id,
@@ -59,9 +59,9 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if end is not None and end.reason is f.EndReason.EXITED:
         return _exited(state, trial, end, now)
     if trial.target is f.StopKind.PAUSE:
-        return f.TrialPaused(trial_id=trial.id, reason=f"paused: {trial.target_reason}")
+        return f.TrialPaused(trial_id=trial.id, reason=trial.target_reason)
     if trial.target is not None:
-        reason = f"stopped: {trial.target_reason}"
+        reason = trial.target_reason
         if job is not None and job.lost is not None:
             reason += f"; {job.lost}"
         return _stopped(trial, trial.target, reason)
@@ -128,7 +128,7 @@ def _failed(state: ExperimentState, trial: TrialState, reason: str) -> f.TrialEn
 
 
 def _stand_in(state: ExperimentState) -> str | None:
-    """JSON text of the result that the tuner gets where there is none, if it gets one."""
+    """Return the result that the tuner gets for a trial without one, as JSON text; None if it gets none."""
     objectives = state.objectives
     value: float | Mapping[str, float] | None = None
     match state.limits.on_failure:
@@ -142,14 +142,14 @@ def _stand_in(state: ExperimentState) -> str | None:
 
 
 def _fault(state: ExperimentState) -> str:
-    """Say what is wrong with a final result that lacks the number of the main objective."""
+    """Return what is wrong with a final result that lacks the number of the main objective."""
     if not state.objectives:
         return "holds no finite number"
     return f"holds no finite number for each objective ({', '.join(state.objectives)})"
 
 
 def _shown(text: str) -> str:
-    """Its beginning, for a sentence."""
+    """Return the beginning of the text's first line, short enough for a sentence."""
     line, _, more = text.strip().partition("\n")
     return line if not more and len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
@@ -171,7 +171,7 @@ def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now:
 
 
 def _pause(before: int) -> timedelta:
-    """Return the pause before the next attempt, after ``before`` attempts for the same cause."""
+    """Return the pause before the next attempt, after ``before`` new attempts for the same cause."""
     if not before:
         return timedelta(0)
     return min(RETRY_DELAY * (1 << min(before - 1, 16)), LONGEST_RETRY_DELAY)
@@ -179,13 +179,19 @@ def _pause(before: int) -> timedelta:
 
 def end_unplaced(trial: TrialState) -> f.Fact:
     assert trial.target is not None
+    reason = f"{trial.target_reason}; it had not started"
     if trial.target is f.StopKind.PAUSE:
-        return f.TrialPaused(trial_id=trial.id, reason=f"paused before it started: {trial.target_reason}")
-    return _stopped(trial, trial.target, f"stopped before it started: {trial.target_reason}")
+        return f.TrialPaused(trial_id=trial.id, reason=reason)
+    return _stopped(trial, trial.target, reason)
 
 
 def _stopped(trial: TrialState, target: f.StopKind, reason: str) -> f.TrialEnded:
-    """Its set is untried if nobody wanted that: a user may have, and what is cut off or failed runs again."""
+    """Build the end of a stopped trial.
+
+    Only a stop by the system, such as a change of the search space, marks the parameter set as untried. A
+    user may have wanted the stop, and trials that were cut off or are reruns get their parameters again
+    anyway.
+    """
     suggested = trial.source is not f.SuggestionSource.RERUN and trial.parameter_id is not None
     return f.TrialEnded(
         trial_id=trial.id,

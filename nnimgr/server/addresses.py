@@ -1,4 +1,4 @@
-"""Addresses as a user gives them: where keepers of other machines find the server."""
+"""Addresses in options and configurations, at which keepers on other machines find the server."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ["Address", "check_url", "is_url"]
 
 
 class Address(NamedTuple):
-    """A host, perhaps with a port."""
+    """A host, optionally with a port."""
 
     host: str
     port: int | None
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Of "10.0.0.5", "10.0.0.5:9000", "fe80::1", "[fe80::1]:9000", "name", "name:9000".
+        """Parse "10.0.0.5", "10.0.0.5:9000", "fe80::1", "[fe80::1]:9000", "name" or "name:9000".
 
-        Raises ValueError, whose sentence lacks its subject: what ``text`` was given as.
+        Raise ValueError with a sentence whose subject is missing: the caller adds the name of the option.
         """
         host, port = text.strip(), ""
         if host.startswith("["):
@@ -47,14 +47,14 @@ class Address(NamedTuple):
 
 
 def is_url(text: str) -> bool:
-    """Whether this names something that leads to the server, and not an address of its machine."""
+    """Check whether the text is a URL that leads to the server, and not an address of its machine."""
     return "://" in text
 
 
 def check_url(text: str) -> str:
-    """``text``, an address as "https://host[:port][/prefix]", without a slash at its end.
+    """Return ``text``, an address "https://host[:port][/prefix]", without a final slash.
 
-    Raises ValueError as ``Address.parse`` does.
+    Raise ValueError as ``Address.parse`` does.
     """
     said = text.strip()
     if not said.lower().startswith("https://"):

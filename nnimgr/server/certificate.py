@@ -1,4 +1,4 @@
-"""The certificate of the keepers' door: signed by itself, made once, known by its fingerprint."""
+"""Certificate of the keepers' door: self-signed, made once, and identified by its fingerprint."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ __all__ = ["keep_certificate"]
 
 _NAME = "nnimgr keepers' door"
 _FIRST_DAY = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-_LAST_DAY = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)  # RFC 5280: it has no good end
+_LAST_DAY = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)  # RFC 5280: it never expires
 
 
 def keep_certificate(path: Path) -> bytes:
-    """The certificate in DER; key and certificate are in the PEM file ``path`` (0600), made on first use.
+    """Return the certificate in DER format. Create key and certificate in ``path`` at the first use.
 
-    Servers that make it at once agree on one. Raises OSError, ValueError (the file is no such thing).
+    ``path``: PEM file of mode 0600. If several servers create it at the same time, all get the same. Raise
+    OSError, or ValueError if the file has other content.
     """
     with contextlib.suppress(FileNotFoundError):
         return _read(path)

@@ -1,10 +1,11 @@
-"""The keepers' doors: a socket for keepers of this machine, one for tunnels, and network addresses.
+"""Doors of the server for keepers: a socket for this machine's keepers, one for tunnels, network addresses.
 
-All of them serve the keepers' routes and nothing else, and no other address of the server serves these. The
-socket of this machine's keepers speaks plain HTTP, since the kernel tells both ends which user the other one
-is. All others speak TLS. Keepers check the certificate's fingerprint, which they get with their token. What
-leads to a door from elsewhere (a service, an ingress) is not ours: where it ends TLS itself, keepers check
-its certificate by the authorities they have.
+All doors serve the keepers' routes only, and no other address of the server has these routes. The socket for
+this machine's keepers uses plain HTTP, because the kernel shows both ends the user of the other end. All
+other doors use TLS. Keepers get the certificate's fingerprint with their token and check it.
+
+A proxy in front of a door (a service, an ingress) is not part of this server. If it ends TLS itself, keepers
+check its certificate by their own authorities.
 """
 
 from __future__ import annotations
@@ -29,18 +30,17 @@ from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send
 from nnimgr.server.addresses import Address, check_url, is_url
 from nnimgr.server.http import BoundedHTTP, http_config
 from nnimgr.server.local_socket import bind_private, is_own_user
+from training_services.addresses import PrivateDoor, Reach
 from training_services.base import ServiceUnavailable
-from training_services.doors import PrivateDoor
-from training_services.keeper_host import Reach
 from training_services.private import open_private
-from trial_keeper import local_http
+from trial_keeper.calls import local_http
 
 __all__ = ["Doors"]
 
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S = 10.0
-FIRST_REQUEST_S = 20.0  # for its headers: anybody may connect at the network's door
+FIRST_REQUEST_S = 20.0  # for the headers, because anybody may connect to a network door
 LAST_ANSWERS_S = 2.0
 _ROUTES = "/keepers/v1/"
 _GIVEN = "nniManagerIp"
@@ -54,13 +54,13 @@ _ANY = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
 
 @dataclass(slots=True)
 class _Listening:
-    """What is served at one or more sockets."""
+    """Servers at one or more sockets, with their shared state."""
 
     servers: list[asyncio.Server]
     state: ServerState
 
     async def close(self) -> None:
-        """Listen no more; what is being answered gets some time."""
+        """Stop listening. Requests under way get some time to finish."""
         for server in self.servers:
             server.close()
         for connection in list(self.state.connections):
@@ -72,12 +72,12 @@ class _Listening:
         for connection in list(self.state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:
-                with contextlib.suppress(AttributeError):  # Python 3.11.2: closed twice, TLS has let go of it
+                with contextlib.suppress(AttributeError):  # Python 3.11.2: closed twice, TLS has released it
                     transport.abort()
 
 
 class _Connection(BoundedHTTP):
-    """A caller that says nothing is not waited for."""
+    """Connection that is closed if its first request does not arrive in time."""
 
     _patience: asyncio.TimerHandle
 
@@ -95,7 +95,7 @@ class _Connection(BoundedHTTP):
 
 
 class _LocalConnection(_Connection):
-    """A caller at the socket of this machine's keepers, who has to be of the server's own user."""
+    """Connection at the socket for this machine's keepers. Other users than the server's own are refused."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -105,13 +105,13 @@ class _LocalConnection(_Connection):
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """The door that was opened with the server."""
+    """The network door that was opened with the server."""
 
     port: int
     hosts: frozenset[_Host]
 
     def serves(self, wanted: Address, hosts: _Hosts) -> bool:
-        """Whether who calls at one of these hosts, which are meant by ``wanted``, comes to it."""
+        """Check whether a caller of one of these hosts (resolved from ``wanted``) reaches this door."""
         return wanted.port in (None, self.port) and any(
             host in self.hosts or ((host[0], _ANY[host[0]]) in self.hosts and _is_ours(host))
             for host in hosts
@@ -119,11 +119,12 @@ class _Standing:
 
 
 class Doors:
-    """``KeeperDoors`` of a server.
+    """Doors of a server (``KeeperDoors``).
 
-    ``app`` answers the keepers; ``folder`` (0700) keeps certificate, ports and sockets, the last two under
-    ``name``, which no other server of this folder has at the same time. ``url`` leads here from elsewhere;
-    ``authorities`` (PEM) sign what ends TLS there, None: those that the keepers' machines know.
+    ``app`` answers the keepers. ``folder`` (mode 0700) holds the certificate, and the ports and sockets under
+    ``name``, which only one server uses at a time. ``url``: a URL from elsewhere that leads to this server.
+    ``authorities``: PEM of the authorities that sign the certificate of a proxy there; None: the keepers'
+    machines know them.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class Doors:
         self._path = folder / f"door-{name}.sock"
         self._local_path = folder / f"keepers-{name}.sock"
         self._ports_path = folder / f"door-{name}.json"
-        self._directory: int | None = None  # the folder, open, if the socket's path is too long
+        self._directory: int | None = None  # open descriptor of the folder, if the socket's path is too long
         self._private: PrivateDoor | None = None
         self._local: Reach | None = None
         self._network: dict[str, Reach] = {}
@@ -164,9 +165,9 @@ class Doors:
             return self._private
 
     async def listen(self, address: str) -> None:
-        """Open a door there, whoever asks: "address:port" of this machine, wildcards too.
+        """Open a network door at "address:port" of this machine, wildcards included, before anybody needs it.
 
-        Raises ServiceUnavailable.
+        Raise ServiceUnavailable.
         """
         wanted = _parse(address, said=_LISTEN)
         if wanted.port is None:
@@ -201,12 +202,12 @@ class Doors:
         return Reach([url], fingerprint, self._authorities)
 
     def _shared(self, wanted: Address) -> Reach | None:
-        """What listens at this very port already, because it was free when none was named."""
+        """Return a door that was opened without a given port and got the wanted port; None: there is none."""
         urls = () if wanted.port is None else (wanted.url(wanted.port),)
         return next((reach for reach in self._network.values() if tuple(reach.urls) == urls), None)
 
     async def close(self) -> None:
-        """Shut all of them; the calls that are held were answered before."""
+        """Close all doors. Requests that were held back have been answered before."""
         async with self._opening:
             await asyncio.gather(*(listening.close() for listening in self._open))
             self._open.clear()
@@ -260,12 +261,12 @@ class Doors:
         return Reach([wanted.url(port)], fingerprint)
 
     def _identity(self) -> tuple[ssl.SSLContext, str]:
-        from nnimgr.server.certificate import keep_certificate  # slow to import, and few need it
+        from nnimgr.server.certificate import keep_certificate  # slow to import, and few servers need it
 
         path = self._folder / "door.pem"
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.num_tickets = 0  # a word from the server is an answer: keepers that stream look for that
+        context.num_tickets = 0  # a ticket would reach streaming keepers as the start of an answer
         try:
             certificate = keep_certificate(path)
             context.load_cert_chain(path)
@@ -279,7 +280,10 @@ class Doors:
         return context, hashlib.sha256(certificate).hexdigest()
 
     async def _serve(self, sockets: list[socket.socket], *, tls: ssl.SSLContext | None) -> None:
-        """Serve the keepers there; without TLS at a Unix socket, whose callers are known by their user."""
+        """Serve the keepers at these sockets.
+
+        Without TLS, the socket is a Unix socket, whose callers are identified by their user.
+        """
         config = http_config(self._app, date_header=False)
         config.load()
         listening = _Listening([], ServerState())
@@ -322,7 +326,7 @@ class Doors:
 
 
 def _without_prefix(app: ASGIApp) -> ASGIApp:
-    """What leads here may keep a prefix of its own before the keepers' routes."""
+    """Return the application that ignores a prefix which a proxy leaves before the keepers' routes."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         at = scope.get("path", "").find(_ROUTES)
@@ -339,7 +343,7 @@ def _parse(address: str, *, said: str) -> Address:
 
 
 async def _resolve(host: str, *, said: str) -> _Hosts:
-    """What to listen at. Raises ServiceUnavailable."""
+    """Return the addresses to listen at. Raise ServiceUnavailable."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -373,7 +377,10 @@ def _is_numeric(host: str) -> bool:
 def _listen(
     wanted: Address, hosts: _Hosts, *, kept: int | None, said: str
 ) -> tuple[int, list[socket.socket]]:
-    """Sockets of one port at those of the hosts that this machine has. Raises ServiceUnavailable."""
+    """Return a port, and sockets of this port at the hosts that this machine has.
+
+    Raise ServiceUnavailable.
+    """
     if wanted.port is not None:
         choices = [wanted.port]
     else:
@@ -396,7 +403,7 @@ def _listen(
 
 
 def _is_ours(host: _Host) -> bool:
-    """Whether this machine has that address."""
+    """Check whether this machine has the address."""
     try:
         _bind(*host, 0).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""How this server speaks HTTP, at each of its listeners."""
+"""HTTP protocol and configuration of all listeners of the server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nnimgr.api.asgi import ASGIApp
 
 __all__ = ["BoundedHTTP", "http_config"]
 
-_KEEP_ALIVE_S = 75  # keepers come back on the same connection
+_KEEP_ALIVE_S = 75  # keepers use the same connection again
 _CONNECTIONS = 8_000
-_MOST_HEAD = 256 << 10  # bytes of a request beside its body
+_MOST_HEAD = 256 << 10  # bytes of a request outside of its body
 _LINGER_S = 2.0
-_FRAMING = 16  # bytes around a chunk of a body, at most, for each byte in it
+_FRAMING = 16  # most bytes of framing for each byte in a chunk of a body
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%s"
@@ -26,12 +26,12 @@ _SENTENCE = (
 
 
 class BoundedHTTP(HttpToolsProtocol):
-    """uvicorn's protocol with a limit on address, headers and trailers, which it would collect without one.
+    """uvicorn's protocol with a limit on the bytes of address, headers and trailers.
 
-    A caller needs no credential to send these.
+    Without the limit, uvicorn would collect all of them, even from callers without a credential.
     """
 
-    _beside = 0  # bytes of this request that were not of its body
+    _beside = 0  # bytes of this request outside of its body
     _refused = False
 
     def data_received(self, data: bytes) -> None:
@@ -51,7 +51,7 @@ class BoundedHTTP(HttpToolsProtocol):
         super().on_message_complete()
 
     def _refuse(self) -> None:
-        """Answer 431, and throw away what follows for a while, so that the client can read the answer."""
+        """Answer 431, and discard the following input for a while, so that the client can read the answer."""
         self._refused = True
         self.logger.warning("A request with more than %d bytes beside its body was refused.", _MOST_HEAD)
         if self.cycle is not None and not self.cycle.response_complete:
@@ -62,7 +62,7 @@ class BoundedHTTP(HttpToolsProtocol):
 
 
 def http_config(app: ASGIApp, **more: Any) -> uvicorn.Config:
-    """uvicorn's configuration for an application; ``more``: what is said of one listener only."""
+    """Return uvicorn's configuration for an application. ``more``: settings of one listener only."""
     return uvicorn.Config(
         app,
         http=BoundedHTTP,

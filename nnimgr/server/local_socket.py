@@ -1,4 +1,4 @@
-"""Unix sockets of the server: found below the home's private folder, open to its own user only."""
+"""Unix sockets of the server, in the home's private folder and open to its own user only."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import os
 import socket
 from pathlib import Path
 
-from trial_keeper.local_http import LONGEST_PATH, is_trusted, peer_uid
+from trial_keeper.calls.local_http import LONGEST_PATH, is_trusted, peer_uid
 
 __all__ = ["bind_private", "is_own_user"]
 
 
 def bind_private(path: Path) -> socket.socket:
-    """Bind a socket at ``path``, in place of one that an ended server has left. Raises OSError.
+    """Bind a socket at ``path``, and replace the socket of an ended server. Raise OSError.
 
     No other server may use this path at the same time.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = -1
     try:
-        os.fchmod(listener.fileno(), 0o600)  # the mode of the file that ``bind`` makes
+        os.fchmod(listener.fileno(), 0o600)  # also the mode of the file that ``bind`` creates
         path.unlink(missing_ok=True)
         address = str(path)
         if len(os.fsencode(path)) > LONGEST_PATH:
@@ -37,7 +37,7 @@ def bind_private(path: Path) -> socket.socket:
 
 
 def is_own_user(transport: asyncio.BaseTransport) -> bool:
-    """Check whether the process that has connected to a Unix socket may use the server."""
+    """Check whether the process at the other end of a Unix socket may use the server."""
     connected = transport.get_extra_info("socket")
-    with socket.socket(fileno=os.dup(connected.fileno())) as peer:  # uvloop's has no getsockopt
+    with socket.socket(fileno=os.dup(connected.fileno())) as peer:  # uvloop's socket has no getsockopt
         return is_trusted(peer_uid(peer))

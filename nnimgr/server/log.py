@@ -1,4 +1,4 @@
-"""Where the server's log goes, and that no token gets into it."""
+"""Log of the server, without any token in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT_FILES = 3
 
 
 class _PrivateFileHandler(RotatingFileHandler):
-    """Writes files of mode 0600, the ones it rotates to among them."""
+    """Handler that writes files of mode 0600, also after a rotation."""
 
     def _open(self) -> Any:
         return open(
@@ -29,7 +29,7 @@ class _PrivateFileHandler(RotatingFileHandler):
 
 
 class _RedactingFormatter(logging.Formatter):
-    """A second net: nothing logs secrets, and if something did, they would not be seen."""
+    """Formatter that replaces secrets. No code should log a secret; this is a second protection."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         super().__init__(_FORMAT)
@@ -43,7 +43,7 @@ class _RedactingFormatter(logging.Formatter):
 
 
 def start_log(level: str, *, file: Path | None, secrets: tuple[str, ...]) -> None:
-    """Log to ``file`` (rotated, 0600) or to standard error. Raises OSError if the file cannot be opened."""
+    """Log to ``file`` (rotated, 0600) or to standard error. Raise OSError if the file cannot be opened."""
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler(sys.stderr)

@@ -1,7 +1,7 @@
 """``nnimgr serve``: the command line of the server process.
 
-It binds its port before anything else, so that whoever finds the lock of that port held can connect at once
-and is answered when the server is ready; everything heavy is imported after that.
+The server binds its port first. A process that finds the port's lock taken can then connect at once, and is
+answered when the server is ready. Large modules are imported after that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code."""
+    """Run the command and return the exit code."""
     parsed = _parser().parse_args(arguments)
     try:
         _serve(parsed)
@@ -140,8 +140,8 @@ def _serve(parsed: argparse.Namespace) -> None:
                 "it was started with --no-token: anyone on this machine can steer its experiments and run "
                 "commands as this user"
             )
-        gc.disable()  # a sixth of the time that the import of so many modules takes
-        from nnimgr.server.process import Listeners, run  # heavy: only once the port is ours
+        gc.disable()  # saves a sixth of the import time
+        from nnimgr.server.process import Listeners, run  # large, so imported after the port is bound
 
         gc.freeze()
         gc.enable()
@@ -169,7 +169,7 @@ def _keeper_options(parsed: argparse.Namespace) -> KeeperOptions:
 
 
 def _said(given: str | None, what: str) -> tuple[str | None, str]:
-    """An option or, if it was not given, its variable; and which of them said it."""
+    """Return an option or, if it was not given, its environment variable; and the name of the one used."""
     variable = f"{_KEEPERS}{what.upper()}"
     if given is not None:
         return given, f"--keepers-{what}"
@@ -190,7 +190,7 @@ def _read_authorities(path: str, name: str) -> str:
 
 
 def _own(descriptor: int) -> None:
-    """Keep the pipe from our children: its other end must see it close with us."""
+    """Keep child processes from inheriting the pipe, so that it closes when this process ends."""
     try:
         os.set_inheritable(descriptor, False)
     except OSError as error:
@@ -218,7 +218,7 @@ def _bind(options: ServeOptions) -> socket.socket:
 
 
 def _bind_local(home: Home, port: int) -> socket.socket:
-    """Listen where ``nnictl`` calls. The lock of the port keeps other servers from this path."""
+    """Listen at the socket for ``nnictl``. The lock of the port keeps other servers from this path."""
     path = home.server_socket_path(port)
     try:
         listener = bind_private(path)
@@ -244,7 +244,10 @@ def _start_log(parsed: argparse.Namespace, *, token: str) -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the soft limit: every connection, database and pipe takes one. Raises CannotServe."""
+    """Raise the soft limit of open files, since every connection, database and pipe needs one.
+
+    Raise CannotServe if the hard limit is too low.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < _LEAST_FILES:
         raise CannotServe(

@@ -1,4 +1,4 @@
-"""How a server serves."""
+"""Options of a server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ _ANY = ("0.0.0.0", "::")
 
 
 class CannotServe(Exception):
-    """The server cannot start; the message is one sentence for the user."""
+    """The server cannot start. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperOptions:
-    """Where keepers of other machines find the server.
+    """Addresses at which keepers on other machines find the server.
 
-    ``listen``: "address:port" of a door that is opened at once. ``url``: what leads here from elsewhere;
-    ``authorities``: PEM of those that sign what ends TLS there, None: those that the keepers' machines know.
+    ``listen``: "address:port" of a door that is opened at once. ``url``: a URL from elsewhere that leads to
+    this server. ``authorities``: PEM of the authorities that sign the certificate of a proxy there; None: the
+    keepers' machines know them.
     """
 
     listen: str | None = None
@@ -29,25 +30,25 @@ class KeeperOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """How to serve. ``ready_fd`` gets one byte once requests are answered."""
+    """Options of ``nnimgr serve``. ``ready_fd``: descriptor that gets one byte when requests are answered."""
 
     port: int
     host: str = "127.0.0.1"
     until_idle: bool = False
     ready_fd: int | None = None
     allowed_hosts: tuple[str, ...] = field(default=())
-    url_prefix: str = ""  # of NNI's routes, without slashes around it
-    no_token: bool = False  # whoever can connect may do everything
+    url_prefix: str = ""  # prefix of NNI's routes, without slashes around it
+    no_token: bool = False  # everybody who can connect may do everything
     keepers: KeeperOptions = KeeperOptions()
 
     @property
     def url(self) -> str:
-        """The address to show to people. A wildcard is shown as this machine's name."""
+        """Address to show to people. A wildcard address is shown as this machine's name."""
         return self._address(socket.gethostname())
 
     @property
     def local_url(self) -> str:
-        """Where programs of this machine find the server."""
+        """Address for programs on this machine."""
         return self._address("[::1]" if self.host == "::" else "127.0.0.1")
 
     def _address(self, wildcard: str) -> str:

@@ -1,7 +1,6 @@
-"""The server process itself: builds its parts, serves them, and lets go of them in order.
+"""The server process: builds its parts, serves them, and closes them in order.
 
-Leaving, for whatever reason, leaves the experiments running: their trials go on and are adopted by the next
-start of a server on this port.
+When the server ends for any reason, trials continue. The next server on this port adopts them.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from nnimgr.api.app import create_app
 from nnimgr.api.asgi import ASGIApp
 from nnimgr.api.auth import AllowedHosts, Credentials
 from nnimgr.api.dependencies import ApiParts
-from nnimgr.api.life import ServerLife
 from nnimgr.api.sessions import Sessions
+from nnimgr.api.shutdown import Shutdown
 from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.manager import NNIManager
 from nnimgr.home import Home, ServerClaim
@@ -38,18 +37,18 @@ from nnimgr.server.local_socket import is_own_user
 from nnimgr.server.options import CannotServe, ServeOptions
 from nnimgr.server.watchdog import Watchdog
 from training_services.base import ServiceUnavailable
-from training_services.keeper_door import KeeperDoor
-from training_services.keeper_hub import KeeperHub
-from training_services.keeper_service import ServiceTools
-from training_services.placement import HostLedger
+from training_services.keepers.http_door import KeeperDoor
+from training_services.keepers.hub import KeeperHub
+from training_services.placement.ledger import HostLedger
+from training_services.tools import ServiceTools
 
 __all__ = ["Listeners", "run"]
 
-_FIRST_EXPERIMENT_S = 30.0  # how long a server that should leave when idle waits for its first experiment
+_FIRST_EXPERIMENT_S = 30.0  # time for the first experiment to be created, before an idle server exits
 _LAST_ANSWERS_S = 2
-_DATE_S = 1.0  # the resolution of the Date header
+_DATE_S = 1.0  # resolution of the Date header
 
-# Writers' threads run Python too: the loop must not wait 5 ms, the default, for each of them.
+# Writers' threads run Python too. With the default of 5 ms, the event loop would wait too long for each.
 SWITCH_INTERVAL_S = 0.0005
 
 logger = logging.getLogger(__name__)
@@ -57,14 +56,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Where requests arrive: the port, and the Unix socket at which commands of the server's user call."""
+    """Sockets of the server: the port, and the Unix socket for commands of the server's user."""
 
     port: socket.socket
     local: socket.socket
 
 
 def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listeners: Listeners) -> None:
-    """Serve until a signal, or until idle if so wanted."""
+    """Serve until a signal arrives, or until the server is idle if the options say so."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options, home=home, claim=claim, listeners=listeners))
@@ -99,7 +98,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         url_prefix=options.url_prefix,
         version=__version__,
         started_at=datetime.now(UTC),
-        life=ServerLife(until_idle=options.until_idle),
+        shutdown=Shutdown(until_idle=options.until_idle),
     )
     hosts = AllowedHosts(options.host, extra=options.allowed_hosts)
     app = create_app(parts, hosts=hosts)
@@ -114,7 +113,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         async with parts.manager:
             serving = asyncio.create_task(server.serve(sockets=[listeners.port]), name="server:http")
             await _until_told(options, parts, serving)
-        # Keepers are served until here: those that are not needed any more had to be told so.
+        # Keepers are served until here, because keepers without work have to get their order to leave.
         hub.close()
         await assembly.close()
         await doors.close()
@@ -124,8 +123,8 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
 
 
 async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.Task[None]) -> None:
-    """Return when the server has to leave; from then on it refuses requests."""
-    closing = parts.life.closing
+    """Return when the server has to leave. From then on it refuses requests."""
+    closing = parts.shutdown.closing
     loop = asyncio.get_running_loop()
 
     def leave(why: str) -> None:
@@ -150,18 +149,18 @@ async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> Non
     first = asyncio.create_task(manager.wait_idle(), name="server:first-experiment")
     await asyncio.wait({first}, timeout=_FIRST_EXPERIMENT_S)
     first.cancel()
-    await parts.life.quiet()
+    await parts.shutdown.quiet()
     if not manager.used:
         leave("no experiment was created")
         return
     while not manager.idle:
         await manager.wait_idle()
-        await parts.life.quiet()  # one that creates an experiment may be among them
+        await parts.shutdown.quiet()  # a request that creates an experiment may be among them
     leave("no experiment is left but stopped ones")
 
 
 class _HTTPServer(uvicorn.Server):
-    """uvicorn, with signals left to us and a word when it is ready."""
+    """uvicorn's server without its signal handlers, and with a call when it is ready."""
 
     def __init__(self, app: ASGIApp, *, local: socket.socket, on_ready: Callable[[], None]) -> None:
         super().__init__(
@@ -172,14 +171,14 @@ class _HTTPServer(uvicorn.Server):
         self._leaving = asyncio.Event()
 
     def leave(self) -> None:
-        """Listen no more, and have ``serve`` return once the last answers are given."""
+        """Stop listening, and let ``serve`` return after the last answers."""
         self.should_exit = True
         self._leaving.set()
 
     async def main_loop(self) -> None:
-        """Keep the Date header current until the server leaves.
+        """Update the Date header until the server leaves.
 
-        uvicorn's own loop wakes up ten times a second for that, which is half of what an idle server does.
+        uvicorn's own loop wakes up ten times a second for this, which is half of an idle server's work.
         """
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
@@ -205,7 +204,7 @@ class _HTTPServer(uvicorn.Server):
 
 
 class _LocalConnection(HttpToolsProtocol):
-    """A caller at the Unix socket, who has to be of the server's own user."""
+    """Connection at the Unix socket. Other users than the server's own are refused."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -216,6 +215,6 @@ class _LocalConnection(HttpToolsProtocol):
 def _tell_ready(descriptor: int | None) -> None:
     if descriptor is None:
         return
-    with contextlib.suppress(BrokenPipeError):  # whoever started us is gone: we serve all the same
+    with contextlib.suppress(BrokenPipeError):  # the starting process may have ended
         os.write(descriptor, b"\n")
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""A thread that notices when the event loop stands still, and logs where it stands."""
+"""Thread that notices when the event loop is blocked, and logs the stack where it is blocked."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """While entered, asks the running loop every ``every_s`` for a sign of life.
+    """While entered, checks every ``every_s`` seconds that the running loop responds.
 
-    A loop that gives none within ``stall_s`` is logged once with its stack, and once more when it goes on.
+    If the loop does not respond within ``stall_s`` seconds, its stack is logged once, and another line when
+    the loop continues.
     """
 
     def __init__(self, *, every_s: float = 0.5, stall_s: float = 0.2) -> None:

@@ -1,1 +1,1 @@
-"""Where an experiment's truth is kept. No query is written outside this package."""
+"""Storage of an experiment in its database. All SQL queries on it are in this package."""

@@ -1,7 +1,7 @@
-"""An experiment's database read in bulk by a process that must stay small and quick to start.
+"""Reads an experiment's database in bulk, for a process that must stay small and start quickly.
 
-Plain sqlite3: to make records of 100,000 rows would take longer than all that is done with them, and to
-import the store's libraries longer than that process takes to start.
+Plain sqlite3: building records for 100,000 rows would take longer than all work on them, and importing the
+store's libraries would take longer than that process needs to start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nnimgr.store.errors import StoreError
 
 __all__ = ["TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
 
-_TIMEOUT_S = 2.0  # readers hardly ever wait, and questions about other experiments wait behind this one
+_TIMEOUT_S = 2.0  # short: readers hardly ever wait, and other questions queue behind this one
 
 TRIAL_COLUMNS = (
     "trial_id",
@@ -36,8 +36,11 @@ TRIAL_COLUMNS = (
     "parameters",
     "final_object",
 )
-"""What ``Snapshot.trials`` gives of each trial: the columns of its table (instants: microseconds since 1970),
-and in ``final_object`` the JSON text of its final metric if that may be an object."""
+"""Columns that ``Snapshot.trials`` gives for each trial.
+
+The columns are those of the table. Instants are microseconds since 1970. ``final_object`` is the JSON text of
+the final metric if that may be an object.
+"""
 
 _TRIALS = """
 SELECT trial_id, sequence, status, source, attempt, intermediates, final_value, latest_value, created_at,
@@ -65,7 +68,7 @@ _SEARCH = (
 
 
 class Mark(NamedTuple):
-    """How far an experiment is. ``search_space``: JSON text; instants in microseconds since 1970."""
+    """Progress of an experiment. ``search_space``: JSON text. Instants are microseconds since 1970."""
 
     db_id: str
     last_number: int
@@ -74,7 +77,7 @@ class Mark(NamedTuple):
 
 
 class ExportRow(NamedTuple):
-    """What an export has of a trial; instants in microseconds since 1970."""
+    """Row of a trial for an export. Instants are microseconds since 1970."""
 
     trial_id: str
     sequence: int
@@ -95,7 +98,7 @@ class ExportRow(NamedTuple):
 
 
 class Snapshot(RunQueries):
-    """The database as it was at one instant; not to be used after its ``with``."""
+    """The database as it was at one instant. Use it only inside its ``with`` block."""
 
     def mark(self) -> Mark:
         row = self._connection.execute(_MARK, (self._id,)).fetchone()
@@ -104,26 +107,32 @@ class Snapshot(RunQueries):
         return Mark._make(row)
 
     def trials(self, ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
-        """Pages of the trials (all, or those with these ids) with TRIAL_COLUMNS, in no particular order."""
+        """Yield pages of rows with TRIAL_COLUMNS, in no particular order.
+
+        ``ids``: only these trials; None: all trials.
+        """
         if ids is None:
             return self._pages(_TRIALS, (self._id,))
         return self._pages(_OF_IDS, (self._id, json.dumps(list(ids))))
 
     def export_rows(self, sequences: Sequence[int]) -> Iterator[ExportRow]:
-        """The trials with these sequences, in no particular order."""
+        """Yield the rows of the trials with these sequence numbers, in no particular order."""
         return map(ExportRow._make, self._connection.execute(_EXPORT, (self._id, json.dumps(sequences))))
 
     def changed(self, *, after: int) -> set[str]:
-        """The ids of all trials whose rows may be other than when ``after`` was the last fact."""
+        """Return the ids of all trials whose rows may have changed after fact number ``after``."""
         ids = {trial_id for (trial_id,) in self._connection.execute(_FACTS, (self._id, after))}
         ids.update(trial_id for (trial_id,) in self._connection.execute(_METRICS, (self._id, after)))
-        if None in ids:  # of a host or the experiment: it can have changed those that have not ended
+        if None in ids:  # a fact about a host or the experiment can have changed any live trial
             ids.remove(None)
             ids.update(trial_id for (trial_id,) in self._connection.execute(_LIVE, (self._id,)))
         return ids
 
     def found(self, search: str) -> list[int]:
-        """The sequences of the trials in whose id or parameters the text is, or whose sequence it is."""
+        """Return the sequence numbers of the trials that match the text.
+
+        A trial matches if its id or parameters contain the text, or if the text is its sequence number.
+        """
         pattern = like_pattern(search)
         rows = self._connection.execute(_SEARCH, (self._id, pattern, pattern))
         sequences = [sequence for (sequence,) in rows]
@@ -134,8 +143,8 @@ class Snapshot(RunQueries):
 
 @contextmanager
 def snapshot(database: str, experiment_id: str) -> Iterator[Snapshot]:
-    """The experiment's database, read-only. Raises FileNotFoundError, StoreError."""
-    if not os.path.isfile(database):  # to open a pipe would never end
+    """Open the experiment's database for reading. Raise FileNotFoundError or StoreError."""
+    if not os.path.isfile(database):  # opening a pipe would block for ever
         raise FileNotFoundError(f"there is no database {database}")
     try:
         address = f"file:{quote(database)}?mode=ro"
@@ -149,6 +158,6 @@ def snapshot(database: str, experiment_id: str) -> Iterator[Snapshot]:
 
 
 def like_pattern(text: str) -> str:
-    r"""The pattern of LIKE (with ESCAPE '\') for texts that contain this one."""
+    r"""Return the LIKE pattern (with ESCAPE '\') for texts that contain this text."""
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"

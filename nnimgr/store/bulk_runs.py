@@ -1,4 +1,4 @@
-"""What has happened in an experiment's trials, in bulk: their metrics, their attempts, who was stopped."""
+"""Bulk queries about what trials have done: their metrics, attempts and verdicts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ _REASONS = (
 
 
 class MetricPoint(NamedTuple):
-    """An intermediate metric. ``value``: the number in it (of an object: its default), if it is finite."""
+    """An intermediate metric.
+
+    ``value``: its number (for an object, the main objective's or "default"), None if none is finite.
+    """
 
     trial_id: str
     attempt: int
@@ -62,7 +65,7 @@ class MetricPoint(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A row of the table of jobs; instants are microseconds since 1970, ``gpus`` JSON text of a list."""
+    """A row of the table of jobs. Instants are microseconds since 1970. ``gpus``: JSON text of a list."""
 
     trial_id: str
     attempt: int
@@ -75,7 +78,7 @@ class Attempt(NamedTuple):
 
 
 class StoppedAt(NamedTuple):
-    """The assessor judged the trial bad at the metric in this position of the attempt's."""
+    """A verdict: the assessor judged the trial bad at the metric at this position of the attempt."""
 
     number: int
     trial_id: str
@@ -85,53 +88,56 @@ class StoppedAt(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """Why a trial was judged bad: a sentence ("" if the assessor gives none), and trials that beat it."""
+    """Why a trial was judged bad: a sentence ("" if the assessor gives none), and trials that were better."""
 
     reason: str
     better: tuple[str, ...]
 
 
 class RunQueries:
-    """The part of ``Snapshot`` that is about what trials have done."""
+    """Queries of ``Snapshot`` about what trials have done."""
 
     def __init__(self, connection: sqlite3.Connection, experiment_id: str) -> None:
         self._connection, self._id = connection, experiment_id
 
     def config(self) -> dict[str, Any]:
-        """The experiment's configuration, canonical."""
+        """Return the experiment's canonical configuration."""
         row = self._connection.execute(_CONFIG, (self._id,)).fetchone()
         return {} if row is None else dict(json.loads(row[0]))
 
     def last_at(self) -> int:
-        """When the last fact was recorded, in microseconds since 1970."""
+        """Return when the last fact was recorded, in microseconds since 1970."""
         (at,) = self._connection.execute(_LAST_AT, {"id": self._id}).fetchone()
         return int(at or 0)
 
     def metric_points(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Pages of the intermediate metrics with higher numbers, in their order: rows as in MetricPoint."""
+        """Yield pages of intermediate metrics above number ``after``, in order; rows as in MetricPoint."""
         return self._pages(_POINTS, (self._id, after))
 
     def metric_objects(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
-        """As ``metric_points``, of metrics that are objects, with their JSON text in place of the value."""
+        """Yield the pages of ``metric_points`` for metrics that are objects, with JSON text as the value."""
         return self._pages(_OBJECTS, (self._id, after))
 
     def latest_objects(self, *, limit: int) -> list[str]:
-        """The latest metrics of the so many youngest trials that are objects, as JSON text."""
+        """Return the latest metrics of the ``limit`` newest trials, as JSON text, if they are objects."""
         return [text for (text,) in self._connection.execute(_LATEST_OBJECTS, (self._id, limit))]
 
     def attempts(self, trial_ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
-        """Pages of the attempts (of all trials, or of these), in no particular order: rows as in Attempt."""
+        """Yield pages of attempts, in no particular order; rows as in Attempt.
+
+        ``trial_ids``: only attempts of these trials; None: all attempts.
+        """
         if trial_ids is None:
             return self._pages(_ATTEMPTS, (self._id,))
         return self._pages(_ATTEMPTS_OF, (self._id, json.dumps(list(trial_ids))))
 
     def verdicts(self, *, after: int) -> list[StoppedAt]:
-        """The assessor's verdicts with higher numbers."""
+        """Return the assessor's verdicts with fact numbers above ``after``."""
         rows = self._connection.execute(_VERDICTS, (self._id, after))
         return [StoppedAt._make(row) for row in rows]
 
     def opinions(self, numbers: Iterable[int]) -> dict[int, Opinion]:
-        """What the verdicts with these numbers say."""
+        """Return the opinions in the verdicts with these fact numbers."""
         rows = self._connection.execute(_OPINIONS, (self._id, json.dumps(list(numbers))))
         return {
             number: Opinion(reason or "", tuple(json.loads(better or "[]")))
@@ -139,12 +145,12 @@ class RunQueries:
         }
 
     def metric_at(self, trial_id: str, attempt: int, position: int) -> tuple[int, float | None, str] | None:
-        """The sequence, the value and the JSON text of one metric; None if there is none."""
+        """Return the sequence, the value and the JSON text of one metric; None if it does not exist."""
         row = self._connection.execute(_METRIC_AT, (self._id, trial_id, attempt, position)).fetchone()
         return None if row is None else tuple(row)
 
     def reasons(self, trial_ids: Iterable[str]) -> dict[str, str]:
-        """Why these trials wait, stop or have ended: a sentence for each."""
+        """Return the sentence that explains the status of each of these trials, by id."""
         rows = self._connection.execute(_REASONS, (self._id, json.dumps(list(trial_ids))))
         return {trial_id: reason or "" for trial_id, reason in rows}
 

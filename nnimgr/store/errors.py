@@ -1,8 +1,8 @@
-"""What can go wrong with an experiment's database::
+"""Errors of an experiment's database::
 
-StoreError            it cannot be read or written
-+-- StoreLocked       another server holds it
-+-- NewerDatabase     a newer nnimgr has written it
+StoreError            the database cannot be read or written
++-- StoreLocked       another server holds the database
++-- NewerDatabase     a newer nnimgr has written the database
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class StoreError(Exception):
-    """The database cannot be read or written; the message is one sentence for the user."""
+    """The database cannot be read or written. The message is one sentence for the user."""
 
 
 class StoreLocked(StoreError):
@@ -19,12 +19,12 @@ class StoreLocked(StoreError):
 
 
 def empty_database(path: Path) -> StoreError:
-    """Build the error for a database that has lost all it held."""
+    """Build the error for a database that has lost all of its content."""
     return StoreError(f"the database {path} is empty; put a copy of it back in its place")
 
 
 class NewerDatabase(StoreError):
-    """The database was written by a newer nnimgr; it was not touched."""
+    """A newer nnimgr has written the database. The database was not changed."""
 
     def __init__(self, path: str, *, found: int, known: int) -> None:
         super().__init__(

@@ -1,7 +1,7 @@
-"""The high-water mark: how far an experiment has come, in a file of its own beside the database.
+"""High-water mark: the progress of an experiment, in its own file beside the database.
 
-A database may be replaced by an older copy, or lose its write-ahead log. It does not know what was done in
-the meantime: trials have run under ids that it would give again. The mark shows that when it is opened.
+A database may be replaced by an older copy or lose its write-ahead log. It then does not know about trials
+that have run since, and would give their ids again. The mark shows this when the database is opened.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FORMAT = "{:020d} {:020d} {:020d}\n"
 
 
 class HighWater(NamedTuple):
-    """``number`` of the last committed fact, the runner's ``m_epoch``, and the next trial's sequence."""
+    """Number of the last committed fact, the runner's epoch, and the next trial's sequence number."""
 
     number: int
     m_epoch: int
@@ -24,14 +24,17 @@ class HighWater(NamedTuple):
 
 
 class HighWaterFile:
-    """The open file. It is not flushed: after a power loss it may lag behind the database, never lead."""
+    """The open file of the mark.
+
+    The file is not flushed. After a power loss it may be behind the database, but never ahead of it.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+        """Open or create the file. Raise OSError."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def read(self) -> HighWater | None:
-        """Return the mark; None if there is none, or none that can be read. Raises OSError."""
+        """Return the mark, None if the file is empty or unreadable. Raise OSError."""
         text = os.pread(self._descriptor, 100, 0).decode("ascii", errors="replace")
         words = text.split()
         if not text.endswith("\n") or len(words) != len(HighWater._fields) or not all(map(_is_number, words)):
@@ -39,7 +42,7 @@ class HighWaterFile:
         return HighWater(*map(int, words))
 
     def note(self, mark: HighWater) -> None:
-        """Replace the mark. Raises OSError."""
+        """Replace the mark. Raise OSError."""
         os.pwrite(self._descriptor, _FORMAT.format(*mark).encode("ascii"), 0)
 
     def close(self) -> None:

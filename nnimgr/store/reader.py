@@ -1,18 +1,15 @@
-"""Reading an experiment's database while its writer goes on: own connections, never a lock, never the state.
+"""Reads an experiment's database while its writer continues: own connections, no locks, no shared state.
 
-All methods block; call them in a thread. Rows are frozen records with the columns of ``schema``; instants are
+All methods block; call them in a thread. Rows are frozen records with the columns of ``schema``. Instants are
 aware datetimes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Select, func, literal_column, select
@@ -21,11 +18,12 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 from nnimgr.store import schema
 from nnimgr.store.bulk import like_pattern
-from nnimgr.store.counted import CountedMetrics, Final
+from nnimgr.store.counted_metrics import CountedMetrics, Final
 from nnimgr.store.errors import empty_database
+from nnimgr.store.older import reason_of
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.trial_metrics import MetricRow
-from nnimgr.store.writer import database_path, load, read_page
+from nnimgr.store.writer import load, read_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +90,9 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSet:
-    """A parameter set of a trial, which has one unless it is a multi-phase trial; ``parameters``: JSON text.
+    """A parameter set of a trial. Only multi-phase trials have several. ``parameters``: JSON text.
 
-    ``final``: its result, of the attempt that counts.
+    ``final``: the set's result in the attempt that counts.
     """
 
     parameter_id: int | None
@@ -104,7 +102,7 @@ class TrialSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A failure of an algorithm, with when it happened."""
+    """A failure of an algorithm, and when it happened."""
 
     at: datetime
     fact: f.AlgorithmFailed
@@ -123,9 +121,10 @@ _SORTS = {
 
 TRIAL_SORTS = tuple(_SORTS)
 
-_BY_SEQUENCE = "sqlite_autoindex_trials_2"  # of trial_sequence
+_BY_SEQUENCE = "sqlite_autoindex_trials_2"  # index of the key trial_sequence
 _BY_STATUS = "trial_by_status"
-# Indexes that hold all that a page is chosen by: to look trials up by another takes longer than to read all.
+# These indexes hold all columns that a page is chosen by. With another index, every trial would be looked up,
+# which takes longer than reading all of them.
 _BY_SORT = {"sequence": _BY_SEQUENCE, "value": "trial_by_final", "status": _BY_STATUS}
 _STATUSES_BY_SORT = {"sequence": _BY_STATUS, "status": _BY_STATUS}
 
@@ -144,8 +143,9 @@ _CONVERT: Mapping[str, Any] = {
 
 
 class ExperimentReader(CountedMetrics):
-    """Queries of one experiment's database. Thread-safe. They raise FileNotFoundError if there is none, and
-    StoreError if it cannot be read.
+    """Queries of one experiment's database. Thread-safe.
+
+    The methods raise FileNotFoundError if there is no database, and StoreError if it cannot be read.
     """
 
     def experiment(self) -> ExperimentRow:
@@ -154,10 +154,13 @@ class ExperimentReader(CountedMetrics):
             if row is None:
                 raise empty_database(self.path)
             values = _convert(row._mapping)
-            return ExperimentRow(**values | {"status": f.ExperimentStatus(values["status"])})
+            reason = reason_of(values["status"], values["reason"])
+            return ExperimentRow(
+                **values | {"status": f.ExperimentStatus(values["status"]), "reason": reason}
+            )
 
     def state(self) -> ExperimentState:
-        """All of its state, from the last snapshot and the facts after it."""
+        """Return the whole state, folded from the last snapshot and the facts after it."""
         with self._connect() as connection:
             return load(connection, self._id)[0]
 
@@ -171,9 +174,10 @@ class ExperimentReader(CountedMetrics):
         descending: bool = False,
         search: str = "",
     ) -> tuple[int, list[TrialRow]]:
-        """The number of trials that match, and one page of them. ``sort`` is one of TRIAL_SORTS.
+        """Return the number of trials that match, and one page of them.
 
-        ``search``: a part of the trial's id or parameters, or its sequence number.
+        ``sort``: one of TRIAL_SORTS. ``search``: a part of the trial's id or parameters, or its sequence
+        number.
         """
         table = schema.trials
         query = select(table.c.sequence).where(table.c.experiment_id == self._id)
@@ -201,7 +205,7 @@ class ExperimentReader(CountedMetrics):
         return total, self.trials_at(sequences)
 
     def trials_at(self, sequences: Sequence[int]) -> list[TrialRow]:
-        """The trials with these sequences, in this order."""
+        """Return the trials with these sequence numbers, in the given order."""
         table = schema.trials
         query = self._by(_BY_SEQUENCE, self._of(table).where(table.c.sequence.in_(sequences)), table)
         found = {row.sequence: row for row in self._rows(query, _trial)}
@@ -213,19 +217,19 @@ class ExperimentReader(CountedMetrics):
         return rows[0] if rows else None
 
     def trials_of(self, trial_ids: Collection[str]) -> dict[str, TrialRow]:
-        """Those of these trials that there are, by id."""
+        """Return the rows of these trials by id. Unknown ids are left out."""
         table = schema.trials
         rows = self._rows(self._of(table).where(table.c.trial_id.in_(trial_ids)), _trial)
         return {row.trial_id: row for row in rows}
 
     def jobs(self, trial_id: str) -> list[JobRow]:
-        """The attempts of a trial, oldest first."""
+        """Return the attempts of a trial, oldest first."""
         table = schema.jobs
         query = self._of(table).where(table.c.trial_id == trial_id).order_by(table.c.attempt)
         return self._rows(query, lambda row: JobRow(**_convert(row)))
 
     def keepers(self, rows: Sequence[TrialRow]) -> dict[str, str]:
-        """The keepers that have the latest attempts of these trials, as far as they were placed."""
+        """Return the keeper of each trial's latest attempt, by trial id, if the attempt has a place."""
         table = schema.jobs
         ids = [f"{self._id}-{row.trial_id}-{row.attempt}" for row in rows if row.attempt]
         query = select(table.c.trial_id, table.c.keeper_id).where(
@@ -234,7 +238,7 @@ class ExperimentReader(CountedMetrics):
         return dict(self._rows(query, lambda row: tuple(row.values())))
 
     def keeper_ids(self) -> list[str]:
-        """All keepers that the experiment has or had."""
+        """Return the ids of all keepers that the experiment has or had."""
         table = schema.keepers
         query = self._of(table).with_only_columns(table.c.keeper_id).order_by(table.c.keeper_id)
         return self._rows(query, lambda row: str(row["keeper_id"]))
@@ -248,7 +252,7 @@ class ExperimentReader(CountedMetrics):
         after: int = 0,
         limit: int = 10_000,
     ) -> list[MetricRow]:
-        """Metrics with a number above ``after``, in the order in which they were recorded."""
+        """Return metrics with a number above ``after``, in the order of their recording."""
         if trial_id is not None:
             return self.trial_page(trial_id, attempt=attempt, kind=kind, after=after, limit=limit)
         table = schema.metrics
@@ -260,7 +264,7 @@ class ExperimentReader(CountedMetrics):
         return self._rows(query, lambda row: MetricRow(**_convert(row)))
 
     def facts(self, *, after: int = 0, limit: int = 500) -> list[f.Recorded]:
-        """A page of the log after fact number ``after``, metrics among it."""
+        """Return a page of the log after fact number ``after``, including metrics."""
         with self._connect() as connection:
             return read_page(connection, self._id, after=after, limit=limit)
 
@@ -274,9 +278,10 @@ class ExperimentReader(CountedMetrics):
         oldest: bool = False,
         limit: int = 50,
     ) -> list[f.Recorded]:
-        """The newest facts of these kinds with numbers in between, newest first; or the ``oldest`` of them.
+        """Return facts of these kinds with numbers between ``after`` and ``before``.
 
-        ``trial_id``: those about this trial.
+        The newest facts come first. ``oldest``: return the oldest of them, still newest first. ``trial_id``:
+        only facts about this trial.
         """
         table = schema.facts
         query: Select[Any] = select(table.c.number, table.c.at, table.c.kind, table.c.payload).where(
@@ -296,7 +301,7 @@ class ExperimentReader(CountedMetrics):
         return found[::-1] if oldest else found
 
     def failures(self, *, limit: int = 50) -> list[Failure]:
-        """The latest failures of tuner and assessor, newest first."""
+        """Return the latest failures of tuner and assessor, newest first."""
         table = schema.facts
         query: Select[Any] = (
             select(table.c.at, table.c.kind, table.c.payload)
@@ -314,7 +319,7 @@ class ExperimentReader(CountedMetrics):
         return failures
 
     def failed(self) -> list[TrialRow]:
-        """The trials that have failed and were not run again, by sequence."""
+        """Return the trials that have failed and were not run again, in order of their sequence numbers."""
         table = schema.trials
         again = self._of(table).with_only_columns(table.c.retry_of).where(table.c.retry_of.is_not(None))
         query = self._of(table).where(
@@ -323,7 +328,7 @@ class ExperimentReader(CountedMetrics):
         return self._rows(query.order_by(table.c.sequence), _trial)
 
     def sets(self, rows: Sequence[TrialRow]) -> dict[str, list[TrialSet]]:
-        """All parameter sets of these trials, by trial: the first of each stands in its row."""
+        """Return all parameter sets of these trials, by trial id. A trial's first set is in its row."""
         further = self.further_sets([row.trial_id for row in rows])
         finals = self.finals([row.trial_id for row in rows if row.final_text is not None])
         return {
@@ -334,7 +339,7 @@ class ExperimentReader(CountedMetrics):
         }
 
     def further_sets(self, trial_ids: Sequence[str]) -> dict[str, list[f.FurtherSuggested]]:
-        """By trial: the parameter sets that those of these trials got after their first that got any."""
+        """Return the parameter sets that these trials got after their first, by trial id."""
         table = schema.facts
         query = (
             select(table.c.kind, table.c.payload)
@@ -352,7 +357,7 @@ class ExperimentReader(CountedMetrics):
         return found
 
     def results(self, *, page: int = 1000) -> Iterator[list[tuple[TrialRow, TrialSet, Final]]]:
-        """Pages of all results, by sequence: those of each trial that has succeeded, with their sets."""
+        """Yield pages of the results of succeeded trials with their parameter sets, by sequence number."""
         sequence, more = 0, True
         while more:
             rows = self.trials_from(sequence, statuses=(f.TrialStatus.SUCCEEDED,), limit=page)
@@ -367,7 +372,7 @@ class ExperimentReader(CountedMetrics):
             sequence = rows[-1].sequence + 1 if rows else sequence
 
     def imports(self) -> list[str]:
-        """The records of each import, as JSON text, in their order."""
+        """Return the records of each import as JSON text, in order."""
         table = schema.facts
         query = (
             select(table.c.kind, table.c.payload)
@@ -385,7 +390,7 @@ class ExperimentReader(CountedMetrics):
     def trials_from(
         self, sequence: int = 0, *, statuses: Sequence[f.TrialStatus] = (), limit: int = 1000
     ) -> list[TrialRow]:
-        """A page of the trials by sequence, from this one on."""
+        """Return a page of trials from this sequence number on."""
         table = schema.trials
         query = self._of(table).where(table.c.sequence >= sequence).order_by(table.c.sequence).limit(limit)
         if statuses:
@@ -394,7 +399,7 @@ class ExperimentReader(CountedMetrics):
         return self._rows(query, _trial)
 
     def first_sequences(self, statuses: Sequence[str]) -> dict[str, int]:
-        """The lowest sequence among the trials of each status that has any."""
+        """Return the lowest sequence number of each status that any trial has."""
         table = schema.trials
         query = select(func.min(table.c.sequence)).where(table.c.experiment_id == self._id)
         with self._connect() as connection:
@@ -405,32 +410,11 @@ class ExperimentReader(CountedMetrics):
         return {status: sequence for status, sequence in found.items() if sequence is not None}
 
 
-def stored_status(directory: Path) -> str | None:
-    """The status that the database in ``directory`` holds; None if it holds none. Quick."""
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"{database_path(directory).as_uri()}?mode=ro", uri=True)
-        ) as db:
-            row = db.execute("SELECT status FROM experiments").fetchone()
-    except sqlite3.Error:
-        return None
-    return None if row is None else str(row[0])
-
-
-def stored_live_trials(directory: Path) -> int:
-    """How many trials had not ended by the database in ``directory``; 0 if it holds none. Quick."""
-    query = "SELECT status, count(*) FROM trials GROUP BY status"
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"{database_path(directory).as_uri()}?mode=ro", uri=True)
-        ) as db:
-            return sum(count for status, count in db.execute(query) if not f.TrialStatus(status).terminal)
-    except sqlite3.Error:
-        return 0
-
-
 def _sets(row: TrialRow, further: list[f.FurtherSuggested], finals: list[Final]) -> list[TrialSet]:
-    """An ordinary trial's result is its first one, whatever parameter id it has reported it for."""
+    """Return the parameter sets of a trial with their results.
+
+    In single-phase trials the first FINAL metric counts, and its parameter id is ignored.
+    """
     if not further:
         first = finals[0] if finals else None
         return [TrialSet(parameter_id=row.parameter_id, parameters=row.parameters, final=first)]
@@ -447,7 +431,7 @@ def _sets(row: TrialRow, further: list[f.FurtherSuggested], finals: list[Final])
 
 
 def _scanned(query: Select[Any]) -> Select[Any]:
-    """The query of trials by the primary key, which is to read all of them as they lie."""
+    """Return the query with a hint to read all trials by the primary key, in the order of the table."""
     return query.with_hint(schema.trials, "INDEXED BY sqlite_autoindex_trials_1", "sqlite")
 
 
@@ -457,7 +441,7 @@ def _trial(row: Any) -> TrialRow:
 
 
 def _convert(row: Any) -> dict[str, Any]:
-    keep = "config" in row  # only the experiment's own row shows its id
+    keep = "config" in row  # only the row of the experiment shows its id
     return {
         key: _CONVERT[key](value) if key in _CONVERT else value
         for key, value in row.items()

@@ -1,4 +1,7 @@
-"""Facts and state as rows of the tables. Pure; the only place that knows the order of the columns."""
+"""Converts facts and state to rows of the tables and back. Pure.
+
+Only this module knows the order of the columns.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 from nnimgr import codec
 from nnimgr.rules import facts as f
+from nnimgr.rules.indexes import rebuild
 from nnimgr.rules.state import (
     SNAPSHOT_VERSION,
     ExperimentState,
@@ -20,6 +24,7 @@ from nnimgr.rules.state import (
     TrialState,
     trial_of_job,
 )
+from nnimgr.store.older import completed
 
 FACT_VERSION = 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,7 +38,7 @@ Row = tuple[Any, ...]
 
 
 def to_us(instant: datetime | None) -> int | None:
-    """Microseconds since 1970 of an aware instant."""
+    """Return the microseconds since 1970 of an aware instant."""
     return None if instant is None else (instant - EPOCH) // MICROSECOND
 
 
@@ -50,15 +55,15 @@ class Batch:
     trials: list[Row]
     jobs: list[Row]
     keepers: list[Row]
-    gone: list[Row]  # keepers
+    gone: list[Row]  # keepers that have left
     notes: list[Row]  # (note, experiment_id, trial_id)
-    experiment: Row  # the changing columns of its row, then its id
-    definition: Row | None  # its config and search space if they are new, then its id
+    experiment: Row  # the columns that change, then the experiment's id
+    definition: Row | None  # new config and search space, then the experiment's id
     snapshot: Row | None = None
 
 
 def trial_of(fact: f.Fact) -> str | None:
-    """The trial that a fact is about."""
+    """Return the id of the trial that a fact is about, None if it is about none."""
     job_id = getattr(fact, "job_id", None)
     if job_id is not None:
         return trial_of_job(job_id)[0]
@@ -66,31 +71,18 @@ def trial_of(fact: f.Fact) -> str | None:
 
 
 def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> Batch:
-    """The rows of a turn whose facts are folded into ``state`` already."""
+    """Build the rows of a turn whose facts are already folded into ``state``."""
     metrics: list[Row] = []
     facts: list[Row] = []
     key, attempts, defined = state.id, _Attempts(), False
     for number, at, fact in turn:
         if type(fact) is f.MetricReported:
-            trial_id, attempt = attempts[fact.job_id]
-            metrics.append(
-                (
-                    key,
-                    number,
-                    trial_id,
-                    attempt,
-                    fact.position,
-                    fact.parameter_id,
-                    fact.type,
-                    fact.sequence,
-                    to_us(at),
-                    fact.value,
-                    fact.text,
-                )
-            )
-        else:
-            defined = defined or type(fact) in _DEFINING
-            facts.append(fact_row(key, number, at, fact))
+            metrics.append(_metric_row(key, number, at, fact, *attempts[fact.job_id]))
+            continue
+        defined = defined or type(fact) in _DEFINING
+        facts.append(fact_row(key, number, at, fact))
+        if type(fact) is f.ResultReused:
+            metrics.append(_reused_row(key, number, at, fact))
     return Batch(
         facts=facts,
         metrics=metrics,
@@ -109,11 +101,36 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
 
 
 class _Attempts(dict[str, tuple[str, int]]):
-    """(trial_id, attempt) by job id, parsed once."""
+    """Cache of (trial_id, attempt) by job id."""
 
     def __missing__(self, job_id: str) -> tuple[str, int]:
         self[job_id] = pair = trial_of_job(job_id)
         return pair
+
+
+def _metric_row(
+    key: str, number: int, at: datetime, fact: f.MetricReported, trial_id: str, attempt: int
+) -> Row:
+    return (
+        key,
+        number,
+        trial_id,
+        attempt,
+        fact.position,
+        fact.parameter_id,
+        fact.type,
+        fact.sequence,
+        to_us(at),
+        fact.value,
+        fact.text,
+    )
+
+
+def _reused_row(key: str, number: int, at: datetime, fact: f.ResultReused) -> Row:
+    """Build the row that shows a reused result among the final metrics, under the number of its fact."""
+    parameter_id = None if fact.parameter_id is None else str(fact.parameter_id)
+    kind = f.MetricType.FINAL.value
+    return (key, number, fact.trial_id, 1, 0, parameter_id, kind, 0, to_us(at), fact.value, fact.text)
 
 
 def fact_row(key: str, number: int, at: datetime, fact: f.Fact) -> Row:
@@ -122,14 +139,14 @@ def fact_row(key: str, number: int, at: datetime, fact: f.Fact) -> Row:
 
 
 def read_fact(kind: str, payload: str) -> f.Fact:
-    fact: f.Fact = codec.decode(KINDS[kind], codec.loads(payload))
+    fact: f.Fact = codec.decode(KINDS[kind], completed(kind, codec.loads(payload)))
     return fact
 
 
 def read_metric(
     experiment_id: str, row: tuple[int, str, int, int, str | None, str, int, int, float | None, str]
 ) -> f.Recorded:
-    """A metrics row (without its experiment_id) as the fact that it is."""
+    """Convert a row of the metrics table (without its experiment_id) to the recorded fact."""
     number, trial_id, attempt, position, parameter_id, kind, sequence, at, value, text = row
     instant = from_us(at)
     assert instant is not None
@@ -224,7 +241,10 @@ def snapshot_row(state: ExperimentState) -> Row:
 
 
 def read_snapshot(bodies: Iterable[tuple[int, int, bytes]]) -> ExperimentState | None:
-    """The first of (number, version, body), newest first, that is ours and parses."""
+    """Return the first state that has the current version and can be parsed.
+
+    ``bodies``: (number, version, body) of each snapshot, newest first.
+    """
     for _, version, body in bodies:
         if version != SNAPSHOT_VERSION:
             continue
@@ -232,6 +252,6 @@ def read_snapshot(bodies: Iterable[tuple[int, int, bytes]]) -> ExperimentState |
             state = codec.decode(ExperimentState, codec.loads(zlib.decompress(body)))
         except (ValueError, TypeError, KeyError, zlib.error):
             continue
-        state.index()
+        rebuild(state)
         return state
     return None

@@ -1,7 +1,7 @@
-"""The tables. One SQLite file holds one experiment; every table has experiment_id all the same.
+"""Tables of the database. One SQLite file holds one experiment, but every table has experiment_id.
 
-``facts`` and ``metrics`` share one counter (``number``) and are together the log; everything else is a
-projection written in the same transaction, or can be made again from the log. Instants are integers:
+``facts`` and ``metrics`` share one counter (``number``) and are together the log. All other tables are
+projections that are written in the same transaction or can be rebuilt from the log. Instants are integers:
 microseconds since 1970, UTC.
 """
 
@@ -50,7 +50,7 @@ facts = _table(
 
 
 def _few(name: str, kind: str) -> Index:
-    """An index of the facts of a kind that is rare and often asked for: it costs other facts nothing."""
+    """Build an index for facts of a rare kind that is queried often. Other facts are not in the index."""
     of_kind = facts.c.kind == kind
     return Index(name, facts.c.experiment_id, facts.c.number, sqlite_where=of_kind, postgresql_where=of_kind)
 
@@ -79,12 +79,12 @@ metrics = _table(
     Column("number", BigInteger, nullable=False),
     Column("trial_id", String(16), nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("position", Integer, nullable=False),  # of the frame in the attempt's metrics file
+    Column("position", Integer, nullable=False),  # position of the frame in the attempt's metrics file
     Column("parameter_id", Text),  # JSON text; NULL for null
     Column("type", String(10), nullable=False),  # PERIODICAL, FINAL
     Column("sequence", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("value", Float),  # the number in it; NULL if none or not finite
+    Column("value", Float),  # the number in the metric; NULL if none or not finite
     Column("text", Text, nullable=False),  # JSON text of the value, as the trial wrote it
     PrimaryKeyConstraint("experiment_id", "number"),
     UniqueConstraint("experiment_id", "trial_id", "attempt", "position", name="metric_recorded_once"),
@@ -110,14 +110,14 @@ experiments = Table(
     Column("search_space", Text, nullable=False),
     Column("status", String(16), nullable=False),
     Column("drain", String(16)),
-    Column("reason", Text, nullable=False),  # one sentence on the status
+    Column("reason", Text, nullable=False),  # one sentence about the status
     Column("created_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
-    Column("active_us", BigInteger, nullable=False),  # time it was running, up to active_since
-    Column("active_since", BigInteger),  # NULL: the clock stands
+    Column("active_us", BigInteger, nullable=False),  # time in which the experiment ran, up to active_since
+    Column("active_since", BigInteger),  # NULL while the time does not count
     Column("next_sequence", Integer, nullable=False),
-    Column("counts", Text, nullable=False),  # JSON: trial status -> number, of all trials
-    Column("best_trial_id", String(16)),  # by optimize_mode of the tuner, maximise if it names none
+    Column("counts", Text, nullable=False),  # JSON: trial status -> number of trials
+    Column("best_trial_id", String(16)),  # by the tuner's optimize_mode, or the largest if it names none
     Column("best_value", Float),
     Column("last_number", BigInteger, nullable=False),
 )
@@ -132,13 +132,13 @@ trials = _table(
     Column("parameter_id", Integer),
     Column("parameters", Text, nullable=False),  # JSON text in the order of the search space
     Column("retry_of", String(16)),
-    Column("attempt", Integer, nullable=False),  # the latest one, 0 before the first
+    Column("attempt", Integer, nullable=False),  # number of the latest attempt, 0 before the first
     Column("created_at", BigInteger, nullable=False),
-    Column("started_at", BigInteger),  # of the latest attempt
+    Column("started_at", BigInteger),  # start of the latest attempt
     Column("ended_at", BigInteger),
-    Column("reason", Text),  # one sentence: why it waits, stops or has ended
-    Column("note", Text),  # one sentence on something odd (skipped frames, capped log)
-    Column("final_value", Float),  # of the first FINAL metric of the attempt that counts
+    Column("reason", Text),  # one sentence: why the trial waits, stops or has ended
+    Column("note", Text),  # one sentence about something odd (skipped frames, capped log)
+    Column("final_value", Float),  # of the first FINAL metric in the attempt that counts
     Column("final_text", Text),
     Column("latest_value", Float),
     Column("latest_text", Text),
@@ -160,7 +160,7 @@ jobs = _table(
     Column("started_at", BigInteger),
     Column("pid", Integer),
     Column("ended_at", BigInteger),
-    Column("end_reason", String(16)),  # EndReason, or "lost"
+    Column("end_reason", String(16)),  # an EndReason, or "lost"
     Column("exit_code", Integer),
     Column("signal", Integer),
     Column("frames", Integer, nullable=False),

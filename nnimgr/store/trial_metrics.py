@@ -1,8 +1,8 @@
-"""Metrics of one trial, of which there may be millions: pages, all of them in order, and a curve of few.
+"""Metrics of single trials, each of which may have millions: pages, all of them, and curves of few points.
 
 An attempt's metrics are recorded in the order of their positions, so positions and numbers ascend together.
-The unique key of a metric begins with trial, attempt and position: it finds any place in an attempt by a few
-seeks, where a search by number would read all metrics of the trial.
+The unique key of a metric begins with trial, attempt and position. It finds any place in an attempt with a
+few seeks, where a search by number would read all metrics of the trial.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from nnimgr.store.reading import DatabaseReader
+from nnimgr.store.connections import DatabaseReader
 from nnimgr.store.rows import from_us
 
 __all__ = ["BY_TRIAL", "MetricLine", "MetricRow", "TrialCurve", "TrialMetrics"]
 
-BY_TRIAL = "sqlite_autoindex_metrics_2"  # of metric_recorded_once
+BY_TRIAL = "sqlite_autoindex_metrics_2"  # index of the key metric_recorded_once
 _ONE = (
     f"FROM metrics INDEXED BY {BY_TRIAL} "
     "WHERE experiment_id = :experiment AND trial_id = :trial AND attempt = :attempt "
@@ -37,7 +37,7 @@ _NEXT_ATTEMPT = (
 _FROM = f"SELECT position, number {_ONE} AND position >= :position ORDER BY position LIMIT 1"
 _LAST = f"SELECT position, number {_ONE} ORDER BY position DESC LIMIT 1"
 _PAGE = 10_000
-_DENSE = 4  # to read this many times as many metrics as they lie is still quicker than to look each up
+_DENSE = 4  # reading up to 4 times as many rows in sequence is faster than seeking each metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class MetricRow:
 
 
 class MetricLine(NamedTuple):
-    """A metric in a form that is quick to read in large numbers. ``at_us``: microseconds since 1970."""
+    """A metric in a form that is fast to read in large numbers. ``at_us``: microseconds since 1970."""
 
     number: int
     trial_id: str
@@ -69,9 +69,9 @@ class MetricLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCurve:
-    """Intermediate metrics of a trial's latest attempt that has any: all, or few that keep the peaks.
+    """Intermediate metrics of a trial's latest attempt with any: all of them, or a few that keep the peaks.
 
-    ``total``: the number of all of them. ``after``: the number of the last one that was looked at.
+    ``total``: number of all these metrics. ``after``: fact number of the last metric that was read.
     """
 
     attempt: int
@@ -96,7 +96,7 @@ class TrialMetrics(DatabaseReader):
         after: int = 0,
         limit: int = _PAGE,
     ) -> list[MetricRow]:
-        """The first metrics of a trial with a number above ``after``, in the order of their numbers."""
+        """Return the first metrics of a trial with numbers above ``after``, in order of their numbers."""
         with self._connect() as connection:
             attempts = self._attempts_of(connection, trial_id) if attempt is None else [attempt]
             pages = [
@@ -109,7 +109,7 @@ class TrialMetrics(DatabaseReader):
     def attempt_lines(
         self, trial_id: str, attempt: int, *, kind: str | None = None, page: int = _PAGE
     ) -> Iterator[MetricLine]:
-        """All metrics of an attempt in their order. They are read in pages, and no connection is held."""
+        """Yield all metrics of an attempt in order, read in pages. No connection is held between pages."""
         key = self._key(trial_id, attempt)
         after, rows = 0, page
         while rows == page:
@@ -122,7 +122,7 @@ class TrialMetrics(DatabaseReader):
     def merged_lines(
         self, attempts: dict[str, int], *, kind: str | None = None, page: int = _PAGE
     ) -> Iterator[MetricLine]:
-        """The metrics of these attempts (trial -> attempt) in the order in which they were recorded."""
+        """Yield the metrics of these attempts (by trial id) in the order of their recording."""
         each = max(50, page // max(1, len(attempts)))
         lines = [
             self.attempt_lines(trial_id, attempt, kind=kind, page=each)
@@ -131,8 +131,10 @@ class TrialMetrics(DatabaseReader):
         return heapq.merge(*lines)
 
     def curve(self, trial_id: str, *, points: int) -> TrialCurve:
-        """The curve of a trial. Of more than ``points`` metrics it has the first, the last, and in between
-        the one with the lowest and the one with the highest value of each of equally many neighbours.
+        """Return the curve of a trial.
+
+        If there are more than ``points`` metrics, the curve has the first and the last metric. The metrics in
+        between are cut into equal parts, and the lowest and the highest metric of each part are kept.
         """
         with self._connect() as connection:
             attempts = self._attempts_of(connection, trial_id)
@@ -147,7 +149,7 @@ class TrialMetrics(DatabaseReader):
             self._seek(connection, _FROM, {**key, "position": 0}),
             self._seek(connection, _LAST, key),
         )
-        assert first is not None and last is not None  # an attempt is found by a metric of it
+        assert first is not None and last is not None  # an attempt is found by one of its metrics
         parts = max(1, points // 2 - 1)
         width = max(2, -(-(last[0] + 1 - first[0]) // parts))
         numbers: set[int] = set()
@@ -166,14 +168,17 @@ class TrialMetrics(DatabaseReader):
         )
 
     def _peaks(self, connection: Connection, bounds: dict[str, Any]) -> tuple[int, list[int]]:
-        """The number of intermediate metrics between two positions, and the numbers of lowest and highest."""
+        """Return the number of intermediate metrics between two positions, and the numbers of two extremes.
+
+        The extremes are the metrics with the lowest and with the highest value.
+        """
         first = self._seek(connection, _FROM, {**bounds, "position": bounds["begin"]})
         if first is None or first[0] >= bounds["end"]:
             return 0, []
         following = self._seek(connection, _FROM, {**bounds, "position": bounds["end"]})
         last = following or self._seek(connection, _LAST, bounds)
         assert last is not None
-        if last[1] - first[1] <= _DENSE * (bounds["end"] - bounds["begin"]):  # read as they lie
+        if last[1] - first[1] <= _DENSE * (bounds["end"] - bounds["begin"]):  # read in the order of recording
             where = (
                 "FROM metrics INDEXED BY sqlite_autoindex_metrics_1 WHERE experiment_id = :experiment "
                 "AND number >= :low AND number < :high AND trial_id = :trial AND attempt = :attempt "
@@ -185,7 +190,7 @@ class TrialMetrics(DatabaseReader):
         found = []
         count = 0
         for extreme in ("min", "max"):
-            # The number beside min() or max() is of the row that has it: SQLite says so.
+            # SQLite promises that ``number`` beside min() or max() is from the row with the extreme.
             query = f"SELECT count(*), number, {extreme}(value) {where}"
             count, number, _ = connection.exec_driver_sql(query, bounds).one()
             if number is not None:
@@ -193,7 +198,7 @@ class TrialMetrics(DatabaseReader):
         return count, found
 
     def _ends(self, connection: Connection, key: dict[str, Any]) -> set[int]:
-        """The numbers of the first and the last intermediate metric."""
+        """Return the numbers of the first and the last intermediate metric."""
         query = f"SELECT number {_ONE} AND type = 'PERIODICAL' ORDER BY position"
         orders = (f"{query} LIMIT 1", f"{query} DESC LIMIT 1")
         return {number for order in orders for number in connection.exec_driver_sql(order, key).scalars()}
@@ -224,7 +229,7 @@ class TrialMetrics(DatabaseReader):
         return [tuple(row) for row in connection.exec_driver_sql(query, values)]
 
     def _position_after(self, connection: Connection, key: dict[str, Any], after: int) -> int | None:
-        """The position of an attempt's first metric with a number above ``after``; None: it has none."""
+        """Return the position of an attempt's first metric with a number above ``after``; None: no metric."""
         last = self._seek(connection, _LAST, key)
         if last is None or last[1] <= after:
             return None
@@ -232,7 +237,7 @@ class TrialMetrics(DatabaseReader):
         while low < high:
             middle = (low + high) // 2
             found = self._seek(connection, _FROM, {**key, "position": middle})
-            assert found is not None  # the last one is behind it
+            assert found is not None  # the last metric is at or behind this position
             if found[1] > after:
                 high = middle
             else:
@@ -240,7 +245,7 @@ class TrialMetrics(DatabaseReader):
         return low
 
     def _attempts_of(self, connection: Connection, trial_id: str) -> list[int]:
-        """The attempts of a trial that have reported a metric."""
+        """Return the attempts of a trial that have reported metrics."""
         attempts: list[int] = []
         while True:
             key = self._key(trial_id, attempts[-1] if attempts else -1)
@@ -250,7 +255,7 @@ class TrialMetrics(DatabaseReader):
             attempts.append(found)
 
     def _seek(self, connection: Connection, query: str, values: dict[str, Any]) -> tuple[int, int] | None:
-        """Position and number of one metric."""
+        """Return position and number of one metric, None if the query finds none."""
         row = connection.exec_driver_sql(query, values).one_or_none()
         return None if row is None else (row[0], row[1])
 

@@ -1,6 +1,6 @@
-"""The one writer of an experiment's database: a thread of its own, one transaction a turn.
+"""The only writer of an experiment's database: one thread, and one transaction per turn.
 
-The database is locked by flock for the writer's life: on SQLite that is what fences a second server.
+flock locks the database for the writer's life. With SQLite, this lock keeps a second server out.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from nnimgr.rules.state import ExperimentState, Touched
 from nnimgr.store import schema
 from nnimgr.store.errors import StoreError, StoreLocked
 from nnimgr.store.high_water import HighWater, HighWaterFile
+from nnimgr.store.location import database_path
 from nnimgr.store.migrations import migrate
 from nnimgr.store.rows import (
     Batch,
@@ -45,16 +46,11 @@ from training_services.private import (
 )
 
 SNAPSHOT_EVERY = 5000  # facts
-METRICS_A_FACT = 20  # so many metrics count as one: they are folded faster
+METRICS_A_FACT = 20  # this number of metrics counts as one fact, because metrics are folded faster
 SNAPSHOTS_KEPT = 2
 PAGE = 10_000
 
 T = TypeVar("T")
-
-
-def database_path(directory: Path) -> Path:
-    """The SQLite file of the experiment in ``directory``."""
-    return directory / "db" / "nnimgr.sqlite"
 
 
 def _insert(table: Table, verb: str = "INSERT") -> str:
@@ -91,13 +87,16 @@ _PRUNE = (
 
 
 class ExperimentWriter:
-    """Opens, locks, migrates; appends turns; folds the log. All methods but ``append`` block."""
+    """Opens, locks and migrates the database, appends turns, and folds the log.
+
+    All work on the database is done in the writer's thread.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.path = database_path(directory)
         self.db_id = ""
         self.m_epoch = 0
-        self.missing: HighWater | None = None  # how far the experiment had come, if the database is older
+        self.missing: HighWater | None = None  # the experiment's progress, if the database is older
         self._mark: HighWaterFile | None = None
         self._since_snapshot = 0.0
         self._closed = False
@@ -107,11 +106,14 @@ class ExperimentWriter:
         self._connection: Connection | None = None
 
     async def open(self) -> ExperimentState:
-        """Lock and open the database; the state is empty if it was new. Raises StoreLocked, StoreError."""
+        """Lock and open the database and return its state.
+
+        The state is empty if the database is new. Raise StoreLocked or StoreError.
+        """
         return await self._call(self._open)
 
     async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None:
-        """Commit one turn, durably. Raises StoreError; the writer is of no use afterwards."""
+        """Commit one turn durably. Raise StoreError; the writer cannot be used after that."""
         rows = batch(state, turn, touched)
         self._since_snapshot += len(rows.facts) + len(rows.metrics) / METRICS_A_FACT
         if self._since_snapshot >= SNAPSHOT_EVERY:
@@ -121,7 +123,7 @@ class ExperimentWriter:
         await self._call(lambda: self._write(rows, mark))
 
     async def close(self, state: ExperimentState | None = None) -> None:
-        """Let go; with a state, a snapshot is left so that the next start has nothing to fold."""
+        """Close and unlock the database. With a state, write a snapshot, so that the next start is fast."""
         if self._closed:
             return
         self._closed = True
@@ -145,7 +147,7 @@ class ExperimentWriter:
 
     def _open(self) -> ExperimentState:
         make_private_folder(self.path.parent)
-        forbid_writing(self.path.parent.parent)  # its owner may have shown the experiment to others
+        forbid_writing(self.path.parent.parent)  # the owner may have shared the experiment
         tighten(self.path.parent, FOLDER)
         self._lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -155,7 +157,7 @@ class ExperimentWriter:
                 raise
             raise StoreLocked(f"{self.path.parent.parent.name} is open in another server") from error
         self._mark = HighWaterFile(self.path.with_suffix(".mark"))
-        os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))  # SQLite's own files get its mode
+        os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))  # SQLite's own files get the same mode
         for beside in ("-wal", "-shm"):
             tighten(self.path.with_name(self.path.name + beside), FILE)
         self._engine = _engine(self.path)
@@ -238,7 +240,7 @@ class ExperimentWriter:
 def load(
     connection: Connection, experiment_id: str, *, snapshots: bool = True
 ) -> tuple[ExperimentState, float]:
-    """Fold the log; also the number of facts since the snapshot it began with (see METRICS_A_FACT)."""
+    """Fold the log. Return the state and the number of facts since its snapshot (see METRICS_A_FACT)."""
     rows = connection.exec_driver_sql(
         "SELECT number, version, body FROM snapshots WHERE experiment_id = ? ORDER BY number DESC",
         (experiment_id,),
@@ -253,7 +255,7 @@ def load(
 
 
 def read_log(connection: Connection, experiment_id: str, *, after: int) -> Iterator[f.Recorded]:
-    """The facts with higher numbers, metrics among them, in their order."""
+    """Yield all facts with numbers above ``after``, including metrics, in order."""
     while True:
         page = read_page(connection, experiment_id, after=after, limit=PAGE)
         yield from page
@@ -263,7 +265,11 @@ def read_log(connection: Connection, experiment_id: str, *, after: int) -> Itera
 
 
 def read_page(connection: Connection, experiment_id: str, *, after: int, limit: int) -> list[f.Recorded]:
-    """At most ``limit`` facts after number ``after``: the union of facts and metrics."""
+    """Return at most ``limit`` facts with numbers above ``after``: the union of facts and metrics.
+
+    If a fact and a metric have the same number, the metric is the copy of a reused result, and only the fact
+    is returned.
+    """
     facts = connection.exec_driver_sql(
         "SELECT number, at, kind, payload FROM facts "
         "WHERE experiment_id = ? AND number > ? ORDER BY number LIMIT ?",
@@ -274,13 +280,12 @@ def read_page(connection: Connection, experiment_id: str, *, after: int, limit: 
         "FROM metrics WHERE experiment_id = ? AND number > ? ORDER BY number LIMIT ?",
         (experiment_id, after, limit),
     ).all()
-    merged = [read_metric(experiment_id, tuple(row)) for row in metrics]
+    merged = {row[0]: read_metric(experiment_id, tuple(row)) for row in metrics}
     for number, at, kind, payload in facts:
         instant = from_us(at)
         assert instant is not None
-        merged.append(f.Recorded(number, instant, read_fact(kind, payload)))
-    merged.sort(key=lambda recorded: recorded.number)
-    return merged[:limit]
+        merged[number] = f.Recorded(number, instant, read_fact(kind, payload))
+    return [merged[number] for number in sorted(merged)[:limit]]
 
 
 def _engine(path: Path) -> Engine:
@@ -293,7 +298,7 @@ def _engine(path: Path) -> Engine:
     @event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _: Any) -> None:
         if connection.execute("PRAGMA user_version").fetchone()[0] <= schema.SCHEMA_VERSION:
-            connection.execute("PRAGMA journal_mode = WAL")  # not of a newer one: it changes the file
+            connection.execute("PRAGMA journal_mode = WAL")  # would change a newer version's file
         connection.execute("PRAGMA synchronous = FULL")
 
     return engine

@@ -1,4 +1,4 @@
-"""What every tuner and assessor has to keep, as tests: inherit `TunerConformance` or `AssessorConformance`.
+"""Tests for every tuner and assessor: inherit `TunerConformance` or `AssessorConformance`.
 
 ::
 
@@ -6,8 +6,8 @@
         def make(self):
             return MyTuner(seed=1)
 
-The tests make the calls that an experiment makes, through the code that makes them there, in one process.
-pytest is needed, and imported, here only. ``docs/writing-a-tuner.md`` is the guide.
+The tests make the same calls as an experiment, through the same code, but in one process. Only this package
+imports pytest. ``docs/writing-a-tuner.md`` is the guide.
 """
 
 from nnimgr.testing.assessors import AssessorConformance

@@ -1,4 +1,4 @@
-"""The tests that every assessor has to pass."""
+"""Tests for every assessor."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _STEPS = 12
 
 
 class AssessorConformance:
-    """Inherit, and override ``make``.
+    """Base class for the tests of an assessor: override ``make``.
 
-    An assessor passes if it raises nothing, says Good or Bad whenever it is asked, and, if it has ``recall``
-    or is ``replayable``, says the same when it is built anew.
+    An assessor passes if it raises nothing and answers Good or Bad whenever it is asked. If it has ``recall``
+    or is ``replayable``, it must also give the same answers after a rebuild.
     """
 
-    builtin: ClassVar[bool] = False  # only for nnimgr's own: the results that they are given are numbers
-    trials: ClassVar[int] = 10  # of one test
+    builtin: ClassVar[bool] = False  # only for nnimgr's own, which get numbers as results
+    trials: ClassVar[int] = 10  # trials per test
 
     def make(self) -> Any:
-        """A new assessor, as a configuration would make it; called several times."""
+        """Return a new assessor, as from a configuration. Called several times."""
         raise NotImplementedError("override make() to return the assessor under test")
 
     def test_it_judges_trials_one_after_the_other(self, assessor: HostedAssessor) -> None:
@@ -38,7 +38,7 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_it_judges_trials_beside_each_other(self, assessor: HostedAssessor) -> None:
-        """Some end early, and one reports nothing at all."""
+        """Some trials end early, and one reports nothing."""
         trials = {assessor.begin(): number for number in range(self.trials)}
         for step in range(_STEPS):
             for trial, number in list(trials.items()):
@@ -52,7 +52,7 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_results_come_in_every_form(self, assessor: HostedAssessor) -> None:
-        """As mappings, as whole numbers, and some that are not finite."""
+        """Results are mappings, integers, and numbers that are not finite."""
         for number in range(self.trials):
             trial = assessor.begin()
             for step in range(_STEPS):
@@ -65,14 +65,14 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_a_trial_reports_much_at_once(self, assessor: HostedAssessor) -> None:
-        """It is asked once then, with all of it."""
+        """The assessor is asked once, with all reports."""
         for number in range(self.trials):
             trial = assessor.begin()
             assessor.report(trial, *(_value(step, slope=number) for step in range(10 * _STEPS)))
             assessor.end(trial)
 
     def test_trials_fail(self, assessor: HostedAssessor) -> None:
-        """All of them, and some that the assessor has never heard of."""
+        """All trials fail, including some that never reported."""
         for number in range(self.trials):
             trial = assessor.begin()
             if number % 2:
@@ -91,7 +91,7 @@ class AssessorConformance:
         assessor.leave()
 
     def test_built_anew_it_says_the_same(self, assessor: HostedAssessor) -> None:
-        """Of trials that run then, and of those that begin later."""
+        """The verdicts are equal for running and for later trials."""
         made = self.make()
         if not callable(getattr(made, "recall", None)) and not getattr(made, "replayable", False):
             pytest.skip("it has no recall and is not replayable")
@@ -127,7 +127,7 @@ class AssessorConformance:
 
 
 def _value(step: int, *, slope: float) -> float:
-    """A curve that rises to its bound, as an accuracy may; the higher the slope, the higher it ends."""
+    """Return a value of a rising, bounded curve, like an accuracy. A higher slope gives a higher end."""
     return (1 + slope / 10) * (1 - math.exp(-(step + 1) / 4))
 
 

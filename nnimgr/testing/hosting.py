@@ -1,4 +1,4 @@
-"""An algorithm under test in the host that it has in an experiment, without a process of its own."""
+"""Host of an algorithm under test: the same as in an experiment, but without a process of its own."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from nnimgr.testing.record import EXPERIMENT, Record
 
 __all__ = ["NO_RESULT", "HostedAssessor", "HostedTuner", "Trial"]
 
-NO_RESULT = object()  # the trial runs to its end and reports nothing
+NO_RESULT = object()  # result of a trial that ends normally and reports nothing
 
 T = TypeVar("T")
 
 
 class _Heard(Channel):
-    """Keeps what the host says. Nothing waits in it, and no call is watched."""
+    """Channel that keeps the host's messages. No line waits in it, and no call is watched."""
 
     def __init__(self) -> None:
         self.messages: list[FromChild] = []
@@ -59,7 +59,7 @@ class _Heard(Channel):
 
 
 class _Made(Calls):
-    """Has the algorithm made by the test."""
+    """Calls that use the test's function to construct the algorithm."""
 
     def __init__(self, channel: Channel, role: str, make: Callable[[], Any], *, builtin: bool) -> None:
         super().__init__(channel, role)
@@ -91,7 +91,7 @@ class _Hosted:
         self.heard = _Heard()
 
     def do(self, act: Callable[[], T]) -> T:
-        """Raises AssertionError with what the algorithm has raised."""
+        """Run ``act``. Raise AssertionError with any exception of the algorithm."""
         try:
             found = act()
         except Doomed:
@@ -106,13 +106,16 @@ class _Hosted:
             if isinstance(message, Failed):
                 found.append(f"{message.sentence}\n{message.traceback}")
             elif isinstance(message, Ready) and message.note is not None and " raised " in message.note:
-                found.append(message.note)  # in calls of the past, which are told together
+                found.append(message.note)  # errors in calls of the past, reported together
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A trial that runs. ``parameter_id`` None: a user has submitted it by hand; ``text``: JSON text."""
+    """A running trial.
+
+    ``parameter_id`` is None if a user has submitted it. ``text``: JSON text of its parameters.
+    """
 
     id: str
     parameter_id: int | None
@@ -124,10 +127,10 @@ class Trial:
 
 
 class HostedTuner(_Hosted):
-    """An experiment of the tuner under test: every event is written down before the tuner is told of it.
+    """Experiment with the tuner under test. Every event is recorded before the tuner gets it.
 
-    With ``again`` the tuner is built anew from that experiment's record, up to fact number ``up_to``; from
-    then on the two know nothing of each other.
+    With ``again``, the tuner is rebuilt from that experiment's record, up to fact number ``up_to``.
+    Afterwards, the two experiments are independent.
     """
 
     def __init__(
@@ -143,10 +146,10 @@ class HostedTuner(_Hosted):
     ) -> None:
         super().__init__()
         self.record, self.space = record, space
-        self.trials: list[Trial] = []  # that run, oldest first
-        self.given: list[Trial] = []  # of the tuner's own
-        self.owed: set[int] = set()  # asked for and neither given nor refused
-        self.exhausted = False  # by the last answer
+        self.trials: list[Trial] = []  # running trials, oldest first
+        self.given: list[Trial] = []  # trials of the tuner's own sets
+        self.owed: set[int] = set()  # requested ids that were neither given nor refused
+        self.exhausted = False  # according to the last answer
         self.next_id: int = 0 if again is None else again.next_id
         self._builtin, self._make, self._since = builtin, make, since
         self._fed_to = record.number if up_to is None else up_to
@@ -157,7 +160,7 @@ class HostedTuner(_Hosted):
         self.do(self._host.build)
 
     def anew(self, *, up_to: int | None = None) -> HostedTuner:
-        """The tuner as it is after the death of its process, when facts up to ``up_to`` were there."""
+        """Return the tuner as after the death of its process, when facts up to ``up_to`` were recorded."""
         return HostedTuner(
             self._make,
             self.record,
@@ -169,20 +172,20 @@ class HostedTuner(_Hosted):
         )
 
     def ask(self, count: int = 1) -> list[Trial]:
-        """Ask for more sets; the trials of those that came, of earlier questions too."""
+        """Ask for more sets. Return the trials of the sets that came, also for earlier requests."""
         ids = tuple(range(self.next_id, self.next_id + count))
         self.next_id += count
         self.owed.update(ids)
         return self._tell(Ask(parameter_ids=ids, fed_to=self._fed_to))
 
     def answer(self, parameter_id: int) -> str | None:
-        """JSON text of the set for this id, without a trial of it."""
+        """Return the JSON text of the set for this id, or None. Create no trial for it."""
         self.do(lambda: self._host.handle(Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to)))
         given = [each for each in self.heard.messages if isinstance(each, Suggestion)]
         return next((each.parameters for each in given if each.parameter_id == parameter_id), None)
 
     def end(self, trial: Trial, value: Any, *, success: bool = True, untried: bool = False) -> list[Trial]:
-        """The trial ends with a result, ``NO_RESULT`` perhaps; trials of sets that this has brought."""
+        """End a trial with a result or ``NO_RESULT``. Return the trials of sets that came because of it."""
         if trial in self.trials:
             self.trials.remove(trial)
         text = None if value is NO_RESULT else json.dumps(value)
@@ -200,7 +203,7 @@ class HostedTuner(_Hosted):
         )
 
     def submit(self, parameters: Any) -> Trial:
-        """A user submits a trial by hand."""
+        """Submit a trial as a user."""
         text = json.dumps(parameters)
         self.trials.append(Trial(self.record.suggested(None, text), None, text))
         return self.trials[-1]
@@ -240,7 +243,7 @@ class HostedTuner(_Hosted):
 
 
 class HostedAssessor(_Hosted):
-    """An experiment of the assessor under test."""
+    """Experiment with the assessor under test."""
 
     def __init__(
         self, make: Callable[[], Any], record: Record, *, builtin: bool, rebuild_to: int = 0
@@ -255,17 +258,20 @@ class HostedAssessor(_Hosted):
         self.do(self._host.build)
 
     def anew(self) -> HostedAssessor:
-        """The assessor as it is after the death of its process."""
+        """Return the assessor as after the death of its process."""
         found = HostedAssessor(self._make, self.record, builtin=self._builtin, rebuild_to=self.record.number)
         found._reports = dict(self._reports)
         return found
 
     def begin(self) -> str:
-        """The id of a new trial."""
+        """Start a trial and return its id."""
         return self.record.suggested(None, "{}")
 
     def report(self, trial_id: str, *values: Any, recorded: bool = True) -> bool:
-        """Whether the trial is to go on after these intermediate results. Not ``recorded``: only asked."""
+        """Report intermediate results. Return whether the trial continues.
+
+        If not ``recorded``, the assessor is asked without a record of the results.
+        """
         items = []
         for value in values:
             position = self._reports.get(trial_id, 0)

@@ -1,4 +1,4 @@
-"""The tests that every tuner has to pass."""
+"""Tests for every tuner."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import pytest
 
 from nnimgr.algorithm import NoMoreTrialError, Rules
-from nnimgr.dispatcher.plain import json_text
-from nnimgr.dispatcher.rebuilding import Way, way_of
+from nnimgr.dispatcher.abilities import Way, way_of
+from nnimgr.dispatcher.serialization import json_text
 from nnimgr.identity import identity
 from nnimgr.search_space import contains, parse
 from nnimgr.testing.hosting import NO_RESULT, HostedTuner
@@ -65,35 +65,37 @@ _BY = {
     Way.STATE: "by load_state",
     Way.REPLAY: "by the same calls, as it is called replayable",
 }
-_MOST = 60  # sets asked for before a finite space counts as one without an end
+_MOST = 60  # sets after which a finite space counts as endless
 
 
 class TunerConformance:
-    """Inherit, and override ``make``; the spaces too where the tuner cannot search all kinds of parameters.
+    """Base class for the tests of a tuner: override ``make``.
 
-    A tuner passes if it raises nothing, gives sets of the space it was told last, answers the questions it
-    was asked, and, if it has ``recall``, ``dump_state`` and ``load_state``, or ``replayable``, gives the same
-    sets again when it is built anew. Its random numbers must then come from a fixed seed.
+    Override the search spaces if the tuner cannot search all kinds of parameters. A tuner passes if it raises
+    nothing, gives sets of the latest search space, and answers the requests. If it has ``recall``,
+    ``dump_state`` and ``load_state``, or ``replayable``, it must also give the same sets after a rebuild. Its
+    random numbers must then come from a fixed seed.
     """
 
     search_space: ClassVar[Space] = _FLAT
-    other_space: ClassVar[Space | None] = None  # that the experiment goes over to; None: a part of the first
-    nested_space: ClassVar[Space | None] = _NESTED  # None: it refuses them
-    finite_space: ClassVar[Space | None] = _FINITE  # None: it has no space with an end
-    exact: ClassVar[bool] = True  # its sets lie in the space, as NNI defines it
-    adds: ClassVar[tuple[str, ...]] = ()  # what its sets have beside the parameters of the space
-    takes_over: ClassVar[bool] = True  # it may be put in another tuner's place
-    builtin: ClassVar[bool] = False  # only for nnimgr's own: their results are always numbers
-    trials: ClassVar[int] = 14  # of one test
+    # To which the experiment changes; None: a part of the first space.
+    other_space: ClassVar[Space | None] = None
+    nested_space: ClassVar[Space | None] = _NESTED  # None: the tuner refuses nested spaces
+    finite_space: ClassVar[Space | None] = _FINITE  # None: the tuner has no finite space
+    exact: ClassVar[bool] = True  # whether its sets are inside the space as NNI defines it
+    adds: ClassVar[tuple[str, ...]] = ()  # parameters that the tuner adds to those of the space
+    takes_over: ClassVar[bool] = True  # whether it may replace another tuner
+    builtin: ClassVar[bool] = False  # only for nnimgr's own, whose results are always numbers
+    trials: ClassVar[int] = 14  # trials per test
 
     def make(self) -> Any:
-        """A new tuner, as a configuration would make it; called several times."""
+        """Return a new tuner, as from a configuration. Called several times."""
         raise NotImplementedError("override make() to return the tuner under test")
 
     # ---- what is given ------------------------------------------------------------------------------------
 
     def test_it_gives_sets_of_the_space(self, lab: Lab) -> None:
-        """In a form that JSON can carry, numpy's numbers included."""
+        """Sets have a JSON form, even if they contain numpy's numbers."""
         tuner = lab.tuner(self.search_space)
         run(tuner, self.trials)
         assert lab.given(tuner), "it has given nothing"
@@ -106,7 +108,7 @@ class TunerConformance:
         assert lab.given(tuner), "it has given nothing"
 
     def test_it_goes_over_to_another_space(self, lab: Lab) -> None:
-        """The trials of the first one end afterwards."""
+        """The trials of the first space end afterwards."""
         tuner = lab.tuner(self.search_space)
         run(tuner, 5)
         lab.given(tuner)
@@ -115,7 +117,7 @@ class TunerConformance:
         assert lab.given(tuner), "it has given nothing of the new space"
 
     def test_many_are_asked_for_at_once(self, lab: Lab) -> None:
-        """It may give fewer, and those it owes later; none twice and none that nobody wants."""
+        """The tuner may give some sets later, but gives no set twice and none without a request."""
         tuner = lab.tuner(self.search_space)
         given = tuner.ask(8)
         assert given or tuner.exhausted or tuner.owed
@@ -128,7 +130,7 @@ class TunerConformance:
         assert len(set(ids)) == len(ids)
 
     def test_a_tuner_that_had_no_more_may_be_asked_again(self, lab: Lab) -> None:
-        """NoMoreTrialError is its answer then, and none of its calls raises anything else."""
+        """The tuner answers with NoMoreTrialError again, and raises no other exception."""
         if self.finite_space is None:
             pytest.skip("it has no space with an end")
         tuner = lab.tuner(self.finite_space)
@@ -148,7 +150,7 @@ class TunerConformance:
     # ---- what it is told ----------------------------------------------------------------------------------
 
     def test_results_come_in_every_form(self, lab: Lab) -> None:
-        """Numbers, mappings, none at all; one that is not finite counts as a failure."""
+        """Results are numbers, mappings, or missing. A result that is not finite counts as a failure."""
         tuner = lab.tuner(self.search_space)
         for value in (*_RESULTS, math.nan, math.inf, {"default": -math.inf}, NO_RESULT, 10**12):
             for trial in tuner.ask()[:1]:
@@ -157,7 +159,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_trials_fail(self, lab: Lab) -> None:
-        """All of the first, with and without a result; then some."""
+        """All first trials fail, with and without a result. Later only some fail."""
         tuner = lab.tuner(self.search_space)
         for number in range(self.trials):
             tuner.ask()
@@ -190,7 +192,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_a_trial_is_run_again(self, lab: Lab) -> None:
-        """One that failed: its set ends twice, the second time with a result."""
+        """A failed trial ends twice, the second time with a result."""
         tuner = lab.tuner(self.search_space)
         for trial in tuner.ask(3)[:1]:
             tuner.end(trial, NO_RESULT, success=False)
@@ -199,7 +201,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_users_submit_trials_of_their_own(self, lab: Lab) -> None:
-        """Their sets need not lie in the space, and may have been given before."""
+        """Their sets may be outside the space, and may have been given before."""
         tuner = lab.tuner(self.search_space)
         known = [trial.parameters for trial in tuner.ask(2)]
         for parameters in (*known, {"somewhere": "else"}, {}, {"uniform": 1e9, "choice": "unknown"}):
@@ -211,7 +213,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_results_are_imported(self, lab: Lab) -> None:
-        """Before the first question and later; from other spaces, too."""
+        """Results arrive before the first request and later, also from other search spaces."""
         tuner = lab.tuner(self.search_space)
         tuner.import_data({"parameter": {"somewhere": "else"}, "value": 1.5})
         known = [trial.parameters for trial in tuner.ask(2)]
@@ -257,7 +259,7 @@ class TunerConformance:
                 tuner.end(tuner.trials[0], value, success=value is not NO_RESULT)
 
     def test_built_anew_it_goes_on(self, lab: Lab) -> None:
-        """Whatever it keeps: results of trials that began before are for the new one."""
+        """Whatever state it keeps, it gets the results of trials that began before the rebuild."""
         tuner = lab.tuner(self.search_space)
         run(tuner, 6)
         again = tuner.anew()
@@ -266,7 +268,7 @@ class TunerConformance:
         lab.given(again)
 
     def test_it_takes_another_ones_place(self, lab: Lab) -> None:
-        """Of all that was tried before it was not the author, and some of it runs yet."""
+        """The earlier trials have other tuners' sets, and some of them are still running."""
         if not self.takes_over:
             pytest.skip("it is put in no other tuner's place")
         record = lab.record(self.search_space)
@@ -299,14 +301,14 @@ class TunerConformance:
         tuner.update_search_space(dict(self.search_space))
         for parameter_id in range(self.trials):
             (parameters,) = tuner.generate_multiple_parameters([parameter_id]) or [None]
-            if parameters is None:  # it waits for results
+            if parameters is None:  # the tuner waits for results
                 break
             assert feasible(json.loads(json.dumps(parameters))), f"{parameters} is not feasible"
             tuner.receive_trial_result(parameter_id, parameters, 0.5 * parameter_id, trial_job_id="x")
             tuner.trial_end(parameter_id, True, trial_job_id="x")
 
     def test_it_gives_no_set_twice_where_none_may_repeat(self) -> None:
-        """`duplicates: skip` is left to it if it obeys."""
+        """A tuner that obeys has to implement `duplicates: skip` itself."""
         tuner = self.make()
         if self.finite_space is None or not callable(getattr(tuner, "obey", None)):
             pytest.skip("it has no space with an end, or no obey: then what repeats is not taken from it")
@@ -318,7 +320,7 @@ class TunerConformance:
                 (parameters,) = tuner.generate_multiple_parameters([parameter_id]) or [None]
             except NoMoreTrialError:
                 break
-            if parameters is None:  # it has no more, or waits for results
+            if parameters is None:  # no more sets, or waiting for results
                 break
             text = identity(json.loads(json_text(parameters, f"parameter set {parameter_id}")))
             assert text not in given, f"{parameters} was given before"
@@ -341,7 +343,7 @@ class TunerConformance:
 
 
 class Lab:
-    """Makes experiments of the tuner under test, and looks at what it has given."""
+    """Creates experiments with the tuner under test, and checks the sets that it gives."""
 
     def __init__(self, suite: TunerConformance, directory: Path) -> None:
         self._suite, self._directory = suite, directory
@@ -363,12 +365,12 @@ class Lab:
         return self._records[-1]
 
     def tuner(self, space: Space) -> HostedTuner:
-        """A new experiment."""
+        """Return a new experiment."""
         suite = self._suite
         return HostedTuner(suite.make, self.record(space), space, builtin=suite.builtin)
 
     def given(self, tuner: HostedTuner) -> list[Any]:
-        """All sets since the last call; each must lie in the space that held when it was asked for."""
+        """Return all sets since the last call. Each must be inside the space of the time of its request."""
         found = [trial.parameters for trial in tuner.given]
         if self._suite.exact:
             space = parse(tuner.space)
@@ -380,7 +382,7 @@ class Lab:
 
 
 def run(tuner: HostedTuner, count: int) -> None:
-    """Ask ``count`` times; three trials at most run beside each other."""
+    """Ask ``count`` times, with at most three trials running at the same time."""
     for number in range(count):
         tuner.ask()
         while len(tuner.trials) > 2 or (tuner.owed and tuner.trials):

@@ -1,1 +1,1 @@
-"""The built-in tuners: one file and one public class each."""
+"""The built-in tuners. Each file has one public class."""

@@ -1,4 +1,4 @@
-"""The search for the point that promises most by a model of the results."""
+"""Search for the point that is most promising by a model of the results."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from nnimgr.tuners.cube import Cube, Floats
 
 __all__ = ["Acquisition", "Search", "improvement"]
 
-# Of means and standard deviations, shape (n,): the more, the better.
+# Maps means and standard deviations, shape (n,), to scores, of which higher is better.
 Acquisition = Callable[[Floats, Floats], Floats]
 
-_PAIRS = 1_000_000  # of a candidate and a result, at most, when many candidates are compared
-_NEAR = 1000  # candidates around good points, at most
-_ROUNDS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # how far around a candidate each round looks
-_LOOKS = 4  # at so many neighbours, in each round
-_POLISHED = 3  # of the best candidates go uphill along the slope
-_STEPS = 25  # at most, on that way
-_CHECKED = 2000  # candidates are asked about at most, whether they may be given
+_PAIRS = 1_000_000  # limit of candidates times results when many candidates are compared
+_NEAR = 1000  # limit of candidates around good points
+# Distances at which each round looks for neighbours of a candidate.
+_ROUNDS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
+_LOOKS = 4  # neighbours to look at in each round
+_POLISHED = 3  # best candidates that are improved along the slope
+_STEPS = 25  # limit of steps along the slope
+_CHECKED = 2000  # limit of candidates that are checked against the rules
 
 
 class Search:
-    """Looks for the point of a cube of which an acquisition is largest, apart from pending points.
+    """Search for the point of a cube with the largest acquisition, at a distance from pending points.
 
-    ``predict`` gives means and standard deviations of points, shape (n,), at a cost per point that grows with
-    ``size``. ``smooth``: they have a slope that can be followed.
+    ``predict`` returns means and standard deviations of points, shape (n,), at a cost per point that grows
+    with ``size``. ``smooth``: the predictions have a slope that can be followed.
     """
 
     def __init__(
@@ -47,10 +48,10 @@ class Search:
     def best(
         self, acquisition: Acquisition, around: Floats, *, warm_up: int, starts: int
     ) -> dict[str, Any] | None:
-        """The parameter set that promises most of those that may be given; None if none was found.
+        """Return the most promising parameter set that is allowed, or None if none was found.
 
-        ``warm_up`` points are drawn from the whole cube and as many around good ones, ``around``; the best
-        ``starts`` of them are refined.
+        ``warm_up`` points are drawn from the whole cube and as many around the good points ``around``. The
+        best ``starts`` of them are refined.
         """
         count = max(1, min(warm_up, _PAIRS // self._size))
         near = around[self._rng.integers(len(around), size=min(count, _NEAR))]
@@ -66,7 +67,7 @@ class Search:
         for at in np.argsort(-reached, kind="stable")[: _POLISHED if self._smooth else 0]:
             refined[at] = self._uphill(acquisition, refined[at])
         reached = self._scores(acquisition, self._exact(refined))
-        # What was refined may have left what may be given; what it came from had not.
+        # A refined point may no longer be allowed, so its original stays a candidate.
         points, scores = np.concatenate([refined, points]), np.concatenate([reached, scores])
         for at in np.argsort(-scores, kind="stable"):
             parameters = self._cube.decode(points[at])
@@ -75,12 +76,12 @@ class Search:
         return None
 
     def _scores(self, acquisition: Acquisition, points: Floats) -> Floats:
-        """Minus infinity where a point does not keep its distance from the pending ones."""
+        """Return the scores of points: minus infinity for a point too close to a pending one."""
         found = acquisition(*self._predict(points))
         return np.where(self._cube.spread(points, self._pending), found, -np.inf)
 
     def _allowed(self, points: Floats, scores: Floats, count: int) -> tuple[Floats, Floats]:
-        """The best ``count`` points that may be given."""
+        """Return the best ``count`` points that are allowed, and their scores."""
         order = np.argsort(-scores, kind="stable")[:_CHECKED]
         kept: list[int] = []
         for at in order.tolist():
@@ -91,11 +92,11 @@ class Search:
         return points[kept], scores[kept]
 
     def _exact(self, points: Floats) -> Floats:
-        """As the parameter sets that the points stand for are encoded."""
+        """Return the exact encodings of the parameter sets for which the points stand."""
         return np.array([self._cube.snapped(point) for point in points])
 
     def _refined(self, acquisition: Acquisition, points: Floats, scores: Floats) -> tuple[Floats, Floats]:
-        """Every point, or the best neighbour that it has been found to have."""
+        """Return for every point the best neighbour that was found, or the point itself, and their scores."""
         points, scores = points.copy(), scores.copy()
         for scale in _ROUNDS:
             for _ in range(_LOOKS):
@@ -106,7 +107,7 @@ class Search:
         return points, scores
 
     def _uphill(self, acquisition: Acquisition, point: Floats) -> Floats:
-        """The point moved along its continuous columns to where the acquisition is largest nearby."""
+        """Move a point along its continuous columns to where the acquisition is largest nearby."""
         from scipy.optimize import minimize
 
         free = np.flatnonzero(self._cube.active(point) & ~self._cube.stepped)
@@ -117,7 +118,7 @@ class Search:
         def loss(x: Floats) -> tuple[float, Floats]:
             trial = np.repeat(point[None], len(free) + 1, axis=0)
             trial[:, free] = x
-            signs = np.where(x > 0.5, -step, step)  # inwards
+            signs = np.where(x > 0.5, -step, step)  # inwards, so that the step stays in the cube
             trial[np.arange(1, len(free) + 1), free] += signs
             found = acquisition(*self._predict(trial))
             return -float(found[0]), -(found[1:] - found[0]) / signs
@@ -133,7 +134,7 @@ class Search:
 
 
 def improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """The logarithm of the improvement on ``best`` to be expected, exact far out where that itself is 0."""
+    """Return the logarithm of the expected improvement on ``best``, exact even if it underflows."""
     from scipy.special import log_ndtr
 
     z = (best - mean) / deviation

@@ -1,4 +1,4 @@
-"""Simulated annealing as hyperopt has it: near one of the best sets, ever nearer as results come in."""
+"""Simulated annealing as in hyperopt: near one of the best sets, and nearer as results come in."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nnimgr.tuners.points import PointTuner
 
 __all__ = ["AnnealTuner"]
 
-_RANK = 2.0  # on average the start is the so manieth best
-_SHRINK = 0.1  # how fast the neighbourhood becomes smaller
-_NEIGHBOURS = 32  # drawn, of which the first that may be tried and lies apart is given
+_RANK = 2.0  # average rank of the start among the results
+_SHRINK = 0.1  # speed at which the neighbourhood becomes smaller
+_NEIGHBOURS = 32  # draws, of which the first allowed one at a distance from open sets is given
 
 
 class AnnealTuner(PointTuner):
     """Draws from around one of the best sets, chosen geometrically by rank.
 
-    With n results that have a parameter its neighbourhood is the (1 + n / 10)th part of its range, and a
-    choice is drawn anew as often as that. With ``parallel_optimize`` open sets count as results, of the
-    smallest, largest or mean loss so far by ``constant_liar_type``.
+    With n results that have a parameter, its neighbourhood is the (1 + n / 10)th part of its range, and a
+    choice is drawn again with that probability. With ``parallel_optimize``, open sets count as results with
+    the smallest, largest or mean loss so far, by ``constant_liar_type``.
     """
 
     def __init__(
@@ -49,14 +49,15 @@ class AnnealTuner(PointTuner):
         return self.first_of(self._near(points, active, attempt, rng) for attempt in range(_NEIGHBOURS))
 
     def _near(self, points: Floats, active: NDArray[np.bool_], attempt: int, rng: Random) -> Floats:
-        """A point near one of these, the best of which stand first; shape (width,).
+        """Return a point near one of these points, which are sorted best first; shape (width,).
 
         Every further attempt looks a little farther away.
         """
         start = _geometric(len(points), rng)
         found = points[start].copy()
         for at, column in enumerate(self.cube.columns):
-            # Parents stand before what depends on them, so that found[:at] says what is active here.
+            # Parents come before their dependent columns, so found[:at] decides which columns are active
+            # here.
             if column.parent is not None and not self.cube.active(found)[at]:
                 continue
             known = np.flatnonzero(active[:, at])
@@ -64,7 +65,7 @@ class AnnealTuner(PointTuner):
             if not len(known) or (column.options and rng.random() < width):
                 found[at] = rng.random()
                 continue
-            if not active[start, at]:  # the start had chosen another option
+            if not active[start, at]:  # the start has another option
                 found[at] = points[known[_geometric(len(known), rng)], at]
             if not column.options:
                 found[at] = _moved(found[at], width, column.steps, rng)
@@ -73,23 +74,23 @@ class AnnealTuner(PointTuner):
 
 
 def _lie(losses: Floats, liar: str) -> float:
-    """What open sets are taken to have given."""
+    """Return the loss that open sets are assumed to have."""
     lowest, highest = float(losses.min()), float(losses.max())
     match liar:
         case "min":
             return lowest
         case "max":
             return highest
-    with np.errstate(all="ignore"):  # the sum may be larger than any number
+    with np.errstate(all="ignore"):  # the sum may overflow
         return min(max(float(losses.mean()), lowest), highest)
 
 
 def _geometric(count: int, rng: Random) -> int:
-    """A rank below ``count``, the best ones more often."""
+    """Return a rank below ``count``. Better ranks are more probable."""
     return min(count - 1, int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / _RANK)))
 
 
 def _moved(number: float, width: float, steps: int | None, rng: Random) -> float:
-    """Within half of the width, or one step where that is more."""
+    """Draw a number within half of the width, or within one step if that is more."""
     half = width / 2 if steps is None else max(width / 2, 1.0 / steps)
     return rng.uniform(max(0.0, number - half), min(1.0, number + half))

@@ -13,13 +13,14 @@ __all__ = ["ASHA", "Promotions"]
 
 
 class ASHA(ModelTuner):
-    """Adds ``TRIAL_BUDGET`` to the parameters; what it means depends on ``mode``.
+    """Adds ``TRIAL_BUDGET`` to the parameters. Its meaning depends on ``mode``.
 
-    ``promotion``: it is ``min_budget`` at first; the best 1 / ``eta`` of all that have ended with a budget
-    run again with ``eta`` times that. Nothing is waited for: where none is to be promoted, a new one begins.
-    ``stopping``: it is always ``max_budget``, and the assessor ASHA, which comes with it, stops the trials
-    that are not among the best 1 / ``eta`` after ``min_budget`` reports, ``eta`` times as many, and so on.
-    ``searcher``: where new configurations come from: ``random``, or in promotion the model of ``bohb``.
+    ``promotion``: the budget is ``min_budget`` at first. The best 1 / ``eta`` of all trials that have ended
+    with a budget run again with ``eta`` times that budget. Nothing is waited for: if no trial can be
+    promoted, a new one begins. ``stopping``: the budget is always ``max_budget``. The assessor ASHA, which
+    comes with the tuner, stops the trials that are not among the best 1 / ``eta`` after ``min_budget``
+    reports, ``eta`` times as many, and so on. ``searcher``: the source of new configurations: ``random``, or
+    for promotion the model of ``bohb``.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class ASHA(ModelTuner):
         super().__init__(schedule, optimize_mode, seed, max_budget, arguments)
 
 
-_Entry = tuple[float, int]  # loss, infinite where there is none, and the order of the ends
+_Entry = tuple[float, int]  # loss (infinite for none) and the order of the ends
 
 
 @dataclass(slots=True, eq=False)
@@ -49,12 +50,13 @@ class _Rung:
     """The trials with one budget."""
 
     budget: int
-    ended: list[_Entry] = field(default_factory=list)  # all, sorted
-    waiting: list[_Entry] = field(default_factory=list)  # those with a result that were not promoted, sorted
-    configurations: dict[_Entry, Configuration] = field(default_factory=dict)  # of those that wait
+    ended: list[_Entry] = field(default_factory=list)  # all ended trials, sorted
+    waiting: list[_Entry] = field(default_factory=list)  # trials with a result that were not promoted, sorted
+    # Configurations of the waiting trials.
+    configurations: dict[_Entry, Configuration] = field(default_factory=dict)
 
     def first(self, eta: int) -> _Entry | None:
-        """The best that waits, if it is among the best 1 / ``eta`` of all that have ended."""
+        """Return the best waiting trial if it is among the best 1 / ``eta`` of all ended trials."""
         if self.waiting and bisect_left(self.ended, self.waiting[0]) < len(self.ended) // eta:
             return self.waiting[0]
         return None
@@ -62,7 +64,7 @@ class _Rung:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """A trial: in which rung, and which entry of the rung below it was promoted from, if any."""
+    """A trial: its rung, its configuration, and the entry of the rung below from which it was promoted."""
 
     rung: _Rung
     configuration: Configuration
@@ -70,7 +72,7 @@ class _Run:
 
 
 class Promotions(Schedule):
-    """The rungs' budgets are ``lowest``, ``eta`` times that and so on, and ``highest`` at last."""
+    """The rungs' budgets are ``lowest``, ``eta`` times that and so on, and finally ``highest``."""
 
     def __init__(self, lowest: int, highest: int, eta: int) -> None:
         self._eta = eta
@@ -82,7 +84,7 @@ class Promotions(Schedule):
         self._ends = 0
         self._rungs = [_Rung(budget) for budget in self._budgets]
         self._runs: dict[int, _Run] = {}
-        self._failed: dict[int, tuple[_Run, _Entry]] = {}  # they may be run again by hand
+        self._failed: dict[int, tuple[_Run, _Entry]] = {}  # failed trials, which users may run again
         self._none_new = False
 
     def next(self) -> Slot | None:
@@ -137,7 +139,7 @@ class Promotions(Schedule):
 
     @property
     def busy(self) -> bool:
-        """Two rungs that have ended in part may still promote something."""
+        """Whether a running trial can lead to a promotion. Even half-finished rungs may promote something."""
         return any(run.rung in self._rungs[:-1] for run in self._runs.values())
 
     def why_waiting(self) -> str:

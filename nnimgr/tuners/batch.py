@@ -13,11 +13,11 @@ __all__ = ["BatchTuner", "fault_of_space"]
 
 
 class BatchTuner(Tuner):
-    """Gives the options of the one ``choice`` that the search space consists of, as they stand.
+    """Gives the options of the search space's only ``choice``, in their order.
 
-    One that is listed twice is given twice, unless the rules forbid it; one that does not meet the
-    constraints is passed over. What was given or imported does not come again, not even from a new search
-    space, unless it is taken back.
+    An option that is listed twice is given twice, unless the rules forbid it. An option that does not meet
+    the constraints is skipped. A set that was given or imported is not given again, not even from a new
+    search space, unless it is taken back.
     """
 
     learns: ClassVar[bool] = False
@@ -25,8 +25,8 @@ class BatchTuner(Tuner):
     def __init__(self) -> None:
         self._rules = Rules()
         self._options: list[Any] = []
-        self._spent: Counter[str] = Counter()  # how often each was given or imported
-        self._left: list[Any] | None = None  # of the options, the last one first; None: to be made out
+        self._spent: Counter[str] = Counter()  # how often each option was given or imported
+        self._left: list[Any] | None = None  # remaining options, the last one first; None: not computed yet
 
     def obey(self, rules: Rules) -> None:
         self._rules = rules
@@ -53,11 +53,11 @@ class BatchTuner(Tuner):
         return option
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """An earlier process suggested this set."""
+        """Recall a set that an earlier process suggested."""
         self._spend(parameters)
 
     def take_back(self, parameter_id: int, parameters: Any) -> None:
-        """The set was never tried."""
+        """Take back a set that was never tried."""
         self._spend(parameters, times=-1)
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
@@ -85,7 +85,7 @@ class BatchTuner(Tuner):
 
 
 def fault_of_space(search_space: Mapping[str, Any]) -> str | None:
-    """Why this is no search space for Batch: one sentence, or None."""
+    """Return why Batch cannot search this space, in one sentence, or None if it can."""
     specs = list(search_space.values())
     spec = specs[0] if len(specs) == 1 and isinstance(specs[0], Mapping) else {}
     options = spec.get("_value")

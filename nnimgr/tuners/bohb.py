@@ -18,10 +18,10 @@ __all__ = ["BOHB", "ModelTuner"]
 
 
 class ModelTuner(BudgetTuner):
-    """Base of the tuners with a schedule that learn where good configurations are.
+    """Base of the tuners with a schedule that learn which configurations are good.
 
-    They learn from the results with the largest budget that has enough. Results of sets without a budget,
-    imported ones say, count as of ``max_budget``.
+    They learn from the results with the largest budget that has enough of them. Results of sets without a
+    budget, such as imported ones, count as results with ``max_budget``.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class ModelTuner(BudgetTuner):
 class BOHB(ModelTuner):
     """Adds ``TRIAL_BUDGET``, from ``min_budget`` to ``max_budget``, to the parameters.
 
-    ``config_space``, a file of NNI's that holds the search space once more, must be None. The others are
-    those of ``ModelArguments``. Raises ModuleNotFoundError if there is no numpy.
+    ``config_space``, a file in NNI that repeats the search space, must be None. The other arguments are those
+    of ``ModelArguments``. Raise ModuleNotFoundError if numpy is not installed.
     """
 
     def __init__(

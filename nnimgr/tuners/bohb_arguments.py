@@ -1,4 +1,4 @@
-"""What the model of BOHB can be told to do differently."""
+"""Arguments of the model of BOHB."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ __all__ = ["ModelArguments"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelArguments:
-    """NNI's. ``min_points_in_model``: so many results at least are good ones, and as many others are needed;
-    None: one more than there are parameters. ``top_n_percent`` of the results are good. ``num_samples``:
-    draws, of which the best is taken. ``random_fraction`` of the configurations are drawn from the search
-    space. ``bandwidth_factor`` widens the kernels that are drawn from, and none is narrower than
-    ``min_bandwidth``.
+    """Arguments of the model, as in NNI.
+
+    ``min_points_in_model``: number of results that each half needs, the good and the other one; None: one
+    more than the number of parameters. ``top_n_percent`` of the results are good. ``num_samples``: draws, of
+    which the best is taken. ``random_fraction`` of the configurations are drawn from the search space.
+    ``bandwidth_factor`` widens the kernels that are drawn from, and ``min_bandwidth`` is the least width of a
+    kernel.
     """
 
     min_points_in_model: int | None = None

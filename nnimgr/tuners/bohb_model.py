@@ -1,4 +1,4 @@
-"""The model of BOHB: two kernel density estimates, of good configurations and of the others. Numpy."""
+"""The model of BOHB: kernel density estimates of good and of other configurations. Uses numpy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Model"]
 
 Floats = NDArray[np.float64]
 
-_LEAST = 1e-32  # of a density
-_REDRAWS = 100  # of what lies outside of the cube, before it is taken to lie on its surface
+_LEAST = 1e-32  # least density
+_REDRAWS = 100  # draws of a point outside of the cube, before it is moved to the surface
 
 
 class Model:
-    """What is known of the results in one search space, by their budgets."""
+    """The results in one search space, by their budgets."""
 
     def __init__(self, space: Space, arguments: ModelArguments) -> None:
         self._encoding = Encoding(space)
@@ -31,13 +31,13 @@ class Model:
         self._results: dict[float, _Results] = {}
 
     def learn(self, budget: float, configuration: Any, loss: float) -> None:
-        """A result, by which lower is better. A configuration outside of the space teaches nothing."""
+        """Add a result, of which lower is better. A configuration outside of the space is ignored."""
         point = self._encoding.encode(configuration)
         if point is not None:
             self._results.setdefault(budget, _Results()).add(point, loss)
 
     def suggest(self, rng: Random) -> dict[str, Any] | None:
-        """The best of some configurations drawn near good ones; None if too little is known."""
+        """Return the best of some configurations drawn near good ones, or None if too little is known."""
         if not (halves := self._halves()):
             return None
         arguments = self._arguments
@@ -49,7 +49,7 @@ class Model:
         return self._encoding.decode(drawn[int(np.argmax(ratio))])
 
     def _halves(self) -> tuple[Floats, Floats] | None:
-        """The good points and the others of the largest budget that has enough of both."""
+        """Return the good points and the others, of the largest budget that has enough of both, or None."""
         least = self._arguments.min_points_in_model or 0
         least = max(least, self._encoding.width + 1)
         for budget in sorted(self._results, reverse=True):
@@ -62,12 +62,12 @@ class Model:
 
 
 class _Results:
-    """Points in the order of their coming; ``order``: their indexes, best first."""
+    """Points in the order of arrival, and their indices (``order``), best first."""
 
     def __init__(self) -> None:
         self.points: list[Floats] = []
         self.order: list[int] = []
-        self._losses: list[float] = []  # in this order
+        self._losses: list[float] = []  # in the order of ``order``
 
     def add(self, point: Floats, loss: float) -> None:
         at = bisect_right(self._losses, loss)
@@ -77,25 +77,26 @@ class _Results:
 
 
 class _Density:
-    """The mean of one kernel per point: per column a normal one, of a choice one that prefers its option.
+    """Density with one kernel per point.
 
-    The kernel of a point knows nothing of the columns that are inactive in it.
+    A kernel has a normal factor per number, and for a choice a factor that prefers the point's option. It
+    ignores the columns that are inactive in its point.
     """
 
     def __init__(self, encoding: Encoding, points: Floats, min_bandwidth: float) -> None:
-        """``points``: shape (n, width), n at least 1."""
+        """Estimate the density. ``points`` has the shape (n, width) with n of at least 1."""
         self._points = points
         self._active = np.array([encoding.active(point) for point in points])
         self._options = np.array([column.options for column in encoding.columns])
         count, width = points.shape
         narrow = count ** (-1 / (4 + width))
         self._widths = np.maximum(1.06 * points.std(axis=0) * narrow, min_bandwidth)
-        # Of choices: how much of a kernel lies on other options than its point's.
+        # For choices: the part of a kernel on other options than its point's.
         most = (self._options - 1) / np.maximum(self._options, 1)
         self._leaks = np.maximum(most * narrow, np.minimum(min_bandwidth, most))
 
     def draw(self, generator: np.random.Generator, count: int, factor: float) -> Floats:
-        """Points of shape (count, width) near those that it is made of."""
+        """Draw points of shape (count, width) near the points of the density."""
         at = generator.integers(len(self._points), size=count)
         near, active = self._points[at], self._active[at]
         shape = near.shape
@@ -111,7 +112,7 @@ class _Density:
         return np.where(active, np.where(self._options > 0, kept, moved), even)
 
     def at(self, points: Floats) -> Floats:
-        """The densities at points of shape (m, width); shape (m,)."""
+        """Return the densities at points of shape (m, width); shape (m,)."""
         logs = np.zeros((len(points), len(self._points)))
         for column, options in enumerate(self._options):
             mine, theirs = points[:, column, None], self._points[None, :, column]

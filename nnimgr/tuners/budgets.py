@@ -1,7 +1,7 @@
-"""What tuners share that run many configurations with a small budget and the best again with larger ones.
+"""Base of tuners that run many configurations with a small budget and the best again with larger ones.
 
-A *configuration* is a parameter set without its budget. What runs is a parameter set with both; a
-configuration that is promoted runs again, as another trial.
+A *configuration* is a parameter set without its budget. A trial runs a configuration with a budget. A
+promoted configuration runs again, as another trial.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ Configuration = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """What is to run next: a configuration (None: a new one) with this budget. ``place``: the schedule's."""
+    """The next trial to run: a configuration (None: a new one) with a budget.
+
+    ``place`` is the schedule's own.
+    """
 
     budget: int
     configuration: Configuration | None = None
@@ -33,48 +36,48 @@ class Slot:
 
 
 class Schedule(ABC):
-    """Which configurations run with which budgets: a function of what it is told, in this order."""
+    """Decides which configurations run with which budgets, as a function of the calls and their order."""
 
     @abstractmethod
     def next(self) -> Slot | None:
-        """What is to run next; None while that depends on what runs. Changes nothing."""
+        """Return the next trial to run, or None while that depends on running trials. Change nothing."""
 
     @abstractmethod
     def give(self, parameter_id: int, slot: Slot, configuration: Configuration) -> None:
-        """The slot that ``next`` has returned is taken."""
+        """Record that the slot that ``next`` returned is taken."""
 
     @abstractmethod
     def end(self, parameter_id: int, loss: float | None) -> None:
-        """A trial has a result, by which lower is better, or None: it has ended without one.
+        """Record a trial's result, of which lower is better, or None if the trial has ended without one.
 
-        A result may follow an end, since what has failed may be run again by hand; an end after a result
-        says nothing new.
+        A result may follow an end, because users may run a failed trial again. An end after a result changes
+        nothing.
         """
 
     @abstractmethod
     def take_back(self, parameter_id: int) -> bool:
-        """The slot is free again; whether its configuration was a new one."""
+        """Free a slot again. Return whether its configuration was a new one."""
 
     @abstractmethod
     def no_more_new(self) -> None:
-        """There are no further configurations, until one is taken back or the search space changes."""
+        """Stop giving new configurations until one is taken back or the search space changes."""
 
     @abstractmethod
     def restart(self) -> None:
-        """Another search space: what runs does not concern it any more."""
+        """Start again with another search space. Running trials do not belong to it."""
 
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether anything runs on whose end something may follow."""
+        """Whether a running trial's end may lead to a further trial."""
 
     @abstractmethod
     def why_waiting(self) -> str:
-        """What it waits for, when ``next`` is None."""
+        """Explain what the schedule waits for when ``next`` returns None."""
 
 
 class BudgetTuner(LearningTuner):
-    """Base of the tuners with a schedule: new configurations come from ``suggest``, here at random."""
+    """Base of the tuners with a schedule. New configurations come from ``suggest``, by default at random."""
 
     waits: ClassVar[bool] = True
 
@@ -120,7 +123,7 @@ class BudgetTuner(LearningTuner):
         configuration, budget = split(parameters)
         slot = self._schedule.next()
         if not _fits(slot, configuration, budget):
-            # There was no new configuration to be had then.
+            # No new configuration was available at that time.
             self._schedule.no_more_new()
             slot = self._schedule.next()
         if slot is None or slot.configuration is None:
@@ -148,7 +151,7 @@ class BudgetTuner(LearningTuner):
     # ---- beneath ------------------------------------------------------------------------------------------
 
     def _next(self, parameter_id: int) -> dict[str, Any] | None:
-        """A parameter set; None: not yet. Raises NoMoreTrialError when there is none to be waited for."""
+        """Return a parameter set, or None if none is ready. Raise NoMoreTrialError if none can follow."""
         while (slot := self._schedule.next()) is not None:
             if slot.configuration is not None:
                 configuration = slot.configuration
@@ -170,7 +173,7 @@ class BudgetTuner(LearningTuner):
 
 
 def split(parameters: Any) -> tuple[Any, Any]:
-    """The configuration and the budget, None if there is none; anything may have been run by hand."""
+    """Return the configuration and the budget (or None). Users may have run a set of any form."""
     if not isinstance(parameters, Mapping) or BUDGET not in parameters:
         return parameters, None
     return {name: value for name, value in parameters.items() if name != BUDGET}, parameters[BUDGET]

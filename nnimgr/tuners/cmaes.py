@@ -1,7 +1,7 @@
-"""CMA-ES: a normal distribution that adapts its shape to where good results lie (Hansen, 2016).
+"""CMA-ES: a normal distribution that adapts its shape to the region of good results (Hansen, 2016).
 
-The mathematics is the library cmaes'. Results are told to it in the order of their coming, a population at a
-time, whoever suggested them: a trial that is late or fails holds nobody up.
+The library cmaes does the mathematics. It is told the results in the order of arrival, one population at a
+time, whoever suggested them. So a late or failed trial delays no other.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from nnimgr.tuners.threads import one_thread
 
 __all__ = ["CmaesTuner"]
 
-_WIDEST = 100  # beyond so many columns only their scales are learned, since all else grows with the cube
-_FARTHEST = 3.0  # deviations from the mean count no more, for results from elsewhere would tear all apart
-_REFERENCE = 16  # draws at least, to learn how far a draw usually lies from the mean
-_DOUBLINGS = 10  # of the population, at most
-_STILL = 1e-9  # as good as no move, but for its direction
+# With more columns, only their scales are learned, because the cost of more grows with their cube.
+_WIDEST = 100
+_FARTHEST = 3.0  # limit in deviations from the mean, because distant results would distort the distribution
+_REFERENCE = 16  # least number of draws to learn the usual distance of a draw from the mean
+_DOUBLINGS = 10  # limit for doubling the population
+_STILL = 1e-9  # scale of a move that changes only columns with steps
 _TINY = 1e-300
-_LARGEST = 1e300  # a difference of such losses is finite
-_ATTEMPTS = 32  # to find a set that may be tried and lies apart from the open ones
+_LARGEST = 1e300  # differences of such losses are finite
+_ATTEMPTS = 32  # attempts to find an allowed set at a distance from open ones
 
 
 class CmaesTuner(PointTuner):
     """Draws from the distribution, which starts in the middle of the space with a deviation of ``sigma0``.
 
-    ``sigma0`` is a share of each parameter's range; ``population_size`` null: as many as the number of
-    columns wants. An option of a choice is the largest of one column per option. When the distribution has
-    converged, another one starts elsewhere with twice the population. Raises ModuleNotFoundError if there is
-    no cmaes.
+    ``sigma0`` is a share of each parameter's range. If ``population_size`` is null, the number of columns
+    decides. A choice has one column per option, and the option with the largest value is taken. When the
+    distribution has converged, another one starts elsewhere with twice the population. Raise
+    ModuleNotFoundError if cmaes is not installed.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class CmaesTuner(PointTuner):
         self._sigma, self._size = sigma0, population_size
         self._distribution: Any = None  # a cmaes.CMA or cmaes.SepCMA
         self._restarts = 0
-        self._told = 0  # of so many results
+        self._told = 0  # number of results that the distribution knows
 
     def space_changed(self) -> None:
         super().space_changed()
@@ -66,10 +67,10 @@ class CmaesTuner(PointTuner):
             return self.first_of(self._asked(np.random.default_rng(rng.getrandbits(64))))
 
     def _asked(self, rng: np.random.Generator) -> Iterator[Floats]:
-        """Points of the cube.
+        """Yield points of the cube.
 
-        Where a parameter has few values, a distribution that has become narrow would draw no other: some are
-        changed by chance, one in a population as a rule, and the more the more often none was any good.
+        A narrow distribution would always draw the same value of a parameter with few values. So some columns
+        are changed by chance: usually one per population, and more after each attempt without an allowed set.
         """
         stepped = self.cube.stepped
         rare = 1.0 / (self._distribution.population_size * max(1, stepped.sum()))
@@ -80,7 +81,7 @@ class CmaesTuner(PointTuner):
             yield self.cube.settled(np.where(change, other, point))[0]
 
     def _catch_up(self) -> None:
-        """Tell the distribution of what it does not know, and start another one where it has converged."""
+        """Pass new results to the distribution, and start another one if it has converged."""
         if self._distribution is None:
             self._begin(self.cube.centre)
         while self.count - self._told >= (size := self._distribution.population_size):
@@ -105,10 +106,10 @@ class CmaesTuner(PointTuner):
         self._distribution = kind(mean, self._sigma, population_size=size << min(self._restarts, _DOUBLINGS))
 
     def _as_drawn(self, points: Floats) -> Floats:
-        """The points' features, as if the distribution had drawn them.
+        """Return the points' features as if the distribution had drawn them.
 
-        What a point leaves without meaning is as another draw has it, since it says nothing. What lies
-        farther away than any draw would, as a result from elsewhere may, counts as lying nearer.
+        Columns that are inactive in a point are filled from another draw, because they carry no information.
+        A point farther away than any draw, such as a result from elsewhere, is moved nearer.
         """
         draws = np.array([self._distribution.ask() for _ in range(max(len(points), _REFERENCE))])
         active = self.cube.features_of(self.cube.active_in(points))

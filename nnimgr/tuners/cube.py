@@ -1,6 +1,6 @@
-"""Many points of the unit cube at once: drawn, varied, put into their cells, compared. Numpy.
+"""Operations on many points of the unit cube: draw, vary, round to cells, compare. Uses numpy.
 
-Arrays of points have the shape (n, width), a row per point, a column per column of the encoding.
+Arrays of points have the shape (n, width): a row per point, and a column per column of the encoding.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["Cube", "Floats", "distances", "reflected"]
 
 Floats = NDArray[np.float64]
 
-_BATCH = 16  # so many open points are to lie at least half as far apart as points drawn at random
-_SHARE = 0.6  # and a little more, since distances vary
-_SAMPLES = 64  # of batches, to learn how far apart those lie
-_FINEST = 2**53  # a column of more steps is as good as continuous
+_BATCH = 16  # number of open points that should be at least half as far apart as random points
+_SHARE = 0.6  # slightly more than a half, because distances vary
+_SAMPLES = 64  # batches that are drawn to measure distances
+_FINEST = 2**53  # a column with more steps is as good as continuous
 
 
 class Cube(Encoding):
@@ -34,9 +34,9 @@ class Cube(Encoding):
         self.stepped[[at for at, _ in self._steps]] = True
 
     def settled(self, points: Floats) -> Floats:
-        """The points as sets of parameters are encoded, but for rounding to ``q``.
+        """Return the points as the encodings of parameter sets, except for rounding to ``q``.
 
-        Options and integers stand in the middle of their parts, inactive columns hold 0.5.
+        Options and integers are in the middle of their parts, and inactive columns hold 0.5.
         """
         points = np.clip(points, 0.0, 1.0)
         for at, steps in self._steps:
@@ -45,9 +45,9 @@ class Cube(Encoding):
         return points
 
     def active_in(self, points: Floats) -> NDArray[np.bool_]:
-        """Which columns the points' choices leave any meaning."""
+        """Return which columns are active in each point, given its choices; shape (n, width)."""
         found = np.ones(points.shape, np.bool_)
-        for at, column in enumerate(self.columns):  # a parent stands before what depends on it
+        for at, column in enumerate(self.columns):  # a parent comes before its dependent columns
             if column.parent is not None:
                 parent, option = column.parent
                 options = self.columns[parent].options
@@ -56,13 +56,13 @@ class Cube(Encoding):
         return found
 
     def drawn(self, count: int, rng: np.random.Generator) -> Floats:
-        """Points drawn evenly."""
+        """Return ``count`` points drawn evenly."""
         return self.settled(rng.random((count, self.width)))
 
     def varied(self, points: Floats, scale: float | Floats, rng: np.random.Generator) -> Floats:
-        """A neighbour of each point: some columns, an active one at least, are ``moved``.
+        """Return a neighbour of each point: some columns, at least an active one, are ``moved``.
 
-        Columns that become active by that are drawn.
+        Columns that become active by this are drawn.
         """
         if not self.width:
             return points
@@ -75,10 +75,10 @@ class Cube(Encoding):
         return self.settled(np.where(awake, rng.random(points.shape), found))
 
     def moved(self, points: Floats, scale: float | Floats, rng: np.random.Generator) -> Floats:
-        """The points with all columns changed, not settled.
+        """Return the points with all columns changed, not settled.
 
-        Numbers move by about ``scale``, one for all points or shape (n,), and by one step at least where
-        there are steps; choices are drawn anew.
+        Numbers move by about ``scale`` (one for all points, or shape (n,)), and by at least one step if the
+        column has steps. Choices are drawn again.
         """
         scales = np.broadcast_to(np.asarray(scale, np.float64), (len(points),))[:, None]
         moved = points + scales * rng.normal(size=points.shape)
@@ -93,13 +93,13 @@ class Cube(Encoding):
 
     @property
     def centre(self) -> Floats:
-        """Of the cube, as ``one_hot`` has it; no option is nearer to it than another."""
+        """The centre of the cube in the form of ``one_hot``. It is equally near to all options."""
         options_of = [column.options for column in self.columns]
         parts = [[0.5] if not options else [math.sqrt(0.5) / options] * options for options in options_of]
         return np.array([number for part in parts for number in part])
 
     def from_one_hot(self, features: Floats) -> Floats:
-        """Points of the cube, not settled; of a choice's columns the largest says which option it is."""
+        """Return points of the cube, not settled. The largest of a choice's columns decides the option."""
         points = np.empty((len(features), self.width))
         start = 0
         for at, column in enumerate(self.columns):
@@ -110,12 +110,15 @@ class Cube(Encoding):
         return points
 
     def features_of(self, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """A mark of each column, as marks of the columns that ``one_hot`` makes of it; (n, width) too."""
+        """Return marks of columns, shape (n, width), as marks of the columns from ``one_hot``."""
         return columns.repeat([max(1, column.options) for column in self.columns], axis=1)
 
     @cached_property
     def apart(self) -> float:
-        """A good half of the smallest distance of 16 points drawn at random, as ``one_hot`` has it."""
+        """Distance that open points keep: a bit over half the smallest one of 16 random points.
+
+        Distances are measured in the form of ``one_hot``.
+        """
         rng = np.random.default_rng(0)
         found = []
         for _ in range(_SAMPLES):
@@ -125,9 +128,9 @@ class Cube(Encoding):
         return _SHARE * float(np.median(found))
 
     def spread(self, points: Floats, pending: Floats) -> NDArray[np.bool_]:
-        """Which of the points keep their distance from all pending ones; shape (n,).
+        """Return which of the points keep their distance from all pending ones; shape (n,).
 
-        The fewer are pending, the nearer to each other they may lie.
+        With fewer pending points, a smaller distance is enough.
         """
         if not len(pending) or not self.width:
             return np.ones(len(points), np.bool_)
@@ -136,19 +139,19 @@ class Cube(Encoding):
         return found
 
     def nearest(self, points: Floats, others: Floats) -> Floats:
-        """How far each point is from the nearest of the others; shape (n,)."""
+        """Return the distance of each point to the nearest of the others; shape (n,)."""
         found: Floats = distances(self.one_hot(points), self.one_hot(others)).min(axis=1)
         return found
 
 
 def reflected(points: Floats) -> Floats:
-    """What lies outside of the cube by less than its side, mirrored at its surface; else on it."""
+    """Mirror points just outside of the cube at its surface. Move points farther away to the surface."""
     points = np.where(points < 0.0, -points, points)
     return np.clip(np.where(points > 1.0, 2.0 - points, points), 0.0, 1.0)
 
 
 def distances(ours: Floats, others: Floats) -> Floats:
-    """Between all points of two arrays; shape (n, m)."""
+    """Return the distances between all points of two arrays; shape (n, m)."""
     squares = (ours**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2.0 * ours @ others.T
     found: Floats = np.sqrt(np.maximum(squares, 0.0))
     return found

@@ -1,9 +1,9 @@
-"""One parameter as densities see it: its values as codes, numbers that lie about 0 to 1. Numpy.
+"""Codes of one parameter's values for densities: numbers of about 0 to 1. Uses numpy.
 
-A bounded number's code is where it lies between its bounds, by its logarithm where it is logarithmic. A
-normal distribution is so shifted and scaled that its codes, which have no bounds, have the mean and the
-spread of numbers drawn evenly from 0 to 1. A choice's code is the index of the option. NaN stands for what
-the parameter cannot be.
+The code of a bounded number is its place between its bounds, by its logarithm if the parameter is
+logarithmic. A normal distribution is shifted and scaled so that its codes, which have no bounds, have the
+mean and the spread of numbers drawn evenly from 0 to 1. The code of a choice is the index of the option. NaN
+stands for an impossible value.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["SPREAD", "Categories", "Number"]
 
 Floats = NDArray[np.float64]
 
-SPREAD = 1 / math.sqrt(12)  # the standard deviation of the even distribution from 0 to 1
+SPREAD = 1 / math.sqrt(12)  # standard deviation of the even distribution from 0 to 1
 _LARGEST = sys.float_info.max
 _MOST_EXPONENT = 700.0
-_NONE = object()  # no option's name
+_NONE = object()  # differs from every option's name
 
 
 class Categories:
-    """A choice. ``size``: of how many options."""
+    """A choice. ``size``: the number of its options."""
 
     def __init__(self, spec: Choice | Nested) -> None:
         self.size = len(spec.options)
@@ -39,14 +39,14 @@ class Categories:
         self._index = {_key(key): float(index) for index, key in reversed(list(enumerate(keys)))}
 
     def encode(self, values: Sequence[Any]) -> Floats:
-        """The codes of values, shape (n,)."""
+        """Return the codes of values, shape (n,)."""
         if self._nested:
             values = [value.get("_name", _NONE) if isinstance(value, Mapping) else _NONE for value in values]
         return np.array([self._index.get(_key(value), math.nan) for value in values], np.float64)
 
 
 class Number:
-    """A numeric parameter. ``bounded``: codes lie from 0 to 1."""
+    """A numeric parameter. ``bounded``: its codes are from 0 to 1."""
 
     def __init__(self, spec: Numeric) -> None:
         self._spec = spec
@@ -61,15 +61,16 @@ class Number:
             self._low, self._span = low, high - low
 
     def encode(self, values: Sequence[Any]) -> Floats:
-        """The codes of values, shape (n,)."""
+        """Return the codes of values, shape (n,)."""
         spec, x = self._spec, _floats(values)
         if self._integers:
             codes = (x - spec.a + 0.5) / self._integers
             return np.where((x >= spec.a) & (x < spec.b), codes, math.nan)
         if self._log:
             if spec.q is not None:
-                x[x == 0] = spec.q / 4  # rounded down from somewhere below q / 2
-            # (The logarithm of the standard library: that of numpy may depend on how many there are.)
+                x[x == 0] = spec.q / 4  # rounded down from a value below q / 2
+            # The logarithm of the standard library, because that of numpy may depend on the length of the
+            # array.
             x = np.array([math.log(each) if each > 0 else math.nan for each in x.tolist()], np.float64)
         codes = (x - self._low) / self._span
         if not self.bounded:
@@ -77,7 +78,7 @@ class Number:
         return np.where((codes >= -1e-9) & (codes <= 1 + 1e-9), np.clip(codes, 0.0, 1.0), math.nan)
 
     def decode(self, code: float) -> Any:
-        """The value of a code; one beyond the bounds counts as at them."""
+        """Return the value of a code. A code beyond the bounds counts as at the bound."""
         spec = self._spec
         if self._integers:
             return int(spec.a) + min(max(int(code * self._integers), 0), self._integers - 1)
@@ -90,11 +91,11 @@ class Number:
 
     @property
     def stepped(self) -> bool:
-        """Whether not every code is one of a value."""
+        """Whether only some codes stand for values."""
         return bool(self._integers) or self._spec.q is not None
 
     def snapped(self, codes: Floats) -> Floats:
-        """The codes of the values that these are decoded to, where it is ``stepped``."""
+        """Return the codes of the values to which these codes are decoded. Requires ``stepped``."""
         spec = self._spec
         if self._integers:
             found: Floats = (np.clip(np.floor(codes * self._integers), 0, self._integers - 1) + 0.5) / (
@@ -114,7 +115,7 @@ class Number:
         return rounded
 
     def reaches(self, codes: Floats) -> Floats | float:
-        """How far codes lie from the farther of the two where rounding to their value ends."""
+        """Return the larger distance from each code to the ends of the range that is rounded to its value."""
         spec = self._spec
         if self._integers:
             return 0.5 / self._integers
@@ -128,8 +129,8 @@ class Number:
 
 
 def _floats(values: Sequence[Any]) -> Floats:
-    """NaN for what is no finite number."""
-    if set(map(type, values)) <= {int, float}:  # as ever
+    """Return the values as floats, NaN for a value that is not a finite number."""
+    if set(map(type, values)) <= {int, float}:  # the usual case
         try:
             found = np.array(values, np.float64)
         except OverflowError:

@@ -1,8 +1,9 @@
-"""A search space as a unit cube: every parameter, nested ones too, is a column of numbers from 0 to 1. Numpy.
+"""A search space as a unit cube. Uses numpy.
 
-A number's column is its distribution function, so that a point drawn evenly from the cube is one drawn from
-the space. A choice's column is cut into as many equal parts as there are options. The columns of a nested
-choice's options stand behind it; those of the options that were not chosen are *inactive* and hold 0.5.
+Every parameter, nested ones too, is a column of numbers from 0 to 1. A number's column is its distribution
+function, so that a point drawn evenly from the cube is a set drawn from the space. A choice's column is
+divided into as many equal parts as there are options. The columns of a nested choice's options come after it;
+those of the options that were not chosen are *inactive* and hold 0.5.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ __all__ = ["Column", "Encoding", "from_unit", "to_unit"]
 
 Floats = NDArray[np.float64]
 
-_TAIL = 1e-9  # a normal distribution's column ends so far from 0 and 1, about six sigma out
+_TAIL = 1e-9  # distance from 0 and 1 at which a normal distribution's column ends, about six sigma
 _STANDARD = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``name`` is the path through nested choices, "optimizer.momentum". ``options``: how many; 0: a number.
+    """A column. ``name`` is the path through nested choices, "optimizer.momentum".
 
-    ``parent``: (column of the nested choice, option) that this one exists for.
+    ``options``: the number of options, 0 for a number. ``parent``: (column of the nested choice, option)
+    under which this column is active.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Column:
 
     @property
     def steps(self) -> int | None:
-        """How many different values it can take; None: any number."""
+        """Number of different values, or None for any number."""
         if self.options:
             return self.options
         assert isinstance(self.spec, Numeric)
@@ -51,7 +53,10 @@ class Column:
 
 
 class Encoding:
-    """Between parameter sets of one space and points of the cube, float64 arrays of shape (width,)."""
+    """Converter between parameter sets of a space and points of its cube.
+
+    A point is a float64 array of shape (width,).
+    """
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -68,7 +73,7 @@ class Encoding:
         return len(self.columns)
 
     def _lay_out(self, space: Space, prefix: str, parent: tuple[int, int] | None) -> None:
-        """The columns of a space stand in its order, each nested choice's right behind it."""
+        """Add the columns of a space in its order. Those of a nested choice come directly after it."""
         for name, spec in space.parameters:
             at = len(self.columns)
             options = 0 if isinstance(spec, Numeric) else len(spec.options)
@@ -86,7 +91,7 @@ class Encoding:
     # ---- from parameters to points ------------------------------------------------------------------------
 
     def encode(self, parameters: Any) -> Floats | None:
-        """The point of a parameter set; None if it lies outside of the space."""
+        """Return the point of a parameter set, or None if the set is outside of the space."""
         point = np.full(self.width, 0.5)
         inside = isinstance(parameters, Mapping) and self._encode(self._space, 0, parameters, point)
         return point if inside else None
@@ -121,7 +126,7 @@ class Encoding:
     # ---- from points to parameters ------------------------------------------------------------------------
 
     def decode(self, point: Floats) -> dict[str, Any]:
-        """The parameter set of a point; what lies outside of the cube counts as on its surface."""
+        """Return the parameter set of a point. A point outside of the cube counts as on its surface."""
         return self._decode(self._space, 0, np.clip(point, 0.0, 1.0).tolist())
 
     def _decode(self, space: Space, at: int, point: list[float]) -> dict[str, Any]:
@@ -142,7 +147,7 @@ class Encoding:
         return found
 
     def _behind(self, at: int, spec: Nested) -> int:
-        """The column behind those of a nested choice."""
+        """Return the column after those of a nested choice."""
         last = len(spec.options) - 1
         return self._end(spec.options[last][1], self._first[at, last])
 
@@ -154,23 +159,23 @@ class Encoding:
     # ---- points -------------------------------------------------------------------------------------------
 
     def active(self, point: Floats) -> NDArray[np.bool_]:
-        """Which columns the point's choices leave any meaning; shape (width,)."""
+        """Return which columns are active in the point, given its choices; shape (width,)."""
         found = np.ones(self.width, np.bool_)
-        for at, parent, option in self._parents:  # a parent stands before what depends on it
+        for at, parent, option in self._parents:  # a parent comes before its dependent columns
             chosen = option_at(float(point[parent]), self.columns[parent].options)
             found[at] = found[parent] and chosen == option
         return found
 
     def snapped(self, point: Floats) -> Floats:
-        """The point that stands for the same parameter set as this one: ``encode(decode(point))``."""
+        """Return the exact point of this point's parameter set: ``encode(decode(point))``."""
         found = self.encode(self.decode(point))
         assert found is not None
         return found
 
     def one_hot(self, points: Floats) -> Floats:
-        """Points for models that measure distances: (n, width) becomes (n, wider).
+        """Return points for models that measure distances: (n, width) becomes (n, wider).
 
-        A choice becomes one column per option, so scaled that two options are as far apart as the two ends of
+        A choice becomes one column per option, scaled so that two options are as far apart as the two ends of
         a number's column.
         """
         parts = []
@@ -185,12 +190,12 @@ class Encoding:
 
 
 def option_at(number: float, options: int) -> int:
-    """Which of the equal parts of 0 to 1 the number lies in."""
+    """Return which of the equal parts of 0 to 1 contains the number."""
     return min(int(number * options), options - 1)
 
 
 def to_unit(spec: Numeric, value: Any) -> float | None:
-    """The number's place in its column; None if it is none of the parameter's values."""
+    """Return the number's place in its column, or None if it is not a value of the parameter."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if spec.type is ParameterType.RANDINT:
@@ -214,7 +219,7 @@ def to_unit(spec: Numeric, value: Any) -> float | None:
 
 
 def from_unit(spec: Numeric, number: float) -> int | float:
-    """The parameter's value at this place of its column."""
+    """Return the parameter's value at this place of its column."""
     if spec.type is ParameterType.RANDINT:
         return int(spec.a) + option_at(number, int(spec.b) - int(spec.a))
     if spec.type.gaussian:

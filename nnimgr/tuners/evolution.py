@@ -1,4 +1,4 @@
-"""Evolution: the best sets are a population, in which the better one of two at random has offspring."""
+"""Evolution: the best sets are a population, and the better one of two random members has offspring."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from nnimgr.tuners.points import PointTuner
 
 __all__ = ["EvolutionTuner"]
 
-_SELECTION = 8  # one of so many results is good enough for the population
-_OFFSPRING = 32  # drawn of one parent, of which the first that may be tried and lies apart is given
-_LEAST, _MOST = 0.02, 0.3  # how far a number moves, as a share of its range
+_SELECTION = 8  # number of results per member of the population
+# Offspring of one parent, of which the first allowed one at a distance from open sets is given.
+_OFFSPRING = 32
+_LEAST, _MOST = 0.02, 0.3  # distance that a number moves, as a share of its range
 
 
 class EvolutionTuner(PointTuner):
     """Draws ``population_size`` sets at random, then varies the better of two members of the population.
 
-    These are the best eighth of all results, but no more than ``population_size``. A random
-    number of parameters varies: numbers move by steps of random size, choices are drawn anew.
+    The population is the best eighth of all results, but at most ``population_size``. A random number of
+    parameters varies: numbers move by steps of random size, and choices are drawn again.
     """
 
     def __init__(

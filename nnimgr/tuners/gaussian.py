@@ -1,6 +1,6 @@
 """Gaussian processes over points of the unit cube.
 
-The mathematics is scikit-learn's, whose import takes a second: it comes with the first model.
+scikit-learn does the mathematics. Its import takes a second, so it is imported with the first model.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from nnimgr.tuners.threads import one_thread
 
 __all__ = ["Posterior", "fitted_kernel", "quick"]
 
-_WIDEST = 20  # beyond so many features they share one length, since each takes time and results to be learned
-_STEPS = 25  # of the search for a kernel
+_WIDEST = 20  # with more features, all share one length, because each length takes time and results to learn
+_STEPS = 25  # steps of the search for a kernel
 
 
 @contextmanager
 def quick() -> Iterator[None]:
-    """Models are made in one thread, and their inputs are not checked again."""
+    """Run models in one thread in this context, without repeated checks of their inputs."""
     import sklearn.gaussian_process
 
     with one_thread(), sklearn.config_context(assume_finite=True), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a length at its bound, or no convergence: both are good enough
+        # A length at its bound and a search without convergence are good enough.
+        warnings.simplefilter("ignore")
         yield
 
 
 def fitted_kernel(features: Floats, values: Floats, nu: float, alpha: float) -> Any:
-    """Matérn's kernel with the most probable lengths, and as much noise as there seems to be.
+    """Return Matérn's kernel with the most probable lengths and amount of noise.
 
     ``features`` (n, wide) and ``values`` (n,); ``alpha`` is added to the variance of every value.
     """
@@ -48,9 +49,9 @@ def fitted_kernel(features: Floats, values: Floats, nu: float, alpha: float) -> 
 
 
 def _most_probable(loss: Callable[..., Any], start: Floats, bounds: Floats) -> tuple[Floats, float]:
-    """The parameters (scale, lengths, noise; logarithms) that the values and a weak prior make likely.
+    """Return the parameters (logarithms of scale, lengths, noise) that are most probable, and their loss.
 
-    The prior keeps lengths near those to start from, which a few values could carry anywhere.
+    A weak prior keeps the lengths near their start, because few values could move them anywhere.
     """
     from scipy.optimize import minimize
 
@@ -69,7 +70,7 @@ def _most_probable(loss: Callable[..., Any], start: Floats, bounds: Floats) -> t
 
 
 class Posterior:
-    """What a Gaussian process of this kernel says, given these values; (n, wide) and (n,)."""
+    """Posterior of a Gaussian process with this kernel, given features (n, wide) and values (n,)."""
 
     def __init__(self, kernel: Any, features: Floats, values: Floats, alpha: float) -> None:
         from sklearn.gaussian_process import GaussianProcessRegressor
@@ -84,23 +85,23 @@ class Posterior:
 
     @property
     def lowest(self) -> float:
-        """Of the values."""
+        """Smallest observed value."""
         return float(self._values.min())
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """Means and standard deviations, shape (m,), of the function without its noise."""
+        """Return means and standard deviations, shape (m,), of the function without its noise."""
         mean, deviation = self._model.predict(features, return_std=True)
         return mean, np.sqrt(np.maximum(deviation**2 - self._noise, 1e-18))
 
     def believing(self, features: Floats) -> Posterior:
-        """As if the points had given what is expected of them, so that nothing is left to learn there."""
+        """Return the posterior as if the points had given their expected values."""
         if not len(features):
             return self
         values = np.concatenate([self._values, self._model.predict(features)])
         return Posterior(self._kernel, np.concatenate([self._features, features]), values, self._alpha)
 
     def left_out(self) -> Floats:
-        """By how many standard deviations each value differs from what all the others say; shape (n,)."""
+        """Return each value's distance in standard deviations from the prediction without it; shape (n,)."""
         from scipy.linalg import cho_solve
 
         inverse = cho_solve((self._model.L_, True), np.eye(self.size))

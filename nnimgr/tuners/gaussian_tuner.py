@@ -1,4 +1,4 @@
-"""What the tuners that model results by a Gaussian process have in common."""
+"""Base of the tuners that model results by a Gaussian process."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ __all__ = ["GaussianTuner"]
 
 Integers = NDArray[np.int64]
 
-_MOST = 400  # results are modelled: the cost of more grows with their cube, and these say where good ones lie
-_MOST_FITTED = 150  # results the kernel is fitted to, which takes fifty times as long as to use it
+# Results that are modelled, because the cost grows with their cube and these show where good sets are.
+_MOST = 400
+_MOST_FITTED = 150  # results to which the kernel is fitted, because that takes fifty times as long as its use
 _ELITE = 5
 
 
 class GaussianTuner(PointTuner):
-    """Draws ``cold_start_num`` sets at random, then has ``promising`` choose one by a model of the results.
+    """Draws ``cold_start_num`` sets at random, then has ``promising`` choose a set by a model of the results.
 
-    The open sets count as if they had given what is expected of them. Of many results the best ones and the
-    newest ones are modelled. Raises ModuleNotFoundError if there is no scikit-learn.
+    The open sets count as if they had given their expected results. If there are many results, only the best
+    and the newest ones are modelled. Raise ModuleNotFoundError if scikit-learn is not installed.
     """
 
     def __init__(
@@ -37,10 +38,14 @@ class GaussianTuner(PointTuner):
             need(f"the tuner {name}", module, library=library)
         super().__init__(optimize_mode, seed)
         self._cold, self._nu, self._alpha = cold_start_num, nu, alpha
-        self._kernel: tuple[int, Any] = (0, None)  # and how many of the results it was fitted to
+        # Number of results to which the kernel was fitted, and the kernel.
+        self._kernel: tuple[int, Any] = (0, None)
 
     def promising(self, search: Search, model: Posterior, rng: Random) -> dict[str, Any] | None:
-        """The set to try; None if none was found that may be given. ``model``: without the open sets."""
+        """Return the set to try, or None if no allowed set was found.
+
+        ``model`` does not include the open sets.
+        """
         raise NotImplementedError
 
     def space_changed(self) -> None:
@@ -68,24 +73,25 @@ class GaussianTuner(PointTuner):
         return self.drawn(rng) if found is None else found
 
     def elite(self) -> Floats:
-        """The points of the best results, some of which new ones are looked for around."""
+        """Return the points of the best results, around which some new ones are searched."""
         return self.points[np.argsort(self.losses, kind="stable")[:_ELITE]]
 
     def modelled(self) -> Integers:
-        """Which of the results the model uses, in their order."""
+        """Return the indices of the results that the model uses, in their order."""
         return self._chosen(self.count, _MOST)
 
     def _chosen(self, count: int, most: int) -> Integers:
-        """Of the first ``count`` results the best ones and the newest ones, no more than ``most``."""
+        """Return the best and the newest of the first ``count`` results, at most ``most``."""
         if count <= most:
             return np.arange(count)
         older = np.argsort(self.losses[: count - most // 2], kind="stable")[: most - most // 2]
         return np.concatenate([np.sort(older), np.arange(count - most // 2, count)])
 
     def _fitted(self) -> Any:
-        """The kernel, fitted anew when the results have become more by a thirtieth or so.
+        """Return the kernel, fitted again when the number of results has grown by about a thirtieth.
 
-        To which of them depends on nothing but their number, so that a rebuilt tuner has the same kernel.
+        The results for the fit depend only on the number of results, so that a rebuilt tuner has the same
+        kernel.
         """
         every = 1 << max(0, self.count.bit_length() - 5)
         count = max(self.count - self.count % every, 1)

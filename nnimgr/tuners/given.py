@@ -1,4 +1,4 @@
-"""Which parameter sets were given, so that none is given twice."""
+"""Record of the parameter sets that were given, so that no set is given twice."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from nnimgr.tuners import grid
 
 __all__ = ["Given", "can_repeat"]
 
-_MOST_INFEASIBLE = 200_000  # points of the grid in a row, before there are taken to be no others
+_MOST_INFEASIBLE = 200_000  # infeasible grid points in a row, after which no other points are expected
 
 
 def can_repeat(space: Space) -> bool:
-    """Whether a set may well be drawn twice.
+    """Return whether the same set is likely to be drawn twice.
 
-    Not where a continuous parameter of the first level makes it impossible in practice, and not in an empty
-    space, where there is nothing to vary.
+    It is not if a parameter of the first level is continuous, nor in an empty space, where nothing can vary.
     """
     return bool(space.parameters) and not any(
         isinstance(spec, Numeric) and spec.q is None and spec.type is not ParameterType.RANDINT
@@ -29,36 +28,37 @@ def can_repeat(space: Space) -> bool:
 
 
 class Given:
-    """The sets given so far, in all spaces there were, and the points of the grid that are left."""
+    """The sets given so far, in all spaces, and the position in the grid."""
 
     def __init__(self) -> None:
-        self._times: Counter[str] = Counter()  # given or run otherwise, by identity
+        # Number of times each set was given or run otherwise, by identity.
+        self._times: Counter[str] = Counter()
         self._space = Space(())
         self._feasible: Callable[[Any], bool] | None = None
-        self._level = self._index = 0  # all points of the grid before this one were given
+        self._level = self._index = 0  # all earlier points of the grid were given
 
     def change(self, space: Space, feasible: Callable[[Any], bool] | None = None) -> None:
-        """The grid is that of another space from now on; only what is ``feasible`` of it counts."""
+        """Change to the grid of another space, of which only the ``feasible`` points count."""
         self._space, self._feasible = space, feasible
         self._level = self._index = 0
 
     def add(self, parameters: Any) -> bool:
-        """Remember a set unless it was known; whether it was new."""
+        """Remember a set unless it is known. Return whether it was new."""
         if self.knows(parameters):
             return False
         self.remember(parameters)
         return True
 
     def knows(self, parameters: Any) -> bool:
-        """Whether the set was given before, or run otherwise."""
+        """Return whether the set was given before, or run otherwise."""
         return identity(parameters) in self._times
 
     def remember(self, parameters: Any) -> None:
-        """The set was given, or run otherwise, once (more)."""
+        """Count the set as given, or run otherwise, once more."""
         self._times[identity(parameters)] += 1
 
     def forget(self, parameters: Any) -> None:
-        """Take back one of those times; with the last one the set counts as never given."""
+        """Count the set once less. At zero, it counts as never given."""
         key = identity(parameters)
         if key not in self._times:
             return
@@ -68,7 +68,7 @@ class Given:
             self._level = self._index = 0
 
     def next_of_grid(self) -> dict[str, Any]:
-        """The first point of the grid that was not given; it is now. Raises NoMoreTrialError."""
+        """Return the first point of the grid that was not given, and remember it. Raise NoMoreTrialError."""
         infeasible = 0
         while infeasible < _MOST_INFEASIBLE:
             self._enter_level()
@@ -81,7 +81,7 @@ class Given:
         raise NoMoreTrialError(f"{infeasible:,} points of the grid in a row do not meet the constraints")
 
     def _enter_level(self) -> None:
-        """Go on with the next level when one is through, if that has more points."""
+        """At the end of a level, continue with the next level if that has more points."""
         if self._index < grid.size(self._space, self._level):
             return
         if not grid.refines(self._space, self._level):

@@ -14,11 +14,11 @@ __all__ = ["GPTuner"]
 
 
 class GPTuner(GaussianTuner):
-    """Tries the set of the largest ``utility``: "ei", expected improvement; "poi", its probability; "ucb".
+    """Tries the set with the largest ``utility``: "ei", expected improvement; "poi", its probability; "ucb".
 
-    ``kappa``: how much an uncertainty is worth to ucb; ``xi``: the improvement that ei and poi want at least.
-    Both are in units of the results' usual distance from their median. ``nu`` and ``alpha`` are Matérn's
-    smoothness and the variance added to every result, in the square of that unit.
+    ``kappa``: the weight of uncertainty in ucb. ``xi``: the least improvement for ei and poi. Both are in
+    units of the results' usual distance from their median. ``nu``: Matérn's smoothness. ``alpha``: the
+    variance added to every result, in the square of that unit.
     """
 
     def __init__(

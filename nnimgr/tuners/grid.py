@@ -1,8 +1,9 @@
-"""A search space as a numbered grid, without ever holding it in memory.
+"""A search space as a numbered grid, which is never held in memory.
 
-Options and integers count all at once. Any other parameter has 1, 3, 7, ... values at level 0, 1, 2, ...: its
-quantiles in halves, quarters, eighths. A quantised one has all its values as soon as they are no more than
-that; before, quantiles may fall on the same value. A level holds every point of the levels below.
+Options and integers are all in the grid at every level. Any other parameter has 1, 3, 7, ... values at level
+0, 1, 2, ...: its quantiles in halves, quarters, eighths. A quantised parameter has all its values as soon as
+they are not more than that; before, several quantiles may be the same value. A level contains every point of
+the lower levels.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, S
 
 __all__ = ["item", "refines", "size"]
 
-_TAIL = 6.0  # a quantised normal counts as finite: what lies within so many sigma
+_TAIL = 6.0  # a quantised normal counts as finite, within this number of sigma
 
 
 def size(space: Space, level: int) -> int:
-    """How many points the grid of this level has."""
+    """Return the number of points in the grid of this level."""
     return math.prod(_count(spec, level) for _, spec in space.parameters)
 
 
 def item(space: Space, level: int, index: int) -> dict[str, Any]:
-    """Point ``index`` of the grid; the last parameter varies fastest."""
+    """Return point ``index`` of the grid. The last parameter varies fastest."""
     digits = []
     for _, spec in reversed(space.parameters):
         index, digit = divmod(index, _count(spec, level))
@@ -33,7 +34,7 @@ def item(space: Space, level: int, index: int) -> dict[str, Any]:
 
 
 def refines(space: Space, level: int) -> bool:
-    """Whether the next level has a value that this one has not. Bounds may be so close that it does not."""
+    """Return whether the next level has a new value. It has none if the bounds are very close."""
     return any(_refines(spec, level) for _, spec in space.parameters)
 
 
@@ -86,7 +87,7 @@ def _quantiles(level: int) -> int:
 
 
 def _multiples(spec: Numeric) -> tuple[int, int]:
-    """The first and the last multiple of q that can be drawn."""
+    """Return the first and the last multiple of q that can be drawn."""
     assert spec.q is not None
     low, high = spec.a, spec.b
     if spec.type.gaussian:
@@ -98,7 +99,7 @@ def _multiples(spec: Numeric) -> tuple[int, int]:
 
 def _quantile(spec: Numeric, fraction: float) -> float:
     if spec.type.gaussian:
-        from statistics import NormalDist  # slow to import, and seldom needed
+        from statistics import NormalDist  # imported late: slow, and seldom needed
 
         x = NormalDist(spec.a, spec.b).inv_cdf(fraction)
         return math.exp(x) if spec.type.logarithmic else x

@@ -1,4 +1,4 @@
-"""Grid search: every point of a grid, then those of a finer one, as long as there is something to refine."""
+"""Grid search: every point of a grid, then those of finer grids while a parameter can be refined."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["GridSearchTuner"]
 
 
 class GridSearchTuner(Tuner):
-    """Gives the points of ``nnimgr.tuners.grid`` in their order, none twice and none that was imported.
+    """Gives the points of ``nnimgr.tuners.grid`` in their order, except repeated and imported points.
 
-    It ends, with NoMoreTrialError, only where no parameter is continuous. ``optimize_mode`` is accepted and
-    not used.
+    The search ends, with NoMoreTrialError, only if no parameter is continuous. ``optimize_mode`` has no
+    effect.
     """
 
     learns: ClassVar[bool] = False
@@ -40,11 +40,11 @@ class GridSearchTuner(Tuner):
         return self._given.next_of_grid()
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """An earlier process suggested this point."""
+        """Recall a point that an earlier process suggested."""
         self._given.remember(parameters)
 
     def take_back(self, parameter_id: int, parameters: Any) -> None:
-        """The point was never tried."""
+        """Take back a point that was never tried."""
         self._given.forget(parameters)
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:

@@ -12,11 +12,11 @@ __all__ = ["Brackets", "Hyperband", "most_halvings"]
 
 
 class Hyperband(BudgetTuner):
-    """Adds ``TRIAL_BUDGET``, from 1 to ``R``, to the parameters: what a trial may spend, in epochs, say.
+    """Adds ``TRIAL_BUDGET``, from 1 to ``R``, to the parameters: the trial's budget, for example in epochs.
 
-    ``exec_mode``: where a bracket waits for its trials, ``parallelism`` goes on with the next one, and
+    ``exec_mode``: if a bracket waits for its trials, ``parallelism`` continues with the next bracket, and
     ``serial`` waits. Trials without a result count as the worst of their rung, and are not promoted. Brackets
-    follow each other for ever. A change of the search space ends those under way.
+    follow each other without end. A change of the search space ends the brackets in progress.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Hyperband(BudgetTuner):
 
 
 def most_halvings(lowest: int, highest: int, eta: int) -> int:
-    """How often the highest budget can be divided by ``eta`` without going below the lowest."""
+    """Return how often the highest budget can be divided by ``eta`` without going below the lowest."""
     times = 0
     while lowest * eta ** (times + 1) <= highest:
         times += 1
@@ -41,17 +41,18 @@ def most_halvings(lowest: int, highest: int, eta: int) -> int:
 
 @dataclass(slots=True)
 class _Rung:
-    """The trials of a bracket that have one budget; ``size``: how many there are to be."""
+    """The trials of a bracket with one budget. ``size``: the planned number of trials."""
 
     budget: int
     size: int
-    waiting: list[tuple[int, Configuration]] = field(default_factory=list)  # promoted, by rank; not running
-    ranks: dict[int, int] = field(default_factory=dict)  # of the promoted ones that were given
+    # Promoted configurations that do not run yet, by rank.
+    waiting: list[tuple[int, Configuration]] = field(default_factory=list)
+    ranks: dict[int, int] = field(default_factory=dict)  # ranks of the promoted trials that were given
     given: dict[int, Configuration] = field(default_factory=dict)
-    losses: dict[int, float | None] = field(default_factory=dict)  # None: it has no result
+    losses: dict[int, float | None] = field(default_factory=dict)  # None for a trial without a result
 
     def best(self) -> list[int]:
-        """The trials with a result, best first; of equals the one that was given first."""
+        """Return the trials with a result, best first. Of equal trials, the one given earlier comes first."""
         found = [
             (loss, at, each) for at, each in enumerate(self.given) if (loss := self.losses[each]) is not None
         ]
@@ -60,7 +61,7 @@ class _Rung:
 
 @dataclass(slots=True, eq=False)
 class _Bracket:
-    """``number`` counts all brackets from 1; ``rungs`` end with the one that trials run in."""
+    """A bracket. ``number`` counts all brackets from 1; trials run in the last of ``rungs``."""
 
     number: int
     budgets: list[int]
@@ -68,8 +69,10 @@ class _Bracket:
 
 
 class Brackets(Schedule):
-    """Bracket s begins with ceil(eta^s (most + 1) / (s + 1)) configurations and a budget of
-    ``highest`` / eta^s, s from ``most`` down to 0 and again; of each rung the best 1 / eta get eta times the
+    """Schedule of brackets, which follow each other in rounds.
+
+    Bracket s goes from ``most`` down to 0, and then again. It begins with ceil(eta^s (most + 1) / (s + 1))
+    configurations and a budget of ``highest`` / eta^s. The best 1 / eta of each rung get eta times the
     budget.
     """
 
@@ -80,8 +83,8 @@ class Brackets(Schedule):
             for s in range(most, -1, -1)
         ]
         self._opened = 0
-        self._brackets: list[_Bracket] = []  # under way, oldest first
-        self._where: dict[int, tuple[_Bracket, _Rung]] = {}  # those whose result may still matter
+        self._brackets: list[_Bracket] = []  # in progress, oldest first
+        self._where: dict[int, tuple[_Bracket, _Rung]] = {}  # trials whose result may still matter
         self._none_new = False
 
     def next(self) -> Slot | None:
@@ -149,7 +152,7 @@ class Brackets(Schedule):
         return "it waits for nothing"
 
     def _awaited(self) -> Iterator[tuple[_Bracket, _Rung, int]]:
-        """The brackets in which trials run, and how many."""
+        """Yield the brackets in which trials run, their last rungs, and the number of these trials."""
         for bracket in self._brackets:
             rung = bracket.rungs[-1]
             if len(rung.given) > len(rung.losses):
@@ -163,7 +166,7 @@ class Brackets(Schedule):
         return bracket
 
     def _advance(self, bracket: _Bracket) -> None:
-        """Promote the best of its last rung once all of that has ended."""
+        """Promote the best trials of the last rung once all its trials have ended."""
         rung = bracket.rungs[-1]
         short = self._none_new and len(bracket.rungs) == 1
         if rung.waiting or len(rung.losses) < (len(rung.given) if short else rung.size):

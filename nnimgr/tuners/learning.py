@@ -1,4 +1,4 @@
-"""What surrounds the model of a built-in tuner that learns: results, open sets, repetitions, rules."""
+"""Base of built-in tuners that learn: keeps results and open sets, and avoids repeated or forbidden sets."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from nnimgr.tuners.given import Given, can_repeat
 
 __all__ = ["LearningTuner"]
 
-_DRAWS = 100  # of one set, before it is drawn from the whole space
-_BLIND_DRAWS = 100_000  # a space may have one set in a thousand that may be tried
+_DRAWS = 100  # draws of one set from the model, before it is drawn from the whole space
+_BLIND_DRAWS = 100_000  # so many because perhaps only one set in a thousand is allowed
 
 
 class LearningTuner(Tuner):
-    """Base of the built-in tuners. Override ``suggest`` and, where a model is kept, the hooks behind it.
+    """Base of the built-in tuners. Override ``suggest`` and, if the tuner keeps a model, the hooks after it.
 
-    A suggestion is a function of (seed, parameter id, what was told before). Failed trials teach nothing.
-    Results of sets that users have tried by hand and imported ones count like its own. No set is given twice
-    where sets may well repeat (``given.can_repeat``) or the rules ask for it, unless the rules let it.
-    ``seed`` None: another one in each process.
+    A suggestion is a function of (seed, parameter id, earlier calls). Failed trials are not learned from.
+    Results of users' own sets and imported results count like other results. No set is given twice where
+    repetitions are likely (``given.can_repeat``) or the rules forbid them, unless the rules allow them. If
+    ``seed`` is None, each process has another one.
     """
 
     _accept_customized = True
@@ -30,8 +30,8 @@ class LearningTuner(Tuner):
         self._sign = -1.0 if OptimizeMode(optimize_mode) is OptimizeMode.Maximize else 1.0
         self._seed = Random().getrandbits(64) if seed is None else seed
         self.space = spaces.Space(())
-        self.results: list[tuple[Any, float]] = []  # parameters and loss, in the order of their coming
-        self.open: dict[int, Any] = {}  # suggested, and not ended
+        self.results: list[tuple[Any, float]] = []  # parameters and loss, in the order of arrival
+        self.open: dict[int, Any] = {}  # suggested sets whose trials have not ended
         self._rules = Rules()
         self._repeats = False
         self._given = Given()
@@ -39,26 +39,32 @@ class LearningTuner(Tuner):
     # ---- for subclasses -----------------------------------------------------------------------------------
 
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
-        """One parameter set of ``space``, whether the rules allow it or not; called again where not.
+        """Return one parameter set of ``space``. It is called again if the rules do not allow the set.
 
-        ``rng`` belongs to this parameter set; nothing else may be drawn from.
+        ``rng`` belongs to this parameter set. Use no other random numbers.
         """
         raise NotImplementedError
 
     def space_changed(self) -> None:
-        """``space`` is another one from now on."""
+        """React to a new ``space``."""
 
     def opened(self, parameter_id: int, parameters: Any) -> None:
-        """The set has become a trial."""
+        """React to a set that has become a trial."""
 
     def closed(self, parameter_id: int, parameters: Any) -> None:
-        """The trial of the set has ended, or has its result, which ``learned`` is told of next."""
+        """React to a trial that has ended or has its result.
+
+        In the second case, ``learned`` is called next.
+        """
 
     def learned(self, parameters: Any, loss: float) -> None:
-        """A result, by which lower is better; ``parameters`` may lie outside of the space, or be anything."""
+        """Learn a result, of which lower is better.
+
+        ``parameters`` may be outside of the space, or anything.
+        """
 
     def allows(self, parameters: Any) -> bool:
-        """Whether the rules let this set be given now: one that ``suggest`` may well pass over if not."""
+        """Return whether the rules allow this set now. ``suggest`` may skip a set that they do not allow."""
         return self._rules.feasible(parameters) and not (self._repeats and self._given.knows(parameters))
 
     # ---- the contract -------------------------------------------------------------------------------------
@@ -84,12 +90,12 @@ class LearningTuner(Tuner):
         return parameters
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """An earlier process suggested this set."""
+        """Recall a set that an earlier process suggested."""
         self._remember(parameters)
         self._opened(parameter_id, parameters)
 
     def take_back(self, parameter_id: int, parameters: Any) -> None:
-        """The set was never tried."""
+        """Take back a set that was never tried."""
         self._given.forget(parameters)
 
     def receive_trial_result(
@@ -113,11 +119,11 @@ class LearningTuner(Tuner):
     # ---- beneath ------------------------------------------------------------------------------------------
 
     def _must_differ(self, space: spaces.Space) -> bool:
-        """Whether each set that was given has to be remembered, so that none is given twice."""
+        """Return whether given sets have to be remembered, so that no set is given twice."""
         return self._rules.never_repeat or (can_repeat(space) and not self._rules.may_repeat)
 
     def _allowed(self, rng: Random, parameter_id: int) -> dict[str, Any] | None:
-        """A set that meets the rules; None: none was found, but all of a grid can be looked at."""
+        """Return a set that meets the rules, or None if none was found but a grid can be searched."""
         feasible = self._rules.feasible
         for _ in range(_DRAWS):
             parameters = self.suggest(rng, parameter_id)

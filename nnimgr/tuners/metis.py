@@ -1,4 +1,4 @@
-"""Metis: trials that settle where the optimum lies (Li, Liang, He, Zhang, Cao and Wang, USENIX ATC 2018)."""
+"""Metis: trials that find where the optimum is (Li, Liang, He, Zhang, Cao and Wang, USENIX ATC 2018)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from nnimgr.tuners.gaussian_tuner import GaussianTuner
 
 __all__ = ["MetisTuner"]
 
-_NU, _ALPHA = 2.5, 1e-6  # of the Gaussian process; not arguments of NNI's
+_NU, _ALPHA = 2.5, 1e-6  # of the Gaussian process; not arguments in NNI
 _WARM_UP = 10_000
-_DOUBT = 1.5  # a set may be the best one if this many standard deviations below its mean are
-_ODD = 3.0  # a result so many standard deviations from what the others say is asked for again
-_OFTEN = 3  # but not once it was asked for so often
-_SAME = 1e-9  # rounding moves a point by less
+_DOUBT = 1.5  # standard deviations below its mean at which a set may still be the best one
+_ODD = 3.0  # a result this many standard deviations from its prediction is measured again
+_OFTEN = 3  # limit for measuring a set
+_SAME = 1e-9  # rounding moves a point by less than this
 
 
 class MetisTuner(GaussianTuner):
     """Explores, exploits or measures again.
 
-    With ``exploration_probability`` it tries the set that least is known of among those that may still be the
-    best one, else the one whose result should be the best; with ``no_candidates`` always that one. Without
-    ``no_resampling`` a result that does not fit to the others is measured again first.
-    ``selection_num_starting_points``: from so many sets it looks for such a set.
+    With ``exploration_probability``, it tries the most uncertain set among those that may still be the best.
+    Otherwise, or always with ``no_candidates``, it tries the set with the best expected result. Unless
+    ``no_resampling`` is set, a result that does not fit the others is measured again first.
+    ``selection_num_starting_points``: the number of sets from which it starts the search.
     """
 
     def __init__(
@@ -57,14 +57,17 @@ class MetisTuner(GaussianTuner):
             return -mean
 
         def exploration(mean: Floats, deviation: Floats) -> Floats:
-            behind = mean - _DOUBT * deviation - lowest  # below 0: it may be the best one
+            behind = mean - _DOUBT * deviation - lowest  # below 0: the set may be the best one
             return np.where(behind < 0.0, deviation, -behind)
 
         goal = exploration if rng.random() < self._exploration else exploitation
         return search.best(goal, elite, warm_up=_WARM_UP, starts=self._starts)
 
     def _doubtful(self, model: Posterior) -> dict[str, Any] | None:
-        """The set whose result differs most from what all others say, if it does so by much."""
+        """Return the set whose result differs most from its prediction.
+
+        Return None if no result differs much.
+        """
         points = self.points[self.modelled()]
         odd = np.abs(model.left_out())
         for at in np.argsort(-odd, kind="stable"):

@@ -1,8 +1,8 @@
-"""Optuna's samplers as tuners: a study in memory is asked and told, and keeps nothing that would be lost.
+"""Optuna's samplers as tuners: a study in memory is asked and told. It holds nothing that cannot be rebuilt.
 
-A suggestion is a function of (seed, parameter id, what was told before) and of what the sampler has noted on
-its trials and its study. Those notes are what ``dump_state`` gives with each parameter set, as far as they
-cannot be computed from it, and ``recall`` gets back.
+A suggestion is a function of (seed, parameter id, earlier calls) and of the sampler's notes on its trials and
+its study. ``dump_state`` returns the notes for each parameter set, unless they can be computed, and
+``recall`` gets them back.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ __all__ = ["NSGA2Tuner", "OptunaTuner"]
 
 State = dict[str, Any]
 
-_OF_PARAMS = "tpe:relative_params"  # notes that say the trial's params once more
+_OF_PARAMS = "tpe:relative_params"  # notes that repeat the trial's params
 
 
 class CmaEsSampler(optuna.samplers.CmaEsSampler):
-    """Models always the same numbers. Optuna's takes those that all results so far have in common, and where
-    choices are nested these become fewer, upon which it fails or draws at random for good.
+    """Models always the same numbers.
+
+    Optuna's sampler models the numbers that all results so far have in common. With nested choices these
+    become fewer, and then the sampler fails, or draws at random from then on.
     """
 
     modelled: dict[str, BaseDistribution]
@@ -56,18 +58,18 @@ class CmaEsSampler(optuna.samplers.CmaEsSampler):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The trial that the study was asked for last."""
+    """The trial for which the study was asked last."""
 
     number: int
     parameters: dict[str, Any]
 
 
 class OptunaTuner(LearningTuner):
-    """Has one of Optuna's samplers suggest. Several objectives, if the sampler can.
+    """Has one of Optuna's samplers suggest sets. Supports several objectives if the sampler does.
 
-    ``sampler``: the name of its class, with "Sampler" at its end or without. ``sampler_args``: what its
-    constructor takes; classes among these (a crossover) by name. Raises ValueError, and ModuleNotFoundError
-    if there is no Optuna or not what the sampler needs.
+    ``sampler``: the name of its class, with or without "Sampler" at the end. ``sampler_args``: arguments of
+    its constructor; classes among them (a crossover) are given by name. Raise ValueError, and
+    ModuleNotFoundError if Optuna or a library of the sampler is not installed.
     """
 
     def __init__(
@@ -83,8 +85,9 @@ class OptunaTuner(LearningTuner):
         self._class = _sampler_named(sampler)
         self._arguments = _arguments_of(self._class, dict(sampler_args or {}))
         self._arguments["seed"] = Random(f"{self._seed}").getrandbits(32)
-        self._grouped = bool(self._arguments.get("group"))  # TPE's: with params of options not chosen
-        self._told: list[tuple[Any, list[float]]] = []  # every result, in the order of their coming
+        # TPE's: params of options that were not chosen are kept.
+        self._grouped = bool(self._arguments.get("group"))
+        self._told: list[tuple[Any, list[float]]] = []  # every result, in the order of arrival
         self._begin()
 
     def set_objectives(self, objectives: dict[str, str]) -> None:
@@ -96,32 +99,32 @@ class OptunaTuner(LearningTuner):
         self._directions = objectives
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
-        return Past.ALL  # a trial's number, too, is something that samplers go by
+        return Past.ALL  # samplers depend even on a trial's number
 
     # ---- the study ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Make the study of the present space, with all results and open sets that lie within."""
+        """Create the study of the present space, with all results and open sets that are inside of it."""
         self._translation = Translation(self.space)
         self._storage = InMemoryStorage()
         self._sampler = self._make_sampler()
         directions = [StudyDirection[mode.upper()] for mode in self._directions.values()]
         self._study = optuna.create_study(storage=self._storage, sampler=self._sampler, directions=directions)
         self._study_id = self._storage.get_study_id_from_name(self._study.study_name)
-        self._size = 0  # trials of the study
+        self._size = 0  # number of trials in the study
         self._asked: _Asked | None = None
-        self._rejected = 0  # trials asked for in vain since the last set that was given
-        self._noted: Mapping[str, Any] = {}  # on the study, when the last set was given
+        self._rejected = 0  # trials that were asked for without being given since the last given set
+        self._noted: Mapping[str, Any] = {}  # notes on the study when the last set was given
         self._restored: State = {}
         self._state: State = {}
-        self._ended: int | None = None  # the trial whose result, if it has one, comes next
+        self._ended: int | None = None  # trial whose result, if any, comes next
         for parameters, values in self._told:
             self._add(TrialState.COMPLETE, parameters, values=values)
         added = [(each, self._add(TrialState.RUNNING, held)) for each, held in self.open.items()]
         self._numbers = {each: number for each, number in added if number is not None}
 
     def _make_sampler(self) -> BaseSampler:
-        with warnings.catch_warnings():  # of what is experimental, or will be no argument any more
+        with warnings.catch_warnings():  # warnings about experimental and deprecated arguments
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = self._class(**self._arguments)
@@ -138,7 +141,7 @@ class OptunaTuner(LearningTuner):
         raw: Mapping[str, Any] | None = None,
         notes: dict[str, Any] | None = None,
     ) -> int | None:
-        """The number of a new trial with this set; None if it lies outside of the space, and none is made."""
+        """Add a trial with this set and return its number, or None if the set is outside of the space."""
         params = self._translation.params_of(parameters)
         if params is None:
             return None
@@ -163,8 +166,8 @@ class OptunaTuner(LearningTuner):
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         self._reject()
         if self._grouped or self._class.__name__ == "GPSampler":
-            # In memory it has what no other process would have: what it has fitted, or groups of parameters
-            # by the order in which it has met the trials.
+            # The sampler in memory has data that a new process would lack: fitted models, or groups of
+            # parameters in the order in which it has met the trials. So use a new sampler each time.
             self._sampler = self._study.sampler = self._make_sampler()
         for generator in _generators(self._sampler):
             generator.seed(rng.getrandbits(32))
@@ -175,7 +178,7 @@ class OptunaTuner(LearningTuner):
         return parameters
 
     def _reject(self) -> None:
-        """The set that was asked for last is not given."""
+        """Mark the last asked trial as failed, because its set is not given."""
         if self._asked is not None:
             self._study.tell(self._asked.number, state=TrialState.FAIL)
             self._rejected += 1
@@ -216,21 +219,22 @@ class OptunaTuner(LearningTuner):
     # ---- state --------------------------------------------------------------------------------------------
 
     def dump_state(self) -> State | None:
-        """What the study has of the last set beyond the set itself.
+        """Return the study's data on the last set, without the set itself.
 
-        ``raw``: params that cannot be computed from it exactly; ``trial``, ``study``: the sampler's notes,
-        of the study those that are new; ``rejected``: how many trials were asked for in vain before it.
+        ``raw``: params that cannot be computed exactly from the set. ``trial``, ``study``: the sampler's
+        notes; for the study only new ones. ``rejected``: the number of trials before it that were asked for
+        without being given.
         """
         return self._state or None
 
     def recall(self, parameter_id: int, parameters: Any, state: State | None = None) -> None:
-        """An earlier process suggested this set."""
+        """Recall a set that an earlier process suggested."""
         self._restored = state or {}
         super().recall(parameter_id, parameters)
         self._restored = {}
 
     def _restore(self, parameters: Any) -> int | None:
-        """The trial of a set that the sampler of this process has not suggested."""
+        """Add the trial of a set that this process's sampler has not suggested."""
         for _ in range(self._restored.get("rejected", 0)):
             self._study.add_trial(create_trial(state=TrialState.FAIL))
             self._size += 1
@@ -243,7 +247,7 @@ class OptunaTuner(LearningTuner):
         before, self._noted = self._noted, self._notes()
         rejected, self._rejected = self._rejected, 0
         study = {}
-        if before is not self._noted:  # it is replaced when it changes
+        if before is not self._noted:  # the mapping is replaced when it changes
             study = {key: value for key, value in self._noted.items() if before.get(key) != value}
         raw, notes = {}, {}
         if number is not None:
@@ -302,7 +306,7 @@ def _sampler_named(name: str) -> type[BaseSampler]:
 
 
 def _arguments_of(sampler: type[BaseSampler], given: dict[str, Any]) -> dict[str, Any]:
-    """What the constructor is called with. Raises ValueError."""
+    """Return the constructor's arguments. Raise ValueError."""
     takes = set(inspect.signature(sampler).parameters) - {"seed"}
     for name in given:
         if name not in takes:
@@ -313,7 +317,7 @@ def _arguments_of(sampler: type[BaseSampler], given: dict[str, Any]) -> dict[str
     if isinstance(given.get("crossover"), str):
         given["crossover"] = _crossover(given["crossover"])
     if "warn_independent_sampling" in takes:
-        given.setdefault("warn_independent_sampling", False)  # it would be said for every trial
+        given.setdefault("warn_independent_sampling", False)  # the warning would come for every trial
     return given
 
 
@@ -332,7 +336,7 @@ def _crossover(name: str) -> nsgaii.BaseCrossover:
 
 
 def _generators(sampler: BaseSampler) -> Iterator[np.random.RandomState]:
-    """All generators of random numbers in a sampler and what it consists of, in a fixed order."""
+    """Yield all random number generators in a sampler and its parts, in a fixed order."""
     seen: set[int] = set()
     stack: list[Any] = [sampler]
     while stack:

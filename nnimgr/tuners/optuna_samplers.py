@@ -1,4 +1,4 @@
-"""Which of Optuna's samplers can be named, and what is known of them without importing Optuna."""
+"""Names and properties of Optuna's supported samplers, available without importing Optuna."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLERS = {
 """Names of classes, and whether they take several objectives."""
 
 NEEDS = {"CmaEsSampler": "cmaes", "GPSampler": "torch", "QMCSampler": "scipy"}
-"""What else has to be installed for them."""
+"""Further libraries that the samplers need."""
 
 _SUFFIX = "Sampler"
 _NOT_HERE = {
@@ -31,12 +31,12 @@ _NOT_HERE = {
 
 
 def sampler_class(name: str) -> str | None:
-    """The class that a name means, "tpe" or "TPESampler" for instance; None if there is none."""
+    """Return the class for a name such as "tpe" or "TPESampler", or None if there is none."""
     return {_plain(known): known for known in SAMPLERS}.get(_plain(name))
 
 
 def fault_of_sampler(value: Any) -> str | None:
-    """Why this names no sampler; None if it does."""
+    """Return why the value does not name a sampler, or None if it does."""
     if isinstance(value, str) and sampler_class(value) is not None:
         return None
     known = [name.removesuffix(_SUFFIX) for name in SAMPLERS]
@@ -51,7 +51,7 @@ def fault_of_sampler(value: Any) -> str | None:
 
 
 def fault_of_arguments(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:
-    """What is wrong with ``classArgs`` that are valid each by itself: where, and why."""
+    """Return the path and the error in ``classArgs`` that are valid one by one, or None."""
     if "seed" in (arguments.get("sampler_args") or {}):
         return ("sampler_args", "seed"), "belongs beside sampler_args, not among them"
     name = sampler_class(arguments.get("sampler") or "TPE")

@@ -1,8 +1,8 @@
 """A search space as Optuna's distributions, and parameter sets as the params of its trials.
 
-A choice is a category, numbered by its options; the parameters of a nested choice's options exist in those
-trials only that have chosen them. What Optuna has no distribution for, with a ``q`` or normal, is a number
-from 0 to 1 that is decoded as in ``encoding``.
+A choice is a category, numbered by its options. The parameters of a nested choice's options exist only in the
+trials that have chosen them. A parameter for which Optuna has no distribution, with a ``q`` or normal, is a
+number from 0 to 1 that is decoded as in ``encoding``.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ Params = dict[str, int | float]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One parameter. ``key``: what Optuna knows it by. ``inner``: of each option of a nested choice."""
+    """One parameter. ``key``: its name in Optuna. ``inner``: parameters of each option of a nested choice."""
 
     name: str
     key: str
     spec: Spec
-    options: Mapping[str, int]  # of a choice: number by key, of equal ones the first
+    options: Mapping[str, int]  # for a choice: index by key, of equal options the first
     inner: tuple[tuple[_Part, ...], ...]
 
 
 class Translation:
-    """Between the parameter sets of one space and params. ``distributions``: of all keys there may be."""
+    """Converter between parameter sets of one space and params. ``distributions``: of all possible keys."""
 
     def __init__(self, space: Space) -> None:
         self.distributions: dict[str, BaseDistribution] = {}
         self._parts = self._lay_out(space, "")
 
     def draw(self, trial: Trial) -> dict[str, Any]:
-        """The parameter set that the trial's sampler suggests."""
+        """Return the parameter set that the trial's sampler suggests."""
         return _draw(self._parts, trial)
 
     def params_of(self, parameters: Any) -> Params | None:
-        """The params of a parameter set; None if it lies outside of the space."""
+        """Return the params of a parameter set, or None if it is outside of the space."""
         found: Params = {}
         inside = isinstance(parameters, Mapping) and _encode(self._parts, parameters, found)
         return found if inside else None
 
     def shared_numbers(self) -> dict[str, BaseDistribution]:
-        """Numbers that every parameter set has and that can vary."""
+        """Return the numbers that every parameter set has and that can vary."""
         return {
             part.key: self.distributions[part.key]
             for part in self._parts
@@ -68,7 +68,7 @@ class Translation:
         parts = []
         for name, spec in space.parameters:
             key = prefix + name
-            while key in self.distributions:  # a name that looks like the path of a nested one
+            while key in self.distributions:  # a name that looks like the path of a nested parameter
                 key += "'"
             self.distributions[key] = _distribution(spec)
             options: dict[str, int] = {}
@@ -95,7 +95,7 @@ def _distribution(spec: Spec) -> BaseDistribution:
 
 
 def _has_own(spec: Numeric) -> bool:
-    """Whether Optuna has a distribution for this parameter's values."""
+    """Return whether Optuna has a distribution for this parameter's values."""
     return spec.q is None and not spec.type.gaussian
 
 
@@ -119,7 +119,7 @@ def _draw(parts: tuple[_Part, ...], trial: Trial) -> dict[str, Any]:
 
 
 def _encode(parts: tuple[_Part, ...], parameters: Mapping[str, Any], found: Params) -> bool:
-    """Whether the set lies within the space; its params are added to ``found``."""
+    """Add the set's params to ``found``. Return whether the set is inside of the space."""
     for part in parts:
         if part.name not in parameters:
             return False

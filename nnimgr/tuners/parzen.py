@@ -1,8 +1,9 @@
-"""Parzen estimators of several parameters at once: mixtures of product kernels, one kernel per trial. Numpy.
+"""Parzen estimators of several parameters at once: mixtures of product kernels, one per trial. Uses numpy.
 
-A kernel is a product of one factor per parameter: a normal distribution about a number's code, cut off at the
-bounds, and for a choice its option with most of the weight. So a density knows which values go together,
-which the product of one estimator per parameter does not (Falkner, Klein and Hutter, ICML 2018).
+A kernel is a product of one factor per parameter. The factor of a number is a normal distribution around its
+code, cut off at the bounds. The factor of a choice gives most of the weight to its option. So a density knows
+which values go together, unlike the product of one estimator per parameter (Falkner, Klein and Hutter, ICML
+2018).
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ __all__ = ["Axes", "Mixture"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_FINEST = 0.01  # no kernel is narrower than this share of its parameter's range
+_FINEST = 0.01  # least width of a kernel, as a share of its parameter's range
 _TINY = 1e-300
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
-# The standard normal distribution function, by a table that is read with linear interpolation, to 1e-6.
+# Table of the standard normal distribution function, read with linear interpolation, exact to 1e-6.
 _REACH = 8
 _PER_UNIT = 256
 _TABLE = np.array(
@@ -38,7 +39,7 @@ _GRID = np.linspace(-_REACH, _REACH, len(_TABLE))
 
 
 class Axes:
-    """The parameters that a mixture is about: which columns of codes hold numbers, and which choices."""
+    """The parameters of a mixture: columns of codes that hold numbers, and columns that hold choices."""
 
     def __init__(self, dimensions: Sequence[Number | Categories]) -> None:
         self.width = len(dimensions)
@@ -48,7 +49,7 @@ class Axes:
         self.bounded = np.array([each.bounded for _, each in self.numbers], np.bool_)
 
     def even(self, codes: Floats) -> Floats:
-        """The logarithm of the density of the search space itself; shape (n,)."""
+        """Return the logarithm of the density of the search space itself; shape (n,)."""
         found = np.full(len(codes), -float(sum(math.log(size) for _, size in self.choices)))
         if not self.bounded.all():
             free = (codes[:, self.columns[~self.bounded]] - 0.5) / SPREAD
@@ -56,7 +57,7 @@ class Axes:
         return found
 
     def distances(self, ours: Floats, theirs: Floats) -> Floats:
-        """Between sets, shape (ours, theirs); two options are as far apart as the two ends of a number."""
+        """Return distances, shape (ours, theirs). Two options are as far apart as the ends of a number."""
         gaps = ours[:, None, self.columns] - theirs[None, :, self.columns]
         squares: Floats = (np.nan_to_num(gaps) ** 2).sum(axis=2)
         for at, _ in self.choices:
@@ -66,21 +67,24 @@ class Axes:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Kernels about ``codes``, shape (n, width), with ``weights``, and the space itself with the last one.
+    """Mixture of kernels around ``codes``, shape (n, width), and as the last one the space itself.
 
-    ``widths``: of the numbers' kernels, shape (n, numbers); ``spill``: the share of a choice's weight that
-    is spread over all options.
+    ``widths``: of the numbers' kernels, shape (n, numbers). ``spill``: the share of a choice's weight that is
+    spread over all options.
     """
 
     axes: Axes
     codes: Floats
-    weights: Floats  # n + 1, their sum is 1
+    weights: Floats  # n + 1 weights with the sum 1
     widths: Floats
     spill: Floats  # one per choice
 
     @classmethod
     def about(cls, axes: Axes, codes: Floats, weights: Floats, prior_weight: float) -> Mixture:
-        """``weights``: of the trials, where the space itself has ``prior_weight``."""
+        """Build a mixture.
+
+        ``weights`` are those of the trials, and ``prior_weight`` is that of the space itself.
+        """
         total = np.append(weights, prior_weight)
         share = total.sum()
         total = total / share if share > 0 else np.full(len(total), 1 / len(total))
@@ -91,7 +95,7 @@ class Mixture:
         return cls(axes, codes, total, widths, spill)
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
-        """Codes of so many sets, shape (count, width), each of which stands for values."""
+        """Draw the codes of ``count`` sets, shape (count, width). Each code stands for a value."""
         axes, last = self.axes, len(self.codes)
         cumulated = self.weights.cumsum()
         of = np.minimum(cumulated.searchsorted(rng.random(count) * cumulated[-1], "right"), last)
@@ -115,7 +119,7 @@ class Mixture:
         return found
 
     def log_density(self, codes: Floats) -> Floats:
-        """Of sets, shape (n,)."""
+        """Return the logarithm of the density at sets, shape (n,)."""
         axes = self.axes
         logs = np.empty((len(codes), len(self.codes) + 1))
         logs[:, :-1] = self._kernels(codes)
@@ -128,10 +132,10 @@ class Mixture:
         return found
 
     def _kernels(self, codes: Floats) -> Floats:
-        """The logarithm of each kernel's density, without its weight; shape (sets, kernels)."""
+        """Return the logarithm of each kernel's density, without its weight; shape (sets, kernels)."""
         axes = self.axes
         found = np.zeros((len(codes), len(self.codes)))
-        # Number by number: as one product of matrices it would occupy every core that there is.
+        # One number at a time, because a product of matrices would occupy all cores.
         for column, at in enumerate(axes.columns.tolist()):
             z = codes[:, at, None] - self.codes[:, at]
             z /= self.widths[:, column]
@@ -148,11 +152,11 @@ class Mixture:
 
 
 def _widths(axes: Axes, codes: Floats) -> tuple[Floats, Floats]:
-    """The codes with 0.5 for numbers that are missing, and the widths of the numbers' kernels.
+    """Return the codes with 0.5 for missing numbers, and the widths of the numbers' kernels.
 
-    A kernel is as wide as the way to the farther one of its two neighbours, or, at the ends, to the one
-    (Bergstra 2011). It is at least so wide that its value's neighbours on a grid of values are reached, and
-    never finer than a share of the range that shrinks as trials become more.
+    A kernel is as wide as the distance to the farther one of its two neighbours, or to the only one at the
+    ends (Bergstra 2011). It is wide enough to reach its value's neighbours on a grid of values. Its least
+    width is a share of the range that shrinks with the number of trials.
     """
     count = len(codes)
     if not len(axes.columns):
@@ -190,7 +194,7 @@ def _cdf(z: Floats) -> Floats:
 
 
 def _log_factor(mu: Floats, widths: Floats, bounded: NDArray[np.bool_]) -> Floats:
-    """What a kernel's factor is divided by, as a logarithm: its width, and how much of it is not cut off."""
+    """Return the logarithm of a kernel factor's normalisation: its width, and its part inside the bounds."""
     inside = _cdf((1 - mu) / widths) - _cdf(-mu / widths)
     if not bounded.all():
         inside = np.where(bounded, inside, 1.0)
@@ -199,7 +203,7 @@ def _log_factor(mu: Floats, widths: Floats, bounded: NDArray[np.bool_]) -> Float
 
 
 def _cut(mu: Floats, widths: Floats, chance: Floats, bounded: NDArray[np.bool_]) -> Floats:
-    """Draws from normal distributions that are cut off at 0 and 1 where there are bounds."""
+    """Draw from normal distributions that are cut off at 0 and 1 if they have bounds."""
     low = np.where(bounded, _cdf(-mu / widths), 0.0)
     high = np.where(bounded, _cdf((1 - mu) / widths), 1.0)
     drawn = mu + widths * np.interp(low + chance * (high - low), _TABLE, _GRID)

@@ -22,30 +22,30 @@ _LOAD, _SAVE = DIRECTORIES = ("load_checkpoint_dir", "save_checkpoint_dir")  # N
 
 @dataclass(slots=True)
 class _Member:
-    """One of a generation. ``plan``: the parameters that it is to run with, None: any.
+    """A member of a generation. ``plan``: the parameters that it will run with, None: any.
 
-    ``replaced``: it goes on in the place of a better one, whatever its plan.
+    ``replaced``: it continues from a better member, whatever its plan.
     """
 
     plan: dict[str, Any] | None
-    load: str  # the directory that it goes on from
+    load: str  # directory from which it continues
     save: str
     replaced: bool = False
-    given: dict[str, Any] | None = None  # None: it does not run yet
+    given: dict[str, Any] | None = None  # None: not running yet
     ended: bool = False
     loss: float | None = None
 
 
 class PBTTuner(LearningTuner):
-    """Trains a population a generation at a time, each trial going on from the checkpoint of an earlier one.
+    """Trains a population one generation at a time. Each trial continues from a checkpoint of an earlier one.
 
-    A trial's ``save_checkpoint_dir`` is ``all_checkpoint_dir``/generation/member, and it loads from
-    ``load_checkpoint_dir`` if there is anything: the same directory in the first generation, then that of
-    the member before. When all of a generation have ended, the worst ``fraction``, and those without a
-    result, go on from members of the best ``fraction`` in their place, with changed parameters: each is drawn
-    anew with ``resample_probability``, else moved by ``factor`` of its range (a choice and an integer: by
-    one). ``factors`` is ``factor`` under the name that NNI's validation has for it. Imported results from
-    before the first trial are the first members. ``all_checkpoint_dir`` None: the experiment's own.
+    A trial's ``save_checkpoint_dir`` is ``all_checkpoint_dir``/generation/member. The trial loads from
+    ``load_checkpoint_dir`` if a checkpoint is there: the same directory in the first generation, then that of
+    the earlier member. When all members of a generation have ended, the worst ``fraction``, and those without
+    a result, continue from members of the best ``fraction`` with changed parameters. Each parameter is drawn
+    again with ``resample_probability``, else moved by ``factor`` of its range (a choice and an integer: by
+    one). ``factors`` is another name of ``factor``, from NNI's validation. Results imported before the first
+    trial become the first members. ``all_checkpoint_dir`` None: the experiment's own.
     """
 
     waits: ClassVar[bool] = True
@@ -71,11 +71,11 @@ class PBTTuner(LearningTuner):
         self._resample, self._fraction = resample_probability, fraction
         self._generation = 0
         self._members: list[_Member] = []
-        self._best: list[_Member] = []  # of the generation before
-        self._runs: dict[int, _Member] = {}  # of this generation
+        self._best: list[_Member] = []  # of the previous generation
+        self._runs: dict[int, _Member] = {}  # trials of this generation
         self._imported: list[tuple[float, int, dict[str, Any]]] = []
-        self._foreign: set[int] = set()  # ids of sets that another tuner has given
-        self._base: dict[str, Any] | None = None  # what ``suggest`` is to change
+        self._foreign: set[int] = set()  # ids of sets from a replaced tuner
+        self._base: dict[str, Any] | None = None  # parameters that ``suggest`` changes
 
     # ---- the contract -------------------------------------------------------------------------------------
 
@@ -83,8 +83,8 @@ class PBTTuner(LearningTuner):
         return Past.ALL
 
     def space_changed(self) -> None:
-        """A new population, whose checkpoints lie beside those of the old one."""
-        self._repeats = False  # members may well run with the same parameters
+        """Start a new population. Its checkpoints are beside those of the old one."""
+        self._repeats = False  # members may run with the same parameters
         self._generation += any(member.given is not None for member in self._members)
         self._begin()
 
@@ -106,7 +106,7 @@ class PBTTuner(LearningTuner):
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
         super().recall(parameter_id, parameters)
-        if _SAVE not in parameters:  # another tuner's, which has left no checkpoint
+        if _SAVE not in parameters:  # a set of a replaced tuner, which has no checkpoint
             self._foreign.add(parameter_id)
             return
         for member in self._waiting()[:1]:
@@ -136,7 +136,7 @@ class PBTTuner(LearningTuner):
         self._take_in()
 
     def _take_in(self) -> None:
-        """Results from elsewhere: the best of them begin the first generation, as long as none has begun."""
+        """Take results from elsewhere. The best ones start the first generation, unless it has begun."""
         for parameters, loss in self.results:
             if isinstance(parameters, Mapping):
                 self._imported.append((loss, len(self._imported), _without_directories(parameters)))
@@ -147,7 +147,7 @@ class PBTTuner(LearningTuner):
     # ---- generations --------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """A population that goes on from nothing."""
+        """Start a population without checkpoints."""
         self._runs.clear()
         plans: list[dict[str, Any] | None] = []
         if self._imported and not self._generation:
@@ -163,7 +163,7 @@ class PBTTuner(LearningTuner):
         return os.path.join(self._directory, str(self._generation), str(index))
 
     def _waiting(self) -> list[_Member]:
-        """The members that are to run yet."""
+        """Return the members that do not run yet."""
         return [member for member in self._members if member.given is None]
 
     def _give(self, parameter_id: int, member: _Member) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class PBTTuner(LearningTuner):
         self._runs[parameter_id] = member
 
     def _end(self, parameter_id: int | None, loss: float | None) -> None:
-        """A trial of this generation has ended, or has been run again and has a result now."""
+        """Record that a trial of this generation has ended, or was run again and has a result now."""
         member = self._runs.get(-1 if parameter_id is None else parameter_id)
         if member is None:
             return
@@ -198,7 +198,7 @@ class PBTTuner(LearningTuner):
             self._breed()
 
     def _breed(self) -> None:
-        """The next generation: the worst go on in the place of the best, each of the others in its own."""
+        """Start the next generation: the worst members continue from the best, all others from themselves."""
         ranked = sorted(
             (member for member in self._members if member.loss is not None),
             key=lambda member: member.loss or 0.0,
@@ -254,7 +254,7 @@ class PBTTuner(LearningTuner):
             extent = spec.b if spec.type.gaussian else spec.b - spec.a
             return self._kept(spec, value + side * max(self._factor * extent, spec.q or 0.0))
         extent = spec.b if spec.type.gaussian else math.log(spec.b / spec.a)
-        # What was rounded down to 0 came from somewhere below q / 2.
+        # A value that was rounded down to 0 came from a value below q / 2.
         moved = max(value, (spec.q or 0.0) / 4) * math.exp(side * self._factor * extent)
         if spec.q is not None and spec.quantise(moved) == value:
             moved = value + side * spec.q

@@ -1,4 +1,4 @@
-"""What tuners that see a search space as a unit cube have in common: results and open sets as points."""
+"""Base of tuners that see a search space as a unit cube: holds results and open sets as points."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nnimgr.tuners.learning import LearningTuner
 
 __all__ = ["PointTuner", "calm"]
 
-_DRAWS = 20  # until one lies apart from the open sets
-_BLIND_DRAWS = 2000  # until one may be given, where a model would otherwise be asked again
-_LARGEST = 1e150  # squares of what is smaller are finite
+_DRAWS = 20  # draws until one is at a distance from the open sets
+_BLIND_DRAWS = 2000  # draws until one is allowed, when a model would otherwise be asked again
+_LARGEST = 1e150  # squares of smaller numbers are finite
 
 
 class PointTuner(LearningTuner):
-    """Holds what lies in the space and has a finite result as points of ``cube``, in the order of coming."""
+    """Holds sets inside the space with a finite result as points of ``cube``, in the order of arrival."""
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
         super().__init__(optimize_mode, seed)
@@ -32,26 +32,26 @@ class PointTuner(LearningTuner):
 
     @property
     def count(self) -> int:
-        """How many results there are in this space."""
+        """Number of results in this space."""
         return len(self._losses)
 
     @property
     def points(self) -> Floats:
-        """Of the results; shape (count, width)."""
+        """Points of the results; shape (count, width)."""
         return np.array(self._points).reshape(self.count, self.cube.width)
 
     @property
     def losses(self) -> Floats:
-        """Of the results; shape (count,)."""
+        """Losses of the results; shape (count,)."""
         return np.array(self._losses)
 
     @property
     def pending(self) -> Floats:
-        """The points whose results are awaited; shape (k, width)."""
+        """Points whose results are awaited; shape (k, width)."""
         return np.array(list(self._pending.values())).reshape(len(self._pending), self.cube.width)
 
     def drawn(self, rng: Random) -> dict[str, Any]:
-        """A set drawn from the space that may be given, apart from the open ones, if one is soon found."""
+        """Draw an allowed set from the space, if possible at a distance from the open ones."""
         pending = self.pending
         best, farthest, looks = None, -math.inf, 0
         for _ in range(_BLIND_DRAWS):
@@ -70,9 +70,9 @@ class PointTuner(LearningTuner):
         return parameters if best is None else best
 
     def first_of(self, candidates: Iterable[Floats]) -> dict[str, Any]:
-        """The set of the first point that may be given and lies apart from the open ones.
+        """Return the set of the first point that is allowed and at a distance from the open sets.
 
-        If there is none, of the one that may be given and lies farthest from them; else of the first.
+        If there is none, return the allowed set that is farthest from them, or else the first set.
         """
         pending = self.pending
         first: dict[str, Any] | None = None
@@ -114,10 +114,10 @@ class PointTuner(LearningTuner):
 
 
 def calm(losses: Floats) -> Floats:
-    """Losses of any size for models that square them: the median becomes 0, a usual distance from it 1.
+    """Scale losses of any size for models that square them. The median becomes 0, a usual distance from it 1.
 
-    What lies far from the median counts by its logarithm, so that a few terrible results do not make all good
-    ones look alike. The order stays; equal losses give zeros. Shape (n,), n at least 1.
+    Distances from the median count by their logarithm, so that a few terrible results do not make all good
+    ones look alike. The order is kept. Equal losses give zeros. Shape (n,), n at least 1.
     """
     with np.errstate(under="ignore", over="ignore"):
         losses = losses / max(1.0, float(np.abs(losses).max()) / _LARGEST)

@@ -1,4 +1,4 @@
-"""Quasi-random search: the points of a Sobol sequence, which leave no part of the space empty."""
+"""Quasi-random search: the points of a Sobol sequence, which leaves no part of the space empty."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["QmcTuner"]
 
-_SEQUENCES = 50  # tried one after the other where a point may not be given
-_WIDEST = 21201  # scipy's Sobol sequences have no more columns
-_LENGTH = 2**30  # nor more points
+_SEQUENCES = 50  # sequences to try one after the other if a point is not allowed
+_WIDEST = 21201  # limit of columns of scipy's Sobol sequences
+_LENGTH = 2**30  # limit of points of scipy's Sobol sequences
 
 
 class QmcTuner(RandomTuner):
-    """Gives the point of the parameter id in a scrambled Sobol sequence over all columns, nested ones too.
+    """Suggest, for parameter id n, point n of a scrambled Sobol sequence over all parameters and nested ones.
 
-    Where that point may not be given it is the one of a sequence scrambled otherwise. Raises
-    ModuleNotFoundError if there is no scipy.
+    If that point is not allowed, the point of a sequence with another scrambling is taken. Raise
+    ModuleNotFoundError if scipy is not installed.
     """
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
@@ -46,7 +46,7 @@ class QmcTuner(RandomTuner):
         return spaces.sample(self.space, rng)
 
     def _point(self, number: int, index: int) -> dict[str, Any]:
-        """Point ``index`` of the sequence of this number."""
+        """Return point ``index`` of the sequence with this number."""
         from scipy.stats.qmc import Sobol
 
         sequence = self._sequences.get(number)

@@ -13,10 +13,10 @@ __all__ = ["RandomTuner"]
 
 
 class RandomTuner(LearningTuner):
-    """Draws each set with a generator made from (seed, parameter id), so nothing has to be repeated.
+    """Draws each set with a generator made from (seed, parameter id), so no earlier call has to be repeated.
 
-    A set that was given before is replaced by the first point of a grid that was not; when the grid holds no
-    such point, NoMoreTrialError. ``optimize_mode`` is accepted and not used.
+    A set that was given before is replaced by the first point of a grid that was not given. If the grid has
+    no such point, NoMoreTrialError is raised. ``optimize_mode`` has no effect.
     """
 
     learns: ClassVar[bool] = False
@@ -30,7 +30,7 @@ class RandomTuner(LearningTuner):
         return spaces.sample(self.space, rng)
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """An earlier process suggested this set."""
+        """Recall a set that an earlier process suggested."""
         self._remember(parameters)
 
     def receive_trial_result(

@@ -1,7 +1,7 @@
 """SMAC: Bayesian optimisation with a random forest (Hutter, Hoos and Leyton-Brown, LION 2011).
 
-The forest is that of the library smac (version 2), fed directly: its facades keep files and state of
-their own.
+The forest is that of the library smac (version 2), which is used directly, because its facades keep files and
+state of their own.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from nnimgr.tuners.points import PointTuner, calm
 
 __all__ = ["SMACTuner"]
 
-_COLD = 10  # sets are drawn at random first
-_CHANCE = 0.2  # of a set drawn at random later, smac's default: forests may overlook a region for ever
+_COLD = 10  # sets that are drawn at random first
+_CHANCE = 0.2  # chance of a later random set, smac's default: forests may overlook a region for ever
 _WARM_UP = 5_000  # candidates drawn from the space
-_STARTS = 50  # the best of them, whose neighbours are looked at
-_MOST = 2000  # of the newest results make the forest
-# As smac's facade for hyper-parameters has them, but for leaves: a limit of theirs is memory set aside.
+_STARTS = 50  # best candidates whose neighbours are searched
+_MOST = 2000  # newest results for the forest
+# As in smac's facade for hyper-parameters, except for leaves: a limit of leaves would reserve memory.
 _FOREST: dict[str, Any] = {
     "n_trees": 10,
     "ratio_features": 1.0,
@@ -34,11 +34,11 @@ _FOREST |= {"max_leaf_nodes": None, "n_jobs": 1}
 
 
 class SMACTuner(PointTuner):
-    """Tries the set whose improvement on the best one is expected to be largest, now and then one at random.
+    """Tries the set with the largest expected improvement on the best one, and sometimes a random set.
 
-    The open sets count as if they had given what is expected of them. ``config_dedup``, NNI's switch against
-    sets that are given twice, is accepted and not used: none is. Raises ModuleNotFoundError if there is no
-    smac.
+    The open sets count as if they had given their expected results. ``config_dedup``, NNI's switch against
+    repeated sets, has no effect, because no set is repeated. Raise ModuleNotFoundError if smac is not
+    installed.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class SMACTuner(PointTuner):
 
 
 class _Table:
-    """Points of a cube as rows of a ConfigSpace, which says what their numbers mean."""
+    """Points of a cube as rows of a ConfigSpace, which defines the meaning of the numbers."""
 
     def __init__(self, cube: Cube) -> None:
         from ConfigSpace import (
@@ -112,22 +112,22 @@ class _Table:
                 if column.parent is not None
             )
         )
-        self._order = [int(name) for name in self._space]  # parents may stand elsewhere than in the cube
+        self._order = [int(name) for name in self._space]  # the order of columns may differ from the cube's
 
     def forest(self, points: Floats, values: Floats, seed: int) -> Any:
-        """A forest that knows these values."""
+        """Return a forest that is trained with these values."""
         from smac.model.random_forest.random_forest import RandomForest
 
         forest = RandomForest(self._space, seed=seed, **_FOREST)
         return forest.train(self._rows(points), values[:, None])
 
     def predict(self, forest: Any, points: Floats) -> tuple[Floats, Floats]:
-        """Means and standard deviations over the trees, shape (n,)."""
+        """Return means and standard deviations over the trees, shape (n,)."""
         mean, variance = forest.predict(self._rows(points))
         return mean[:, 0], np.sqrt(np.maximum(variance[:, 0], 1e-12))
 
     def _rows(self, points: Floats) -> Floats:
-        """As ConfigSpace writes them: options by their index, NaN where a column is inactive."""
+        """Return points in ConfigSpace's form: options by their index, NaN if a column is inactive."""
         rows = points.copy()
         for at, column in enumerate(self._cube.columns):
             if column.options:

@@ -12,7 +12,7 @@ __all__ = ["one_thread"]
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For the libraries that are loaded when it is first entered."""
+    """Limit linear algebra to one thread in this context, for libraries loaded before its first use."""
     with _controller().limit(limits=1):
         yield
 

@@ -1,7 +1,7 @@
 """TPE, the tree-structured Parzen estimator (Bergstra, Bardenet, Bengio and Kégl, NeurIPS 2011).
 
-This file holds what surrounds the model. The model (``tpe_model``) loads numpy, which takes longer than all
-the rest of a tuner's start, and so not before there is something to learn from.
+This file holds all but the model. The model (``tpe_model``) loads numpy, which takes longer than the rest of
+the tuner's start. So it is loaded only when there are results to learn from.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["TpeArguments", "TpeTuner"]
 
 
 class TpeTuner(LearningTuner):
-    """Draws parameter sets from where good results lie denser than bad ones.
+    """Draws parameter sets from where good results are denser than bad ones.
 
-    Raises ModuleNotFoundError if there is no numpy.
+    Raise ModuleNotFoundError if numpy is not installed.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class TpeTuner(LearningTuner):
         need("the tuner TPE", "numpy")
         super().__init__(optimize_mode, seed)
         self._arguments = TpeArguments(**(tpe_args or {}))
-        self._model: Model | None = None  # knows all results, and the open sets
+        self._model: Model | None = None  # contains all results and the open sets
 
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         if len(self.results) < max(1, self._arguments.n_startup_jobs):

@@ -1,4 +1,4 @@
-"""What the model of TPE can be told to do differently."""
+"""Arguments of the model of TPE."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["TpeArguments"]
 
 @dataclass(frozen=True, slots=True)
 class TpeArguments:
-    """NNI's ``tpe_args``; the defaults are ours, and suit a model of all parameters together.
+    """NNI's ``tpe_args``. The defaults are our own, and suit a model of all parameters together.
 
-    ``constant_liar_type``: what result running trials are taken to have had: the ``best``, ``worst`` or
-    ``mean`` one of all so far, but never one that counts as good; None: they are left out.
-    ``n_startup_jobs``: so many results are waited for before anything is modelled. ``n_ei_candidates``: draws
-    of a parameter set, of which the best is taken. ``linear_forgetting``: so many of the worst results weigh
-    in full. ``prior_weight``: the weight of the search space itself, where a result has 1. ``gamma``:
-    ceil(gamma * sqrt(n)) of n results count as good, at most ``linear_forgetting``.
+    ``constant_liar_type``: the assumed result of running trials: the ``best``, ``worst`` or ``mean`` of all
+    so far, but never one that counts as good; None: running trials are left out. ``n_startup_jobs``: the
+    number of results before anything is modelled. ``n_ei_candidates``: draws of a parameter set, of which the
+    best is taken. ``linear_forgetting``: the number of worst results that have full weight. ``prior_weight``:
+    the weight of the search space itself, where a result has 1. ``gamma``: ceil(gamma * sqrt(n)) of n results
+    count as good, at most ``linear_forgetting``.
     """
 
     constant_liar_type: str | None = "worst"

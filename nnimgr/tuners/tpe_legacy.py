@@ -1,4 +1,4 @@
-"""NNI's name for the TPE that it had from hyperopt, with the arguments of that one."""
+"""NNI's name for the TPE that it had from hyperopt, with the arguments of hyperopt's TPE."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _LIARS = {"min": "best", "max": "worst", "mean": "mean"}
 
 
 class TpeLegacyTuner(TpeTuner):
-    """TPE. With ``parallel_optimize`` open sets count as results of the smallest, largest or mean loss.
+    """TPE. With ``parallel_optimize``, open sets count as results with the smallest, largest or mean loss.
 
-    Without it they count as TPE has it by default, which hyperopt's could not.
+    Otherwise they count as by default in TPE, which hyperopt's TPE could not do.
     """
 
     def __init__(

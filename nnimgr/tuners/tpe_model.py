@@ -1,8 +1,8 @@
 """The model of TPE: a tree of search spaces, each with its trials' codes and the ranks of their results.
 
 The parameters of one space are modelled together (Falkner, Klein and Hutter, ICML 2018; Watanabe 2023,
-arXiv:2304.11127). A nested choice is a parameter like any other, and below each of its options lies a space
-of its own, whose parameters are learned from the trials that took this option.
+arXiv:2304.11127). A nested choice is a parameter like any other. Each of its options has a space of its own,
+whose parameters are learned from the trials that took this option.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["Model"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_MOST_BAD = 500  # trials that the density of bad ones is made from: it is smooth, and so many show its form
-_ROOM = 16  # of so many open trials the one half of the candidates that lies nearest to them is left out
-_FEW = 8  # results are put in their places one by one up to this number
+_MOST_BAD = 500  # trials for the density of bad ones, which is smooth, so that this number shows its form
+_ROOM = 16  # with this number of open trials, the half of the candidates nearest to them is left out
+_FEW = 8  # up to this number, new results are inserted one by one
 
 
 class Model:
-    """What is known of results and open trials in one search space.
+    """Results and open trials in one search space.
 
-    ``suggest`` is a function of what was told, in its order, and of ``rng``. Numbers of results are learned
-    at the next suggestion, at once.
+    ``suggest`` is a function of the earlier calls, their order, and ``rng``. New results are processed
+    together at the next suggestion.
     """
 
     def __init__(self, space: spaces.Space, arguments: TpeArguments) -> None:
@@ -45,23 +45,23 @@ class Model:
         self._best, self._worst = math.inf, -math.inf
 
     def learn(self, parameters: Any, loss: float) -> None:
-        """A result, by which lower is better; parameters that lie outside of the space count as unknown."""
+        """Add a result, of which lower is better. Values outside of the space count as unknown."""
         self._total, self._count = self._total + loss, self._count + 1
         self._best, self._worst = min(self._best, loss), max(self._worst, loss)
         if isinstance(parameters, Mapping):
             self._root.learn(parameters, loss)
 
     def open(self, parameter_id: int, parameters: Any) -> None:
-        """A trial that has no result yet."""
+        """Add a trial that has no result yet."""
         if self._liar is not None and isinstance(parameters, Mapping):
             self._open[parameter_id] = parameters
 
     def close(self, parameter_id: int) -> None:
-        """The trial has ended, or has its result, which ``learn`` is told of."""
+        """Remove a trial that has ended or has its result. ``learn`` gets the result."""
         self._open.pop(parameter_id, None)
 
     def suggest(self, rng: Random) -> dict[str, Any]:
-        """One parameter set."""
+        """Return one parameter set."""
         generator = np.random.Generator(np.random.PCG64(rng.getrandbits(64)))
         return self._root.suggest(rng, generator, list(self._open.values()), self._lie())
 
@@ -84,12 +84,13 @@ class _Branch:
             for _, spec in space.parameters
         ]
         self._axes = Axes(self._dimensions)
-        self._fresh: list[Mapping[str, Any]] = []  # what was learned since the last suggestion
+        self._fresh: list[Mapping[str, Any]] = []  # sets since the last suggestion
         self._fresh_losses: list[float] = []
         self._count = 0
-        self._codes = np.empty((16, self._axes.width))  # the first ``_count`` rows, in the order of coming
+        # The first ``_count`` rows are used, in the order of arrival.
+        self._codes = np.empty((16, self._axes.width))
         self._losses = np.empty(16)  # sorted
-        self._order = np.empty(16, np.int64)  # the rows of these; among equal ones the order of their coming
+        self._order = np.empty(16, np.int64)  # row of each sorted loss; equal losses in the order of arrival
         self._modelled: tuple[tuple[int, float, bytes], Mixture, Mixture] | None = None
         self._below: dict[tuple[int, int], _Branch] = {}
         for at, (_, spec) in enumerate(space.parameters):
@@ -104,7 +105,10 @@ class _Branch:
     def suggest(
         self, rng: Random, generator: np.random.Generator, lies: Sequence[Any], lie: float
     ) -> dict[str, Any]:
-        """``lies``: the parameters, mappings, of trials that are taken to have had the result ``lie``."""
+        """Return one parameter set.
+
+        ``lies``: the parameters, mappings, of trials that are assumed to have had the result ``lie``.
+        """
         self._settle()
         if not self._count or not self._dimensions:
             return spaces.sample(self._space, rng)
@@ -129,14 +133,14 @@ class _Branch:
     # ---- what is known ------------------------------------------------------------------------------------
 
     def _encode(self, sets: Sequence[Mapping[str, Any]]) -> Floats:
-        """The codes of parameter sets, shape (n, width)."""
+        """Return the codes of parameter sets, shape (n, width)."""
         codes = np.empty((len(sets), self._axes.width))
         for at, (name, _) in enumerate(self._space.parameters):
             codes[:, at] = self._dimensions[at].encode([parameters.get(name) for parameters in sets])
         return codes
 
     def _settle(self) -> None:
-        """Put what was learned in its place."""
+        """Add the new results to the sorted arrays."""
         if not self._fresh:
             return
         sets, self._fresh = self._fresh, []
@@ -176,10 +180,13 @@ class _Branch:
     # ---- what it makes of it ------------------------------------------------------------------------------
 
     def _chosen(self, generator: np.random.Generator, open_codes: Floats, lie: float) -> Floats:
-        """The codes of the set to try: of some drawn where good trials are dense, the one with least bad.
+        """Return the codes of the set to try.
 
-        Those nearest to open trials are left out, the more the more trials are open. That the open ones count
-        as bad does not suffice to keep many apart where there are many parameters.
+        Sets are drawn where good trials are dense. The one with the highest density of good trials relative
+        to that of bad ones is chosen.
+
+        Candidates near open trials are left out, and more of them if more trials are open. It is not enough
+        that open trials count as bad: with many parameters, that does not keep many trials apart.
         """
         axes = self._axes
         ours, others = self._densities(open_codes, lie)
@@ -193,7 +200,7 @@ class _Branch:
         return found
 
     def _densities(self, open_codes: Floats, lie: float) -> tuple[Mixture, Mixture]:
-        """Of the good trials and of the others; kept until something changes, as sets may be drawn again."""
+        """Return the densities of the good trials and of the others. Keep them until something changes."""
         state = (self._count, lie, open_codes.tobytes())
         if self._modelled is None or self._modelled[0] != state:
             arguments, axes, count = self._arguments, self._axes, self._count
@@ -206,10 +213,10 @@ class _Branch:
         return self._modelled[1:]
 
     def _improvements(self, wanted: int) -> Floats:
-        """The weights of the good trials: by how much they are better than the best of the others.
+        """Return the weights of the good trials: how much each is better than the best of the others.
 
-        So the density of the good ones tells of the expected improvement, and not of the mere chance of one
-        (Watanabe 2023). Their mean is 1.
+        With these weights, the density of good trials represents the expected improvement, not just the
+        chance of one (Watanabe 2023). Their mean is 1.
         """
         threshold = self._losses[wanted] if wanted < self._count else self._losses[wanted - 1]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -218,11 +225,12 @@ class _Branch:
         return gains / mean if mean > 0 and math.isfinite(mean) else np.ones(wanted)
 
     def _bad(self, wanted: int, open_codes: Floats, lie: float) -> tuple[Floats, Floats]:
-        """Codes and weights of the trials that are not good, and of the open ones, which never are.
+        """Return codes and weights of the trials that are not good, and of the open ones, which never count
+        as good.
 
-        (The search would flock to where nothing is known to be good.) The worst weigh in full, and the others
-        the less the better they are: what is nearly good must not repel so much. Of very many, those are
-        taken that stand evenly spaced by rank.
+        If open trials counted as good, the search would return to where no good result is known. The worst
+        trials have full weight. The others have less weight the better they are, so that nearly good sets do
+        not repel too much. Of very many trials, those at evenly spaced ranks are used.
         """
         arguments = self._arguments
         rows = self._order[wanted : self._count]

@@ -1,4 +1,4 @@
-"""Fixtures of the analysis' tests."""
+"""Fixtures of the analysis tests."""
 
 from __future__ import annotations
 

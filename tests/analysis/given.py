@@ -1,4 +1,4 @@
-"""Columns and databases that tests spell out, and reading packed answers."""
+"""Columns and databases with given contents, and a reader of packed answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EARLY_STOPPED, RUNNING = STATUSES.index("EARLY_STOPPED"), STATUSES.index("RUNNIN
 
 
 def unpack(answer: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the columns of a packed answer, its alignment checked."""
+    """Return the header and the columns of a packed answer. Check its alignment."""
     (size,) = struct.unpack_from("<I", answer)
     header = json.loads(answer[4 : 4 + size])
     begin = (4 + size + 7) // 8 * 8
@@ -37,7 +37,7 @@ def unpack(answer: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 class GivenColumns(Columns):
-    """Trials t0, t1, ... with these columns (by ``given`` or by name), the others of those that succeeded."""
+    """Trials t0, t1, ... with the given columns. Other columns are as for succeeded trials."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class GivenColumns(Columns):
 
 
 class GivenSnapshot:
-    """A database that holds what the test says. ``number`` is that of its last fact; pages are short."""
+    """A database with given contents. ``number`` is that of its last fact; pages are short."""
 
     def __init__(
         self,

@@ -15,7 +15,8 @@ from nnimgr.analysis.columns import Columns
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import Touched, trial_id_of
 from nnimgr.store.bulk import snapshot
-from nnimgr.store.writer import ExperimentWriter, database_path
+from nnimgr.store.location import database_path
+from nnimgr.store.writer import ExperimentWriter
 from tests.rules.driver import Life
 
 SPACE: dict[str, Any] = {
@@ -27,7 +28,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Past(Life):
-    """A life whose trials a test suggests itself, and which can be written down. Ten trials run at once."""
+    """A life whose trials the test suggests itself, and which can be saved. Ten trials run at once."""
 
     def __init__(self, directory: Path, space: Mapping[str, Any] = SPACE) -> None:
         self._space = space
@@ -52,7 +53,7 @@ class Past(Life):
         return taken
 
     def suggest(self, *sets: Mapping[str, Any] | str) -> None:
-        """Trials with these parameters (or JSON texts), which start at once as far as there is room."""
+        """Add trials with these parameters (or JSON texts). They start at once while there is room."""
         for parameters in sets:
             sequence = self.state.next_sequence
             self.take(
@@ -66,14 +67,14 @@ class Past(Life):
             )
 
     def report(self, sequence: int, position: int, text: str, kind: str = "FINAL", attempt: int = 1) -> None:
-        """A metric as a trial writes it."""
+        """Add a metric as a trial writes it."""
         written = json.loads(text)
         value: Any = written.get("default") if isinstance(written, dict) else written
         number = float(value) if type(value) in (int, float) and math.isfinite(value) else None
         self.take(f.MetricReported(self.job(sequence, attempt), position, kind, 0, None, number, text))
 
     def finish(self, sequence: int, text: str, *, after: timedelta = SECOND) -> None:
-        """It starts, reports this final metric and ends."""
+        """Start a trial, report this final metric, and end it."""
         self.start(sequence)
         self.report(sequence, 0, text)
         self.now += after
@@ -90,7 +91,7 @@ class Past(Life):
         await self._writer.close()
 
     def refresh(self, columns: Columns | None = None) -> Columns:
-        """Columns, new or brought up to date, of what is written."""
+        """Return columns, new or updated, of the saved past."""
         columns = Columns() if columns is None else columns
         with snapshot(self.database, "exp") as taken:
             columns.refresh(taken)
@@ -98,7 +99,7 @@ class Past(Life):
 
 
 def shown(columns: Columns, name: str) -> list[Any]:
-    """A column as values: None is missing."""
+    """Return a column as a list of values, None for missing ones."""
     values: Sequence[Any] = columns.arrays[name].tolist()
     if name in columns.categories:
         known = dict(enumerate(columns.categories[name]))
@@ -107,7 +108,7 @@ def shown(columns: Columns, name: str) -> list[Any]:
 
 
 def everything(columns: Columns) -> dict[str, Any]:
-    """All that columns say, in a form that can be compared: a column without a value says nothing."""
+    """Return the contents of columns in a form that can be compared. Columns without a value are left out."""
     ids: Array = columns.ids
     return {name: shown(columns, name) for name in columns.arrays if columns.present(name).any()} | {
         "ids": ids.tolist(),

@@ -1,4 +1,4 @@
-"""Columns hold what the database does, whether they were read at once or followed its changes."""
+"""Columns equal the database, whether they were read at once or followed its changes."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ async def test_following_the_changes_is_as_good_as_reading_all(past: Past, seed:
 
 
 def act(past: Past, rng: random.Random, reported: dict[str, int]) -> None:
-    """Something happens."""
+    """Make a random change to the past."""
     chance = rng.random()
     open_jobs = [job for job in past.state.jobs.values() if not job.closed and job.placed]
     if chance < 0.3 or not open_jobs:

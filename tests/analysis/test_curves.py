@@ -1,4 +1,4 @@
-"""Curves: which lines, in which points, and the band of all."""
+"""Curves: the chosen lines, their points, and the band of all lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def value_of(trial: int, step: int) -> float:
 
 
 def story(trials: int = TRIALS, steps: int = STEPS) -> list[tuple[int, MetricPoint]]:
-    """All trials report at once, in turn; the younger one first, as it may be."""
+    """Return points of trials that report in turn. The younger trial may come first."""
     order = [(step, trial) for step in range(steps) for trial in reversed(range(trials))]
     return [
         (number, MetricPoint(f"t{trial}", 1, step, value_of(trial, step)))

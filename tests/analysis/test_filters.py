@@ -1,4 +1,4 @@
-"""The filter grammar: what it reads, what it refuses and where, which trials match."""
+"""The filter grammar: valid filters, error positions, and matching trials."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECOND_ID, LAST_ID = trial_id_of("exp", 1), trial_id_of("exp", 3)
 
 @pytest.fixture
 async def columns(tmp_path: Path) -> AsyncIterator[Columns]:
-    """Four trials: three have succeeded, the last one waits to be started."""
+    """Four trials: three have succeeded, the last one waits for its start."""
     past = Past(tmp_path, SPACE)
     for sequence, (parameters, final) in enumerate(zip(SETS, FINALS, strict=False)):
         past.suggest(parameters)

@@ -1,4 +1,4 @@
-"""Analyses that have followed an experiment say what those say that read all of it at once."""
+"""Analyses that follow an experiment give the same answers as analyses that read all of it at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUESTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 def judge(past: Past, rng: random.Random, reported: Mapping[str, int]) -> None:
-    """The assessor judges a trial that runs, by its last metric."""
+    """Have the assessor judge a running trial by its last metric."""
     running = [
         job for job in past.state.jobs.values() if job.started_at and not job.closed and job.id in reported
     ]

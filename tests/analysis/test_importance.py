@@ -40,7 +40,7 @@ def test_the_parameter_that_decides_comes_first_and_noise_last() -> None:
 
 
 def test_it_is_about_the_best_ones_not_about_the_whole() -> None:
-    """b changes far more of the value, but nothing among the best: that is what a level set is for."""
+    """b changes the value far more, but not among the best trials, which are the only ones that count."""
     given = uniform("ab")
     a, b = given["parameters.a"], given["parameters.b"]
     loss = np.where(b > 0.9, 1000.0, 0.0) + a**2
@@ -67,7 +67,7 @@ def test_a_logarithmic_parameter_is_looked_at_logarithmically() -> None:
     given = {**uniform("b"), "parameters.lr": lr}
     loss = (np.log10(lr) + 4.5) ** 2 + given["parameters.b"] ** 2
     assert shares(GivenColumns(ROWS, given, logarithmic=["parameters.lr"], value=loss))["lr"] > 0.7
-    assert shares(GivenColumns(ROWS, given, value=loss))["lr"] < 0.5  # nearly all in one part
+    assert shares(GivenColumns(ROWS, given, value=loss))["lr"] < 0.5  # nearly all values are in one part
 
 
 def test_categories_and_nested_choices() -> None:

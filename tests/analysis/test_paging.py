@@ -1,4 +1,4 @@
-"""Pages that the columns choose are those that the database would."""
+"""Pages from the columns equal pages from the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPACE = {"act": {"_type": "choice", "_value": ["tanh", "gelu", 8, 16, True]}}
 
 @pytest.fixture
 async def past(tmp_path: Path) -> AsyncIterator[Past]:
-    """Ten trials with ties, values that are none, and some that have not ended."""
+    """Ten trials with ties, values that are not numbers, and some trials that have not ended."""
     made = Past(tmp_path, SPACE)
     finals = ["3", "1", "NaN", "2", "1", '"x"', '{"default": 1, "acc": 5}', '{"default": 7, "acc": 4}']
     acts: list[Any] = ["tanh", "gelu", 16, 8, True, "tanh", "none", 16]

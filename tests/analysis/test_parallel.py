@@ -1,4 +1,4 @@
-"""Parallel coordinates: every count is exact, whatever is brushed."""
+"""Parallel coordinates: every count is exact, whatever the brushes are."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ask(
 
 
 def dense(header: dict[str, Any], found: dict[str, NDArray[Any]], which: str, pair: int) -> NDArray[Any]:
-    """A 2-D histogram from its cells."""
+    """Return a 2-D histogram from its cells."""
     left, right = (header["axes"][number]["bins"] + 1 for number in (pair, pair + 1))
     whole = np.zeros(left * right, np.int64)
     whole[found[f"{which}.{pair}.cells"]] = found[f"{which}.{pair}.counts"]
@@ -61,7 +61,8 @@ def test_an_axis_has_a_part_for_each_category_and_each_of_few_integers() -> None
     assert header["axes"][2]["categories"] == OPTIONS
     assert (header["axes"][3]["low"], header["axes"][3]["high"]) == (1.5, 5.5)
     assert header["axes"][1]["log"] and not header["axes"][0]["log"]
-    assert len(found["axis.2.all"]) == 5 and found["axis.2.all"][4] > 0  # the last: without a value
+    # The last element counts trials without a value.
+    assert len(found["axis.2.all"]) == 5 and found["axis.2.all"][4] > 0
     assert all(found[f"axis.{number}.all"].sum() == ROWS for number in range(4))
 
 
@@ -129,7 +130,7 @@ def test_the_top_share_is_of_those_with_a_result(snapshot: GivenSnapshot, mode: 
 def test_the_filter_is_what_all_is_of() -> None:
     columns = many()
     header, found = ask(columns, filter="status:FAILED", top=1.0)
-    assert (header["total"], header["selected"]) == (50, 0)  # none of them has a result
+    assert (header["total"], header["selected"]) == (50, 0)  # no selected trial has a result
     assert dense(header, found, "all", 0).sum() == 50
     assert header["metric"] == {"min": None, "max": None}
     assert len(found["selected.0.cells"]) == 0

@@ -1,4 +1,4 @@
-"""The Pareto set: which trials are in it, and how much of it is told."""
+"""The Pareto set: its members, and the limit of the answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_front_is_what_nothing_dominates(objectives: int) -> None:
         points = rng.random((rows, objectives))
         if values:
             points = np.floor(points * values)
-        elif rows > 200:  # no point is any better than another
+        elif rows > 200:  # every point is in the front
             points /= points.sum(axis=1, keepdims=True)
         assert undominated(points).tolist() == by_definition(points)
 
@@ -63,7 +63,7 @@ def test_many_points_that_few_coordinates_tell_apart() -> None:
 
 
 def test_points_that_are_equal_in_one_coordinate() -> None:
-    """The lower half of the points in the first coordinate is all higher in the last, or all the same."""
+    """The lower half of the first coordinate is higher, or all equal, in the last coordinate."""
     rng = np.random.default_rng(1)
     for last in (np.repeat([5.0, 3.0], 500), np.repeat([3.0, 5.0], 500), np.full(1000, 2.0)):
         points = rng.random((1000, 4))

@@ -1,4 +1,4 @@
-"""The analysis process: real children that answer, leave, crash and are cancelled."""
+"""The analysis process: real children that answer, exit, crash and are cancelled."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_a_question_that_crosses_its_leaving_is_asked_again(stored: Path) 
     asked = asyncio.create_task(sequences(analyst, stored))
     await asyncio.sleep(0)
     assert child.process.stdin is not None
-    child.process.stdin.transport.abort()  # as if it had left before it could read
+    child.process.stdin.transport.abort()  # as if the process had left before it could read
     os.kill(child.process.pid, signal.SIGCONT)
     assert await asked == [1, 0]
     await analyst.close()

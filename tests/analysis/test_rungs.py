@@ -1,4 +1,4 @@
-"""Rungs: who came to each, who went on from it, who was stopped there."""
+"""Rungs: the trials that came to each, continued from it, and were stopped there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(
 
 
 def points(header: dict[str, Any], found: dict[str, NDArray[Any]]) -> list[tuple[Any, ...]]:
-    """Of each point its rung's end, its trial, its value, its fate and the trial of the next point."""
+    """Return each point as its rung's end, its trial, its value, its fate and the next point's trial."""
     fates = next(column["categories"] for column in header["columns"] if column["name"] == "fate")
     sequences = [*found["sequence"].tolist()]
     return [
@@ -45,7 +45,7 @@ def points(header: dict[str, Any], found: dict[str, NDArray[Any]]) -> list[tuple
 
 
 def halving() -> GivenColumns:
-    """Three configurations with budget 1, of which two got 3 and one of these 9; the last one runs still."""
+    """Three configurations with budget 1. Two got budget 3 and one of them 9, where it still runs."""
     return GivenColumns(
         6,
         {
@@ -69,7 +69,7 @@ def test_a_promoted_configuration_is_a_further_trial() -> None:
         (1, 2, 0.6, "promoted", 3),
         (3, 3, 0.7, "promoted", 5),
         (3, 4, 0.65, "left", None),
-        (9, 5, 0.72, "running", None),  # its latest value, as it has no other yet
+        (9, 5, 0.72, "running", None),  # its latest value, because it has no final one yet
     ]
     assert header["rungs"][0] == {
         "from": 1,
@@ -102,7 +102,7 @@ def test_a_trial_that_was_run_again_is_the_one_that_goes_on() -> None:
         (0, "left", None),
         (1, "promoted", 2),
         (2, "left", None),
-        (3, "left", None),  # of another configuration
+        (3, "left", None),  # belongs to another configuration
     ]
 
 
@@ -122,11 +122,11 @@ def reports(trial: int, *values: float) -> list[tuple[int, MetricPoint]]:
 
 
 def stopping() -> tuple[GivenColumns, GivenSnapshot]:
-    """Trial 0 is stopped at its first report, 1 at its third, 2 runs and has made two, 3 has made four."""
+    """Trial 0 is stopped at its first report, 1 at its third, 2 runs and has reported twice, 3 four times."""
     columns = GivenColumns(4, status=[EARLY_STOPPED, EARLY_STOPPED, RUNNING, SUCCEEDED])
     snapshot = GivenSnapshot(
         points=[
-            *reports(0, 0.1, 0.15, 0.2),  # it went on for two reports until it had ended
+            *reports(0, 0.1, 0.15, 0.2),  # two more reports after the verdict
             *reports(1, 0.2, 0.3, 0.35),
             *reports(2, 0.3, 0.4),
             *reports(3, 0.4, 0.5, 0.6, 0.7),
@@ -147,11 +147,11 @@ def test_stopped_trials_have_the_same_rungs_as_those_that_go_on() -> None:
         (1, 2, 0.3, "running", None),
         (1, 3, 0.4, "promoted", 3),
         (3, 1, 0.35, "stopped", None),
-        (3, 3, 0.6, "promoted", None),  # on to the end
+        (3, 3, 0.6, "promoted", None),  # continued to the end
     ]
     assert header["verdicts"] == [
         {"sequence": 0, "reason": "0.1 is below the best third", "better": [3]},
-        {"sequence": 1, "reason": "why t1", "better": []},  # the assessor gave none
+        {"sequence": 1, "reason": "why t1", "better": []},  # the assessor gave no better trials
     ]
 
 
@@ -161,7 +161,7 @@ def test_an_assessor_without_rungs_has_them_where_it_stopped() -> None:
     header, found = ask(columns, snapshot)
     assert [rung["to"] for rung in header["rungs"]] == [3]
     assert [(sequence, fate) for _, sequence, _, fate, _ in points(header, found)] == [
-        (0, "left"),  # stopped by something else
+        (0, "left"),  # not stopped by the assessor
         (1, "stopped"),
         (3, "promoted"),
     ]
@@ -221,7 +221,7 @@ def test_of_many_configurations_those_that_came_far_are_drawn() -> None:
         60,
         35,
         10,
-    ]  # all ten that came furthest, and half of the rest for each of the others
+    ]  # all ten that came furthest, and for the other rungs half of the remaining lines each
     first = found["sequence"][found["rung"] == 0]
     assert first.min() < 50 and first.max() > 950
 
@@ -231,7 +231,7 @@ def test_without_verdicts_and_budgets_there_is_none() -> None:
     assert (header["rungs"], header["total"], header["lines"]) == ([], 0, 0)
     assert len(found["sequence"]) == 0
     many = GivenColumns(100, {"parameters.TRIAL_BUDGET": np.arange(100.0)})
-    assert ask(many)[0]["rungs"] == []  # a parameter like others
+    assert ask(many)[0]["rungs"] == []  # an ordinary parameter
 
 
 async def test_what_a_verdict_says_is_read_from_the_database(past: Past) -> None:

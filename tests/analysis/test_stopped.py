@@ -1,4 +1,4 @@
-"""Who was stopped, by whom, where."""
+"""Stopped trials: by whom and at which step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def ask(columns: GivenColumns, snapshot: GivenSnapshot, **arguments: Any) -> dic
 
 
 def scene() -> tuple[GivenColumns, GivenSnapshot]:
-    """0 by the assessor, 1 by maxTrialDuration, 2 by a user at once, 3 by the system, 4 and 5 not."""
+    """Trials 0 to 3 were stopped: by the assessor, maxTrialDuration, a user, the system.
+
+    Trials 4 and 5 were not.
+    """
     columns = GivenColumns(
         6,
         status=[EARLY_STOPPED, EARLY_STOPPED, USER, SYSTEM, SUCCEEDED, SUCCEEDED],
@@ -51,7 +54,7 @@ def test_each_kind_of_stop() -> None:
         ("t1", "duration", 2, 0.3),
         ("t2", "user", None, None),
         ("t3", "system", 1, 0.2),
-        ("t0", "assessor", 3, 0.4),  # where it was judged, not where it ended
+        ("t0", "assessor", 3, 0.4),  # the step of the verdict, not of the end
     ]
     assert answer["trials"][0] == {
         "sequence": 1,

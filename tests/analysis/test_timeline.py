@@ -1,4 +1,4 @@
-"""Where and when attempts ran."""
+"""The places and times of attempts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def attempt(
     gpus: str | None = "[0]",
     why: str = "exited",
 ) -> Attempt:
-    """Times are seconds since the creation."""
+    """Return an attempt. Times are seconds since the creation."""
     at = [None if second is None else ORIGIN_US + int(second * 1e6) for second in (begin, end)]
     return Attempt(f"t{trial}", number, host, gpus, at[0], at[0], at[1], None if end is None else why)
 
@@ -37,7 +37,7 @@ def ask(
 
 
 def bars(header: dict[str, Any], found: dict[str, NDArray[Any]]) -> list[tuple[Any, ...]]:
-    """Host, GPU, part, sequence, start, end; by place and time."""
+    """Return host, GPU, part, sequence, start and end of each bar, ordered by place and time."""
     shown = []
     for lane, start, end, sequence in zip(
         *(found[name].tolist() for name in ("lane", "start", "end", "sequence")), strict=True
@@ -111,7 +111,7 @@ def test_what_runs_still_goes_on_to_now() -> None:
     snapshot = GivenSnapshot(attempts=attempts)
     _, found = ask(columns, snapshot, now=ORIGIN_US / 1e6 + 75)
     assert (found["start"].tolist(), found["end"].tolist()) == ([10], [75])
-    _, found = ask(columns, snapshot)  # nobody knows: as of the last fact
+    _, found = ask(columns, snapshot)  # without ``now``, at the time of the last fact
     assert found["end"].tolist() == [3600]
 
 
@@ -120,7 +120,8 @@ def test_the_queue_is_who_has_no_place_yet() -> None:
     columns = columns_for(3, created=[0, 0, 5], attempt=[1, 2, 1], ended=[30, 100, 20])
     _, found = ask(columns, GivenSnapshot(attempts=attempts), pixels=10)
     assert found["queue.at"].tolist() == [*range(10, 101, 10)]
-    assert found["queue.waiting"].tolist() == [2, 1, 0, 0, 0, 0, 0, 0, 0, 0]  # the third ended without one
+    # The third trial ended without a place.
+    assert found["queue.waiting"].tolist() == [2, 1, 0, 0, 0, 0, 0, 0, 0, 0]
     assert found["queue.running"].tolist() == [1, 1, 1, 1, 0, 1, 1, 1, 1, 0]
 
 

@@ -1,4 +1,4 @@
-"""All analyses over a real database, compared with what its reader says."""
+"""All analyses over a real database, compared with the database's own reader."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from benchmarks import past
 from nnimgr.analysis.questions import Answers
 from nnimgr.home import Home
 from nnimgr.rules.facts import TrialStatus
+from nnimgr.store.location import database_path
 from nnimgr.store.reader import ExperimentReader, TrialRow
-from nnimgr.store.writer import database_path
 from tests.analysis.given import unpack
 
 TRIALS = 250
 
 
 class Whole:
-    """An experiment that was stopped, with everything in it."""
+    """A stopped experiment with every kind of fact."""
 
     def __init__(self, directory: Path) -> None:
         self.reader = ExperimentReader(directory)
@@ -132,7 +132,7 @@ def test_stopped_says_what_the_trials_say(whole: Whole) -> None:
         row = rows[trial["trialId"]]
         assert (trial["status"], trial["reason"]) == (row.status, row.reason)
         if trial["by"] == "assessor":
-            assert trial["reason"] == f"stopped: the assessor judged it bad at report {trial['step'] + 1}"
+            assert trial["reason"] == f"the assessor judged it bad at report {trial['step'] + 1}"
     assert answer["counts"]["assessor"] > 0 and answer["assessor"] == "Medianstop"
 
 

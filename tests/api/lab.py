@@ -1,4 +1,4 @@
-"""The API over a stored, scripted life of one experiment: real database, real application, no processes."""
+"""The API on a stored, scripted life of one experiment: real database and application, no processes."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ from nnimgr.core.managing.manager import (
 )
 from nnimgr.core.managing.stored import StoredSummaries
 from nnimgr.core.running import requests
+from nnimgr.core.running.mailbox import Builder
+from nnimgr.core.running.notices import Notice
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.runner import RunnerClosed
-from nnimgr.core.running.search import Builder, Notice
 from nnimgr.home import Home
 from nnimgr.rules import facts as f
 from nnimgr.rules.activity import happening
 from nnimgr.rules.state import AddedTrial, Touched
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
+from nnimgr.traits import traits_of
 from tests.rules.driver import Life
 from training_services.base import FileListing, Machine, TrialFile
-from training_services.placement import HostLedger
-from trial_keeper.plain import check_path
+from training_services.placement.ledger import HostLedger
+from trial_keeper.machine.untrusted_files import check_path
 
 TOKEN = "a-token-for-tests"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -56,7 +58,7 @@ EXPERIMENT = "/api/v1/experiments/exp"
 
 
 def full_config(directory: Path) -> dict[str, Any]:
-    """A canonical configuration, without its search space."""
+    """Return a canonical configuration without its search space."""
     return {
         "experimentName": "lab",
         "experimentType": "hpo",
@@ -82,7 +84,7 @@ SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 class StoredLife(Life):
-    """A life with a full configuration, whose turns can be written down."""
+    """A life with a full configuration. Its turns can be stored."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.turns: list[tuple[list[f.Recorded], Touched]] = []
@@ -91,7 +93,9 @@ class StoredLife(Life):
 
     def take(self, *facts: f.Fact, after: timedelta = timedelta(0)) -> list[f.Fact]:
         full = [
-            dataclasses.replace(fact, config=self._config, search_space=SPACE)
+            dataclasses.replace(
+                fact, config=self._config, search_space=SPACE, traits=traits_of(self._config["tuner"])
+            )
             if isinstance(fact, f.ExperimentCreated)
             else fact
             for fact in facts
@@ -104,7 +108,10 @@ class StoredLife(Life):
 
 
 def several_sets(life: Life) -> None:
-    """Trial 2 is a multi-phase one whose first attempt is lost; the second has results for 2 of 3 sets."""
+    """Make trial 2 a multi-phase trial.
+
+    Its first attempt is lost; its second attempt has results for 2 of 3 sets.
+    """
     life.take(f.ConfigChanged(changes={}, limits=dataclasses.replace(life.state.limits, multi_phase=True)))
     life.start(0)
     life.end(0, 1)
@@ -127,15 +134,15 @@ def several_sets(life: Life) -> None:
 
 
 class FakeService:
-    """Gives logs that tests have put there; following goes on until the log is closed."""
+    """Serves logs that tests have stored. Following a log continues until the log is closed."""
 
     def __init__(self) -> None:
         self.logs: dict[tuple[str, str], bytes] = {}
         self.ended = asyncio.Event()
         self.open_readings = 0
         self.known_machines: Sequence[Machine] = ()
-        self.cut: Exception | None = None  # raised in the middle of a file
-        self.refusal: Exception | None = None  # raised before it
+        self.cut: Exception | None = None  # error raised in the middle of a file
+        self.refusal: Exception | None = None  # error raised before the first chunk
 
     def machines(self) -> Sequence[Machine]:
         return self.known_machines
@@ -186,7 +193,7 @@ class FakeService:
 
 @dataclass(slots=True)
 class FakeSession:
-    """What the API asks of a runner's service session."""
+    """The parts of a runner's service session that the API uses."""
 
     service: FakeService | None
     closing: FakeService | None = None
@@ -194,7 +201,7 @@ class FakeSession:
 
 
 class FakeRunner:
-    """What the API asks of a runner, over a scripted life."""
+    """The parts of a runner that the API uses, on a scripted life."""
 
     def __init__(self, life: StoredLife, writer: ExperimentWriter) -> None:
         self.life = life
@@ -202,7 +209,7 @@ class FakeRunner:
         self.session = FakeSession(FakeService())
         self.notices: dict[str, Notice] = {}
         self.last_number = 0
-        self.waiting = asyncio.Event()  # set when somebody waits for a commit
+        self.waiting = asyncio.Event()  # set when a client waits for a commit
         self._writer = writer
         self._tick: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -228,7 +235,7 @@ class FakeRunner:
         return happening(state, self.life.now, searching=True, outstanding=0, service_trouble=None)
 
     def end(self) -> None:
-        """As a runner that ends does to those who wait."""
+        """End as a runner does, with an error for all waiting clients."""
         self._tick.set_exception(RunnerClosed())
         self._tick.exception()
 
@@ -259,14 +266,16 @@ class FakeRunner:
         return {fact.trial_id for fact in facts if isinstance(fact, f.StopRequested)}
 
     async def change_config(self, changes: Mapping[str, Any]) -> None:
-        await self.request(requests.change_config(changes))
+        before = requests.read_config(self.state)
+        after = requests.changed_config(before, changes, elapsed=self.state.active)
+        await self.request(requests.record_config(before, after))
 
     async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
         await self.request(requests.import_data(records))
 
 
 class FakeManager:
-    """One experiment, ``exp``; what is created is only remembered."""
+    """A manager with one experiment, ``exp``. Created experiments are only remembered."""
 
     def __init__(self, runner: FakeRunner, directory: Path) -> None:
         self.runner: FakeRunner | None = runner
@@ -390,14 +399,14 @@ class FakeManager:
 
 
 class NearAnalyst(Analyst):
-    """Answers as the analysis process does, in a thread of this one."""
+    """Answers like the analysis process, but in a thread of this process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.answers = Answers()
         self.asked: list[str] = []
         self.dropped: list[str] = []
-        self.hold: asyncio.Event | None = None  # no answer before it is set
+        self.hold: asyncio.Event | None = None  # no answer is given before this is set
         self.failure: Exception | None = None
 
     async def ask(
@@ -418,7 +427,7 @@ class NearAnalyst(Analyst):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Lab:
-    """Everything of one test."""
+    """All objects of one test."""
 
     life: StoredLife
     runner: FakeRunner
@@ -426,8 +435,8 @@ class Lab:
     parts: ApiParts
     analyst: NearAnalyst
     app: ASGIApp
-    client: httpx.AsyncClient  # with the token
-    stranger: httpx.AsyncClient  # without
+    client: httpx.AsyncClient  # client with the token
+    stranger: httpx.AsyncClient  # client without the token
 
     @property
     def service(self) -> FakeService:

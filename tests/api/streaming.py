@@ -1,4 +1,4 @@
-"""Drives the application by hand where an answer does not end: a client that reads when the test says so."""
+"""Runs the application for answers that do not end, with a client that reads when the test wants it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Event:
 
 
 class Stream:
-    """An answer as it comes. ``next_message`` takes one message; until then the sender waits."""
+    """An answer while it arrives. ``next_message`` takes one message; the sender waits until then."""
 
     def __init__(self) -> None:
         self.gone = asyncio.Event()
@@ -54,7 +54,7 @@ class Stream:
         return message
 
     async def until_stuck(self) -> None:
-        """Return when a message waits to be sent because the last one was not taken."""
+        """Return when a message waits because the last one was not taken."""
         async with asyncio.timeout(DEADLINE_S):
             await self._stuck.wait()
 
@@ -63,7 +63,7 @@ class Stream:
             await self._messages.get()
 
     async def text(self, wanted: str) -> str:
-        """Read until this has come; all text until then."""
+        """Read until this text has arrived, and return all text up to it."""
         while wanted not in self._text:
             message = await self.next_message()
             self._text += message.get("body", b"").decode(errors="replace")
@@ -72,7 +72,7 @@ class Stream:
         return self._text
 
     async def event(self) -> Event | None:
-        """The next event; None when the answer has ended."""
+        """Return the next event, None if the answer has ended."""
         while True:
             block, found, rest = self._text.partition("\n\n")
             if not found:
@@ -88,7 +88,7 @@ class Stream:
                 return Event(fields["event"], number, json.loads(fields["data"]))
 
     async def events(self, up_to: int) -> list[Event]:
-        """The events up to the one of this number."""
+        """Return the events up to the one with this number."""
         found: list[Event] = []
         while not found or found[-1].id != up_to:
             event = await self.event()
@@ -101,7 +101,10 @@ class Stream:
 async def opened(
     app: ASGIApp, target: str, *, headers: Mapping[str, str] = BEARER
 ) -> AsyncGenerator[Stream, None]:
-    """GET ``target``; on leaving, the client goes, and the application must have ended its answer."""
+    """GET ``target``.
+
+    When the block ends, the client disconnects, and the application must end its answer.
+    """
     address = urlsplit(target)
     scope: Scope = {
         "type": "http",

@@ -1,4 +1,4 @@
-"""The routes of the analyses: their questions, answers and refusals."""
+"""Routes of the analyses: their questions, answers and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKED = "application/vnd.nnimgr.columns"
 
 
 async def tell(lab: Lab) -> None:
-    """Trial 0 succeeds after two intermediate metrics, trial 1 runs, with one."""
+    """Let trial 0 succeed after two intermediate metrics, and let trial 1 run with one."""
     lab.life.start(0)
     lab.life.metric(0, 0, 0.25)
     lab.life.metric(0, 1, 0.5)
@@ -83,7 +83,7 @@ async def test_timeline_goes_on_to_now_while_the_experiment_is_open(lab: Lab) ->
     live = header["end"]
     lab.manager.runner = None
     header, found = await packed(lab, f"{ANALYSIS}/timeline?from=0&pixels=100")
-    assert header["end"] == 0 < live  # all of it has happened in one instant
+    assert header["end"] == 0 < live  # all facts happened at the same instant
     assert set(found["sequence"].tolist()) <= {0, 1, 2}
 
 

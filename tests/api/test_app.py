@@ -1,4 +1,4 @@
-"""The application around the routes: its description, its pages, its bounds."""
+"""The application around the routes: its description, its pages, its limits."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_probes_need_no_token_and_no_name(lab: Lab) -> None:
         for method in ("GET", "HEAD"):
             assert (await lab.client.request(method, path, headers=headers)).status_code == 200
         assert (await lab.client.post(path, headers=headers)).status_code == 405
-    lab.parts.life.closing.set()
+    lab.parts.shutdown.closing.set()
     assert (await lab.client.get("/healthz", headers=headers)).text == "ok\n"
     leaving = await lab.client.get("/readyz", headers=headers)
     assert leaving.status_code == 503
@@ -116,7 +116,7 @@ async def test_a_body_that_does_not_come() -> None:
 
 
 async def test_a_leaving_server_turns_requests_away(lab: Lab) -> None:
-    lab.parts.life.closing.set()
+    lab.parts.shutdown.closing.set()
     for path in ("/api/v1/server", "/login"):
         answer = await lab.client.get(path)
         assert answer.status_code == 503
@@ -124,8 +124,8 @@ async def test_a_leaving_server_turns_requests_away(lab: Lab) -> None:
 
 
 async def test_changes_under_way_are_known(lab: Lab) -> None:
-    with lab.parts.life.change():
-        waiting = asyncio.create_task(lab.parts.life.quiet())
+    with lab.parts.shutdown.change():
+        waiting = asyncio.create_task(lab.parts.shutdown.quiet())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()

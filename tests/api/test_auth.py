@@ -1,4 +1,4 @@
-"""Who may use the server: every way in, every way that must not be one."""
+"""Access to the server: every permitted way, and every way that must be refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def basic(password: str) -> dict[str, str]:
 
 
 def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
-    """(method, path) of every route that the live application would serve."""
+    """Yield (method, path) of every route that the live application serves."""
     found: list[BaseRoute] = list(app.routes)
     while found:
         route = found.pop()
@@ -38,7 +38,7 @@ def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
 
 
 async def sign_in(lab: Lab) -> str:
-    """The cookie header of a fresh session."""
+    """Return the cookie header of a new session."""
     made = await lab.client.post("/api/v1/server/login-code")
     url = made.json()["url"]
     assert url.startswith(f"{BASE}/login#code=")
@@ -184,7 +184,7 @@ def test_names_of_a_loopback_server(host: str, allowed: bool) -> None:
 
 def test_names_of_an_open_server() -> None:
     hosts = AllowedHosts("0.0.0.0", extra=["Tuning.example"])
-    assert hosts.allow("192.168.1.5:8080") and hosts.allow("[fe80::1]:80")  # not rebound: no name
+    assert hosts.allow("192.168.1.5:8080") and hosts.allow("[fe80::1]:80")  # addresses cannot be rebound
     assert hosts.allow("tuning.example:443")
     assert not hosts.allow("evil.example")
     assert AllowedHosts("10.1.2.3").allow("10.1.2.3:8080")
@@ -228,10 +228,10 @@ async def test_a_401_says_how(lab: Lab) -> None:
     ]
     page = await lab.stranger.get("/", headers={"Accept": "text/html", "Sec-Fetch-Mode": "navigate"})
     assert page.status_code == 401 and page.headers["content-type"].startswith("text/html")
-    assert page.headers.get_list("www-authenticate") == ['Bearer realm="nnimgr"']  # the page asks, no dialog
+    assert page.headers.get_list("www-authenticate") == ['Bearer realm="nnimgr"']  # no browser dialog
     assert '<label for="token">' in page.text and TOKEN not in page.text
     script = await lab.stranger.get("/api/v1/server", headers={"Sec-Fetch-Mode": "cors"})
-    assert script.headers.get_list("www-authenticate") == ['Bearer realm="nnimgr"']  # no dialog
+    assert script.headers.get_list("www-authenticate") == ['Bearer realm="nnimgr"']  # no browser dialog
 
 
 async def test_failures_are_slowed_and_the_owner_is_not(lab: Lab) -> None:
@@ -309,16 +309,16 @@ def test_the_throttle_forgets() -> None:
     assert throttle.wait_s("b") == 0
     for _ in range(100):
         throttle.failed("a")
-    assert throttle.wait_s("a") == 9  # it does not grow for ever
+    assert throttle.wait_s("a") == 9  # the wait has a limit
     now = 9.0
     assert throttle.wait_s("a") == 0
     throttle.failed("b")
-    throttle.failed("c")  # pushes a out: memory is bounded
+    throttle.failed("c")  # removes client a, because memory is bounded
     assert len(throttle._spent) == 2
 
 
 async def test_no_body_goes_in_before_the_token(lab: Lab) -> None:
-    """A stranger's body is not even parsed."""
+    """A body without a credential is not even parsed."""
     answer = await lab.stranger.post(
         "/api/v1/experiments", content=b"[" * 1000, headers={"Content-Type": "application/json"}
     )
@@ -330,7 +330,7 @@ async def test_no_body_goes_in_before_the_token(lab: Lab) -> None:
 
 @pytest.fixture
 def open_to_all(lab: Lab) -> httpx.AsyncClient:
-    """A stranger before a server that needs no token."""
+    """Return a client without a token, for a server that needs none."""
     lab.parts.credentials.needed = False
     return lab.stranger
 

@@ -16,13 +16,13 @@ from nnimgr.api.analysis import COLUMNS
 from nnimgr.api.asgi import Scope
 from nnimgr.rules import facts as f
 from nnimgr.store.errors import StoreError
-from tests.analysis.test_packed import unpack
+from tests.analysis.test_binary_columns import unpack
 from tests.api.lab import BEARER, EXPERIMENT, Lab
 
 
 @pytest.fixture
 async def filled(lab: Lab) -> Lab:
-    """Trials 0 and 1 have ended with 0.5 and with an object; two customised ones wait behind 2 and 3."""
+    """End trials 0 and 1 with 0.5 and with an object, and queue two customised trials behind 2 and 3."""
     for sequence, (value, text) in enumerate([(0.5, "0.5"), (0.25, '{"default": 0.25, "acc": 2}')]):
         lab.life.start(sequence)
         lab.life.take(f.MetricReported(lab.life.job(sequence), 0, "FINAL", 0, "0", value, text))

@@ -1,4 +1,4 @@
-"""Configurations as texts: problems with their places, what would start, and starting it."""
+"""Configurations as texts: problems with their positions, the plan of an experiment, and its creation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ trainingService:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the text refers to."""
+    """Create the files that the text refers to."""
     folder = tmp_path / "project"
     (folder / "code").mkdir(parents=True)
     (folder / "code" / "trial.py").write_text("pass\n")

@@ -1,4 +1,4 @@
-"""The dashboard's files: what is served at which address, and under which policy."""
+"""Files of the dashboard: which file each address serves, and under which policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRIPT = "export const answer = 42;\n"
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A dashboard of two files, and a secret beside its folder."""
+    """Create a dashboard of two files, and a secret file beside its folder."""
     folder = tmp_path / "webui"
     (folder / "assets").mkdir(parents=True)
     (folder / "index.html").write_text(PAGE)

@@ -1,4 +1,4 @@
-"""The description of the API from which the dashboard's types are made."""
+"""The OpenAPI document from which the dashboard's types are generated."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ KEPT = Path(__file__).parents[2] / "webui" / "openapi.json"
 
 
 def test_the_dashboard_knows_the_api_as_it_is() -> None:
-    """Else: ``python -m nnimgr.api.description > webui/openapi.json``."""
+    """If this fails, run ``python -m nnimgr.api.description > webui/openapi.json``."""
     assert KEPT.read_text(encoding="utf-8") == text()

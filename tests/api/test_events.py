@@ -1,4 +1,4 @@
-"""The event streams: a cursor that loses nothing, bounded memory, and how they end."""
+"""Event streams: a cursor that loses nothing, bounded memory, and their end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_reconnect_with_the_last_number_loses_nothing(lab: Lab) -> None:
     seen: list[int | None] = []
     last = 0
     for step in range(4):
-        # Something happens while nobody listens, and the client comes back with what it saw last.
+        # A metric arrives while no client listens. The client then reconnects with its last number.
         lab.life.metric(0, 2 * step, 0.1)
         await lab.runner.commit()
         async with opened(lab.app, EVENTS, headers=BEARER | {"Last-Event-ID": str(last)}) as stream:
@@ -90,7 +90,7 @@ async def test_a_client_that_does_not_read_holds_one_page(lab: Lab, monkeypatch:
         lab.life.metric(0, position, 0.5)
     await lab.runner.commit()
     async with opened(lab.app, EVENTS) as stream:
-        await stream.event()  # one page was read and taken; a second and a third one wait in line
+        await stream.event()  # one page was read and taken, two more wait
         await stream.until_stuck()
         assert len(pages) <= 5
 
@@ -132,8 +132,8 @@ async def test_a_runner_that_ends_while_somebody_waits(lab: Lab) -> None:
 async def test_a_leaving_server_ends_its_streams(lab: Lab) -> None:
     async with opened(lab.app, EVENTS) as stream:
         await stream.events(lab.runner.last_number)
-        lab.parts.life.closing.set()
-        assert await stream.event() is None  # and no "closed": the client shall come back
+        lab.parts.shutdown.closing.set()
+        assert await stream.event() is None  # no "closed" event, because the client has to reconnect
 
 
 async def test_heartbeats(lab: Lab) -> None:
@@ -153,7 +153,7 @@ async def test_what_events_say(lab: Lab) -> None:
     lab.life.start(0)
     lab.life.take(f.MetricReported(lab.life.job(0), 0, "PERIODICAL", 0, "0", None, "NaN"))
     lab.life.take(
-        f.AlgorithmFailed(role="tuner", call="generate_parameters", sentence="it raised", traceback="tb")
+        f.AlgorithmFailed(role=f.Role.TUNER, call="generate_parameters", sentence="it raised", traceback="tb")
     )
     await lab.runner.commit()
     async with opened(lab.app, EVENTS) as stream:
@@ -178,7 +178,7 @@ async def test_the_server_says_which_experiment_has_moved_on(lab: Lab) -> None:
     changes = lab.manager.changes
     changes.tell("before", 1)
     async with opened(lab.app, "/api/v1/events") as stream:
-        await stream.text("retry")  # from here on nothing is missed
+        await stream.text("retry")  # from here on, no change is missed
         changes.tell("one", 5)
         changes.tell("two", 7)
         events = [await stream.event(), await stream.event()]
@@ -207,13 +207,13 @@ async def test_many_changes_are_one_to_a_client_that_does_not_read(lab: Lab) -> 
             event = await stream.event()
             assert event is not None
             numbers.append(event.data["number"])
-    assert len(numbers) == 3  # one was taken, one waited in line, and all the others are one
+    assert len(numbers) == 3  # one change was taken, one waited, and the others became one
 
 
 async def test_the_stream_of_the_server_ends_with_it(lab: Lab) -> None:
     async with opened(lab.app, "/api/v1/events") as stream:
         await stream.text("retry")
-        lab.parts.life.closing.set()
+        lab.parts.shutdown.closing.set()
         assert await stream.event() is None
 
 

@@ -1,4 +1,4 @@
-"""The logs of an experiment beside those of its trials."""
+"""Logs of an experiment, besides the logs of its trials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGS = f"{EXPERIMENT}/logs"
 
 @pytest.fixture
 def written(lab: Lab) -> Path:
-    """The log of the dispatcher, and that of the server."""
+    """Create the dispatcher's and the server's log, and return the former."""
     dispatcher = lab.manager.folder / "log" / "dispatcher.log"
     dispatcher.parent.mkdir()
     dispatcher.write_text("one\ntwo\nthree\n")
@@ -33,7 +33,7 @@ def append(path: Path, text: str) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """As a log that is rotated."""
+    """Replace a log, as a rotation does."""
     path.rename(path.with_suffix(".log.1"))
     path.write_text(text)
 
@@ -44,7 +44,7 @@ async def listed(lab: Lab) -> dict[str, Any]:
 
 async def test_which_logs_there_are(lab: Lab, written: Path) -> None:
     logs = await listed(lab)
-    assert list(logs) == ["server", "dispatcher"]  # the keeper has written none
+    assert list(logs) == ["server", "dispatcher"]  # the keeper has no log
     assert logs["dispatcher"]["size"] == 14 and logs["dispatcher"]["follows"]
     assert logs["server"]["about"] == f"What the server on port {PORT} says, of all its experiments."
     keeper = lab.manager.folder / "keeper" / "keeper.log"
@@ -78,7 +78,7 @@ async def test_following_goes_on_in_a_new_file(
         assert (await stream.text("four\n")).endswith("three\nfour\n")
         replace(written, "five\n")
         assert (await stream.text("five\n")).endswith("four\nfive\n")
-        lab.parts.life.closing.set()
+        lab.parts.shutdown.closing.set()
         assert (await stream.next_message()).get("more_body", False) is False
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nnimgr.config import ConfigError, Problem
+from nnimgr.core.running.notices import Notice
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.runner import RunnerClosed
-from nnimgr.core.running.search import Notice
 from nnimgr.rules import facts as f
 from nnimgr.store.errors import StoreError
 from tests.api.lab import EXPERIMENT, PORT, SPACE, Lab, several_sets
@@ -107,7 +107,7 @@ async def test_a_configuration_that_cannot_be_used(lab: Lab) -> None:
 async def test_list(lab: Lab) -> None:
     (summary,) = (await lab.client.get(URL)).json()["experiments"]
     assert summary["id"] == "exp" and summary["name"] == "lab"
-    assert summary["status"] == "NO_MORE_TRIAL"  # as the index of another server may have it
+    assert summary["status"] == "NO_MORE_TRIAL"  # a status from the index of another server
     assert summary["served"] is True and summary["durationS"] == 1.5
 
 
@@ -116,10 +116,10 @@ async def test_profile(lab: Lab) -> None:
     lab.life.metric(0, 0, 0.25, "FINAL")
     lab.life.end(0)
     lab.life.take(
-        f.AlgorithmFailed(role="assessor", call="assess_trial", sentence="it raised", traceback="Trace")
+        f.AlgorithmFailed(role=f.Role.ASSESSOR, call="assess_trial", sentence="it raised", traceback="Trace")
     )
     await lab.runner.commit()
-    lab.runner.notices = {"tuner": Notice(sentence="runs for 3 s", detail="stack")}
+    lab.runner.notices = {"tuner": Notice(subject="runs", seconds=3.0, detail="stack")}
     profile = (await lab.client.get(EXPERIMENT)).json()
     assert profile["id"] == "exp" and profile["name"] == "lab" and profile["status"] == "RUNNING"
     assert profile["counts"]["SUCCEEDED"] == 1
@@ -141,7 +141,8 @@ async def test_profile(lab: Lab) -> None:
     assert profile["port"] == PORT and profile["served"] is True
     assert profile["createdAt"] == "2026-01-01T00:00:00Z" and profile["endedAt"] is None
     assert profile["durationS"] == 7
-    assert profile["notices"] == [{"about": "tuner", "sentence": "runs for 3 s", "detail": "stack"}]
+    notice = {"subject": "runs", "seconds": 3.0, "sentence": "runs for 3 s", "detail": "stack"}
+    assert profile["notices"] == [{"about": "tuner", **notice}]
     assert profile["lastNumber"] == lab.runner.last_number
     (error,) = profile["errors"]
     assert error == {
@@ -251,7 +252,7 @@ async def test_view_shows_and_refuses_changes(lab: Lab) -> None:
     assert (await lab.client.post(f"{EXPERIMENT}/view")).json() == {"id": "exp"}
     shown = (await lab.client.get(EXPERIMENT)).json()
     assert shown["status"] == "VIEWED"
-    assert shown["reason"].startswith("viewed: nothing of it runs or changes; before, ")
+    assert shown["reason"].startswith("nothing of it runs or changes; before, ")
     assert (await lab.client.get(f"{EXPERIMENT}/trials")).status_code == 200
     assert (await lab.client.patch(EXPERIMENT, json={"trialConcurrency": 3})).status_code == 409
 
@@ -267,7 +268,7 @@ async def test_delete(lab: Lab) -> None:
 async def test_stop_says_whether_its_server_leaves_then(lab: Lab) -> None:
     lab.manager.runner = None
     assert not (await lab.client.post(f"{EXPERIMENT}/stop")).json()["serverLeaves"]
-    lab.parts.life.until_idle = True
+    lab.parts.shutdown.until_idle = True
     assert (await lab.client.post(f"{EXPERIMENT}/stop")).json()["serverLeaves"]
 
 

@@ -1,4 +1,4 @@
-"""What has happened to an experiment, in sentences."""
+"""The feed of an experiment: its facts as sentences."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_a_failure_is_told_with_what_the_attempt_said_last() -> None:
 LIMITS = f.Limits(trial_concurrency=2)
 FACTS: list[tuple[f.Fact, str, str]] = [
     (
-        f.ExperimentCreated(experiment_id="exp", config={}, search_space={}, limits=LIMITS),
+        f.ExperimentCreated(
+            experiment_id="exp", config={}, search_space={}, limits=LIMITS, traits=f.TunerTraits()
+        ),
         "info",
         "The experiment was created.",
     ),
@@ -85,7 +87,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "The experiment runs.",
     ),
     (
-        f.ExperimentMoved(status=f.ExperimentStatus.DONE, reason="done: all 10 trials were created"),
+        f.ExperimentMoved(status=f.ExperimentStatus.DONE, reason="all 10 trials were created"),
         "good",
         "The experiment is done: all 10 trials were created.",
     ),
@@ -105,16 +107,18 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (f.DataImported(records="[{}]"), "info", "A user gave the tuner 1 result from elsewhere."),
     (f.DataImported(records="[{},{}]"), "info", "A user gave the tuner 2 results from elsewhere."),
     (
-        f.AlgorithmFailed(role="tuner", call="receive_trial_result", sentence="x is 0", trial_id="abcde"),
+        f.AlgorithmFailed(
+            role=f.Role.TUNER, call="receive_trial_result", sentence="x is 0", trial_id="abcde"
+        ),
         "warning",
         "The tuner failed in receive_trial_result for trial #3 (abcde): x is 0.",
     ),
     (
-        f.AlgorithmFailed(role="assessor", call="start", sentence="no such module", hopeless=True),
+        f.AlgorithmFailed(role=f.Role.ASSESSOR, call="start", sentence="no such module", hopeless=True),
         "error",
         "The assessor failed in start: no such module.",
     ),
-    (f.AlgorithmRecovered(role="tuner"), "good", "The tuner works again."),
+    (f.AlgorithmRecovered(role=f.Role.TUNER), "good", "The tuner works again."),
     (
         f.Suggested(
             trial_id="abcde",
@@ -164,7 +168,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "Trial #3 (abcde) gets attempt 2: its machine was rebooted.",
     ),
     (
-        f.TrialPaused(trial_id="abcde", reason="paused: a user paused it"),
+        f.TrialPaused(trial_id="abcde", reason="a user paused it"),
         "info",
         "Trial #3 (abcde) pauses: a user paused it.",
     ),
@@ -192,9 +196,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "Trial #3 (abcde) failed: exited with code 1.",
     ),
     (
-        f.TrialEnded(
-            trial_id="xxxxx", status=f.TrialStatus.EARLY_STOPPED, reason="stopped: the assessor judged it"
-        ),
+        f.TrialEnded(trial_id="xxxxx", status=f.TrialStatus.EARLY_STOPPED, reason="the assessor judged it"),
         "info",
         "Trial xxxxx was stopped early: the assessor judged it.",
     ),
@@ -212,8 +214,16 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "info",
         "Attempt 2 of trial #3 (abcde) goes to the machine gpu1, with GPU 0, 3.",
     ),
-    (f.JobWaiting(job_id=JOB, reason="no GPU is free"), "info", "Trial #3 (abcde) waits: no GPU is free."),
-    (f.JobWaiting(job_id=JOB, reason="waits for a GPU"), "info", "Trial #3 (abcde) waits for a GPU."),
+    (
+        f.JobWaiting(job_id=JOB, reason="no GPU is free"),
+        "info",
+        "Trial #3 (abcde) has no place yet: no GPU is free.",
+    ),
+    (
+        f.JobWaiting(job_id=JOB, reason="waits for a GPU"),
+        "info",
+        "Trial #3 (abcde) has no place yet: waits for a GPU.",
+    ),
     (f.JobStarted(job_id=JOB, started_at=T0), "info", "Trial #3 (abcde) has started."),
     (
         f.FrameSkipped(job_id=JOB, position=1, reason="Frame 1 is no metric: no JSON."),

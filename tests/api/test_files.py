@@ -1,4 +1,4 @@
-"""Files of trials: which there are, what they hold, and how a stream ends that cannot go on."""
+"""Files of trials: their list, their content, and the end of a stream that cannot continue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training_services.base import ServiceUnavailable
 
 @pytest.fixture
 async def running(lab: Lab) -> str:
-    """A running trial that has written files."""
+    """Start a trial that has written files, and return its address."""
     lab.life.start(0)
     job_id = lab.life.job(0)
     lab.service.logs[job_id, "model/bést \u202e.bin"] = b"0123456789"

@@ -1,4 +1,4 @@
-"""The machines of all experiments, and who holds what of them."""
+"""Machines of all experiments, and the trials that hold their resources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.api.lab import Lab
 from training_services.base import Machine, MachineStatus
-from training_services.placement import Capacity, Gpu, GpuProcess, GpuReading, Host, Need
+from training_services.placement.ledger import Capacity, Gpu, GpuProcess, GpuReading, Host, Need
 
 HOSTS = "/api/v1/hosts"
 GPU1 = Machine(

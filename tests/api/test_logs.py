@@ -1,4 +1,4 @@
-"""Logs: tails, following, and which files can be read."""
+"""Logs of trials: tails, following, and which files can be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.api.streaming import opened
 
 @pytest.fixture
 def running(lab: Lab) -> str:
-    """A running trial that has written to its standard output."""
+    """Start a trial that has written to its standard output, and return the address of its logs."""
     lab.life.start(0)
     lab.service.logs[(lab.life.job(0), "stdout")] = b"one\ntwo\nthr\xff\xfeee\n<script>\n"
     return f"{EXPERIMENT}/trials/{lab.life.trial(0)}/logs"
@@ -42,14 +42,14 @@ async def test_following_an_empty_log_answers_at_once(lab: Lab, running: str) ->
     async with opened(lab.app, f"{running}/stderr?follow=true") as stream:
         head = await stream.next_message()
         assert head["status"] == 200
-    assert lab.service.open_readings == 0  # the client went while nothing was written
+    assert lab.service.open_readings == 0  # the client disconnected while the log was silent
 
 
 async def test_a_leaving_server_ends_following(lab: Lab, running: str) -> None:
     await lab.runner.commit()
     async with opened(lab.app, f"{running}/stdout?follow=true") as stream:
         assert (await stream.text("<script>\n")).startswith("one\n")
-        lab.parts.life.closing.set()
+        lab.parts.shutdown.closing.set()
         last = await stream.next_message()
         assert last.get("more_body", False) is False
     assert lab.service.open_readings == 0

@@ -1,4 +1,4 @@
-"""NNI's routes about an experiment: what NNI 3.0 answers, to the letter."""
+"""NNI's routes about an experiment: the exact answers of NNI 3.0."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_empty(answer: httpx.Response) -> bool:
 
 
 def headers_of(answer: httpx.Response) -> str:
-    """The content type of an answer that has NNI's headers."""
+    """Check NNI's headers of an answer, and return its content type."""
     wanted = "Origin, X-Requested-With, Content-Type, Accept"
     assert answer.headers["access-control-allow-headers"] == wanted
     assert answer.headers["access-control-allow-methods"] == "PUT,POST,GET,DELETE,OPTIONS"
@@ -35,7 +35,7 @@ def headers_of(answer: httpx.Response) -> str:
 
 
 def says(answer: httpx.Response, status: int) -> str:
-    """The message of an error in NNI's form."""
+    """Return the message of an error in NNI's format."""
     assert answer.status_code == status, answer.text
     assert headers_of(answer) == "application/json; charset=utf-8"
     body = answer.json()
@@ -65,7 +65,7 @@ async def test_status_under_nnis_names(lab: Lab) -> None:
 
 
 async def test_an_error_says_why(lab: Lab) -> None:
-    lab.life.take(f.AlgorithmFailed(role="tuner", call="start", sentence="no such class", hopeless=True))
+    lab.life.take(f.AlgorithmFailed(role=f.Role.TUNER, call="start", sentence="no such class", hopeless=True))
     lab.life.end(0)
     lab.life.end(1)
     await lab.runner.commit()
@@ -219,7 +219,7 @@ async def test_statistics(lab: Lab) -> None:
 
 @pytest.fixture
 def registry(lab: Lab) -> dict[str, Any]:
-    """This experiment, one of a process that is gone, one that has been stopped."""
+    """Create an index with this experiment, one whose process is gone, and one that was stopped."""
     entry: dict[str, Any] = {
         "id": "exp",
         "port": 1,
@@ -314,7 +314,7 @@ async def test_a_prefix(lab: Lab) -> None:
 
 
 async def test_large_bodies(lab: Lab) -> None:
-    """Up to 50 MB, which is NNI's limit and more than that of other routes."""
+    """The limit is NNI's 50 MB, which is more than that of other routes."""
     assert is_empty(await lab.client.post(f"{NNI}/experiment/import-data", content=b" " * (9 << 20) + b"[]"))
     answer = await lab.client.post(
         f"{NNI}/experiment/import-data", content=b"", headers={"content-length": str(51 << 20)}

@@ -1,4 +1,4 @@
-"""NNI's routes about trials, metrics and files: what NNI 3.0 answers, to the letter."""
+"""NNI's routes about trials, metrics and files: the exact answers of NNI 3.0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DICT = '{"default": 0.36, "other": 3, "\\u00e9": 1e-07}'
 
 @pytest.fixture
 async def busy(lab: Lab) -> Lab:
-    """Trial 1 reports before trial 0, which succeeds with two final results; 1 fails, 2 runs, 3 waits."""
+    """Trial 1 reports before trial 0. Trial 0 succeeds with two results, 1 fails, 2 runs, 3 waits."""
     life = lab.life
 
     def report(sequence: int, position: int, text: str, *, number: int = 0, kind: str = "FINAL") -> None:

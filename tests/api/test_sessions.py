@@ -1,4 +1,4 @@
-"""Sessions: codes work once, and sessions end with their time, a logout or their server."""
+"""Sessions: codes work once; sessions end by time, by logout, or with their server."""
 
 from __future__ import annotations
 

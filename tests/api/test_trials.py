@@ -13,7 +13,7 @@ from tests.api.lab import EXPERIMENT, Lab
 
 @pytest.fixture
 async def finished(lab: Lab) -> Lab:
-    """Four trials: two ended with 0.5 and with NaN, two placed after them."""
+    """Create four trials: two ended with 0.5 and with NaN, and two are placed after them."""
     for sequence, (value, text) in enumerate([(0.5, "0.5"), (None, "NaN")]):
         lab.life.start(sequence)
         lab.life.metric(sequence, 0, 0.1)

@@ -1,4 +1,4 @@
-"""ASHA that stops trials: who goes on at a rung, and what it says of who does not."""
+"""ASHA that stops trials: which trials continue at a rung, and the reasons for stopping the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def good(assessor: Any, trial_id: str, *values: Any) -> bool:
 def test_the_first_goes_on_and_then_the_best_third() -> None:
     assessor = ASHAAssessor(min_budget=2, eta=3)
     assert good(assessor, "a", 1.0) and good(assessor, "a", 1.0, 0.70)
-    assert good(assessor, "b", 0.9, 0.70)  # as good as the best
+    assert good(assessor, "b", 0.9, 0.70)  # equal to the best
     assert not good(assessor, "c", 5.0, 0.6)
     assert assessor.why("c") == {
         "reason": "0.6 at step 2 is not among the best 1 of the 3 trials at this rung (the last one in is a "
@@ -32,7 +32,7 @@ def test_the_first_goes_on_and_then_the_best_third() -> None:
     assert good(assessor, "a", 1.0, 0.70, 0.0, 0.0, 0.0)  # between rungs
     assert not good(assessor, "e", 0.0, 0.69)
     assert assessor.why("e")["better"] == ("a", "d2")
-    assert good(assessor, "a", 1.0, 0.70, 0.0, 0.0, 0.0, 0.1)  # the first at six reports
+    assert good(assessor, "a", 1.0, 0.70, 0.0, 0.0, 0.0, 0.1)  # the first trial at six reports
 
 
 def test_rungs_end_below_the_largest_budget() -> None:
@@ -46,7 +46,8 @@ def test_a_rung_that_was_jumped_over_counts_by_its_own_report() -> None:
     assessor = ASHAAssessor("minimize")
     assert good(assessor, "a", 1.0, 1.0, 1.0)
     assert not good(assessor, "b", 0.5, 0.5, 2.0, 0.0, 0.0) and assessor.why("b")["rung"] == 3
-    assert good(assessor, "c", {"default": 0.4}, math.nan, "x", 9.0)  # what is no number is left out
+    # Values that are not numbers are ignored.
+    assert good(assessor, "c", {"default": 0.4}, math.nan, "x", 9.0)
 
 
 def test_an_attempt_made_anew_is_not_judged_twice() -> None:
@@ -58,7 +59,7 @@ def test_an_attempt_made_anew_is_not_judged_twice() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 4, 100])
 def test_a_third_of_the_reports_finds_as_good_a_trial(concurrency: int) -> None:
-    """Curves that keep their order: the best one is never lost, and most reports are saved."""
+    """If curves keep their order, the best trial is never stopped, and most reports are saved."""
     random = Random(concurrency)
     assessor, spent, best = ASHAAssessor("minimize", max_budget=81), 0, math.inf
     waiting = [(f"t{number}", random.random()) for number in range(300)]

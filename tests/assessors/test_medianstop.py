@@ -1,4 +1,4 @@
-"""Median stopping against its definition, written down naively."""
+"""Median stopping, compared with a naive implementation of its definition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUES = st.lists(st.one_of(st.floats(-10, 10), st.just(math.nan)), min_size=1, 
 
 
 def naive(mode: str, start_step: int, completed: list[list[float]], history: list[float]) -> bool:
-    """Whether the trial is to go on."""
+    """Return whether the trial continues."""
     step = len(history)
     finite = [value for value in history if math.isfinite(value)]
     averages = []

@@ -1,4 +1,4 @@
-"""A place in the order of numbers that keep coming."""
+"""The number at one rank among growing numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Assessors that compare a trial with thresholds, others, its own past, the best trial, or its future."""
+"""Assessors that compare a trial with thresholds, other trials, its own past, the best trial, or
+its future.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def good(assessor: Any, trial_id: str, *values: Any) -> bool:
 
 
 def stopped_at(assessor: Any, trial_id: str, values: list[float]) -> int | None:
-    """The step at which a trial with these reports is called bad."""
+    """Return the step at which a trial with these reports is judged bad."""
     for step in range(1, len(values) + 1):
         if not good(assessor, trial_id, *values[:step]):
             return step
@@ -79,7 +81,7 @@ def test_percentile_waits() -> None:
     assessor = PercentileAssessor(n_startup_trials=2, n_warmup_steps=1, interval_steps=2)
     run(assessor, "a", [1.0] * 9)
     run(assessor, "b", [1.0] * 9, success=False)
-    assert stopped_at(assessor, "now", [0.0] * 9) is None  # one has succeeded
+    assert stopped_at(assessor, "now", [0.0] * 9) is None  # one trial has succeeded
     run(assessor, "c", [1.0] * 9)
     assert stopped_at(assessor, "late", [0.0] * 9) == 2
     assert assessor.why("late")["reason"] == (
@@ -121,7 +123,7 @@ def test_patience_with_another_assessor() -> None:
 
 def test_wilcoxon_compares_with_the_best_trial() -> None:
     random = Random(0)
-    parts = [random.gauss(0, 5) for _ in range(30)]  # of which some are harder than others
+    parts = [random.gauss(0, 5) for _ in range(30)]  # some parts are harder than others
     noise = [random.gauss(0, 0.2) for _ in range(30)]
     assessor = WilcoxonAssessor("minimize", p_threshold=0.05, n_startup_steps=4)
     run(assessor, "worse", [part + 2 for part in parts])
@@ -189,7 +191,7 @@ def test_who_will_not_come_near_the_best_is_stopped(mode: str) -> None:
         return [sign * end * (1 - 0.5**step) for step in range(1, 21)]
 
     assessor = CurvefittingAssessor(epoch_num=20, start_step=6, gap=3, optimize_mode=mode)
-    assert stopped_at(assessor, "early", curve(0.1)) is None  # none has succeeded
+    assert stopped_at(assessor, "early", curve(0.1)) is None  # no trial has succeeded
     run(assessor, "failed", curve(9.0), success=False)
     run(assessor, "best", curve(0.9))
     run(assessor, "other", curve(0.8))

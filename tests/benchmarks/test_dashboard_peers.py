@@ -1,4 +1,4 @@
-"""When there is something to compare our dashboard with."""
+"""Conditions under which our dashboard can be compared with NNI's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken to be equal between NNI's answers and ours, and what is found to differ."""
+"""Differences between NNI's answers and ours that count as equal, and those that are found."""
 
 from __future__ import annotations
 

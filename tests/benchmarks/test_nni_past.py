@@ -1,4 +1,4 @@
-"""What NNI finds of our trials in its own database, and what is told when NNI does not start."""
+"""NNI's view of our trials in its own database, and the error if NNI does not start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INSERT INTO TrialJobEvent VALUES (1, 'first', 'RUNNING', '{}', '/logs/first', 0,
 
 @pytest.fixture
 async def copied(tmp_path: Path) -> Path:
-    """NNI's database with our trials."""
+    """Return NNI's database with our trials."""
     await past.write(Home(tmp_path), "past", trials=TRIALS, metrics=10, seed=1, machines=())
     theirs = tmp_path / "nni.sqlite"
     with closing(sqlite3.connect(theirs)) as connection:

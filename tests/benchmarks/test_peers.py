@@ -1,4 +1,4 @@
-"""Peers that are there, are not there, or fail."""
+"""Peers that are installed, are missing, or fail."""
 
 from __future__ import annotations
 

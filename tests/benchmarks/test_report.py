@@ -1,4 +1,4 @@
-"""The arithmetic of benchmark rows, and what is said about them."""
+"""The arithmetic of benchmark rows, and their texts."""
 
 from __future__ import annotations
 

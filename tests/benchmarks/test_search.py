@@ -1,4 +1,4 @@
-"""The comparison of tuners: its loop, its statistics, what it keeps."""
+"""The comparison of tuners: its loop, its statistics, and its stored runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEEDS = [Random(seed) for seed in range(30)]
 
 
 class Counting(Searcher):
-    """Gives the numbers, and writes down what happens."""
+    """Suggests successive numbers, and records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -93,7 +93,7 @@ def test_a_tuner_that_is_not_there_says_so() -> None:
 
 
 class Halving(Tuner):
-    """Trains each set a little, and those that are good at once to the end, as soon as it is known."""
+    """Trains each set a little, and good ones to the end as soon as that is known."""
 
     def __init__(self) -> None:
         self._random = RandomTuner(seed=0)

@@ -1,4 +1,4 @@
-"""A server for the command line's tests: it speaks the REST contract and holds what it is given in memory."""
+"""A fake server for the command line's tests, with the REST API and data in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CREATED_AT = "2026-01-02T03:04:05+00:00"
 
 
 def profile(experiment_id: str, **changes: Any) -> dict[str, Any]:
-    """A profile as the server gives it."""
+    """Return a profile in the server's form."""
     found: dict[str, Any] = {
         "id": experiment_id,
         "name": "a name",
@@ -55,7 +55,7 @@ def profile(experiment_id: str, **changes: Any) -> dict[str, Any]:
 
 
 def trial(trial_id: str, sequence: int, **changes: Any) -> dict[str, Any]:
-    """A trial as the server gives it."""
+    """Return a trial in the server's form."""
     found: dict[str, Any] = {
         "id": trial_id,
         "sequence": sequence,
@@ -84,12 +84,12 @@ def trial(trial_id: str, sequence: int, **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class FakeExperiment:
-    """What the server knows of one experiment, and its events so far."""
+    """The server's data on one experiment, and its events so far."""
 
     profile: dict[str, Any]
     trials: list[dict[str, Any]] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
-    cut: bool = False  # before the end of each
+    cut: bool = False  # whether to cut each file before its end
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     export: list[dict[str, Any]] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
@@ -105,7 +105,10 @@ class Refused(Exception):
 
 
 class FakeServer:
-    """``requests`` holds (method, path, body) of every call. ``on_create`` may script a new experiment."""
+    """Fake server.
+
+    ``requests`` holds (method, path, body) of every call. ``on_create`` may script an experiment.
+    """
 
     def __init__(self, home: Home) -> None:
         self.home = home
@@ -115,14 +118,15 @@ class FakeServer:
         self.on_create: Callable[[FakeExperiment], None] = lambda experiment: None
         self.on_resume: Callable[[], None] = lambda: None
         self.refuse: dict[str, Refused] = {}  # path -> answer
-        self.patch: dict[str, Any] = {}  # what an experiment is changed to when it is
+        self.patch: dict[str, Any] = {}  # fields that an update of an experiment sets
         self.changed = threading.Condition()
-        self.breaking: set[str] = set()  # experiments whose event stream breaks once, after what is there
+        # Experiments whose event stream breaks once, after the present events.
+        self.breaking: set[str] = set()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.closing = False
-        self.leaves = False  # with the first experiment that is stopped, as the server does after its last
+        self.leaves = False  # exit when an experiment is stopped, as the server does after its last one
         self.leaving = False
         self.needs_token = True
         self.url_prefix = ""
@@ -147,7 +151,7 @@ class FakeServer:
                 http.server_close()
 
     def add(self, experiment_id: str, *, status: str = "RUNNING", **changes: Any) -> FakeExperiment:
-        """An experiment that this server has, and its line in the index."""
+        """Add an experiment to this server and to the index."""
         experiment = FakeExperiment(profile(experiment_id, status=status, port=self.port, **changes))
         self.experiments[experiment_id] = experiment
         entry = IndexEntry(
@@ -175,8 +179,8 @@ class FakeServer:
             self.changed.notify_all()
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
-        """Status and JSON body of a call."""
-        if (method, path) == ("GET", "server"):  # whether we are there
+        """Return status and JSON body of a call."""
+        if (method, path) == ("GET", "server"):  # request that checks whether the server runs
             return 200, {"port": self.port, "needsToken": self.needs_token, "urlPrefix": self.url_prefix}
         self.requests.append((method, path, body))
         if self.leaving:

@@ -1,4 +1,4 @@
-"""``nnictl algo``: registering algorithms, and looking at them."""
+"""``nnictl algo``: registering and showing algorithms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ trainingService: {platform: local}
 
 @pytest.fixture(autouse=True)
 def file(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The registry; a module with algorithms can be imported."""
+    """Return the registry file. A module with algorithms can be imported."""
     code = tmp_path / "code"
     code.mkdir()
     (code / "a_tuner_of_mine.py").write_text("class Mine: ...\nclass Check: ...\n")

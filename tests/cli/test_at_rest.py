@@ -29,12 +29,12 @@ Answers = Callable[[str], None]
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
-    """What the user types."""
+    """Return the list of the user's answers."""
     return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
 
 def folder(directory: Path, experiment_id: str, *, trial: str = "SUCCEEDED") -> Path:
-    """An experiment's folder as far as its database tells of it."""
+    """Make an experiment's folder with a database, and nothing else."""
     path = directory / experiment_id / "db" / "nnimgr.sqlite"
     path.parent.mkdir(parents=True)
     row: dict[str, Any] = {
@@ -101,7 +101,7 @@ def test_a_folder_from_elsewhere_is_noted(
     server: FakeServer, home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
     folder(tmp_path / "usb", "abc")
-    server.add("abc", status="STOPPED")  # the server will find it
+    server.add("abc", status="STOPPED")  # the server will look for it
     Index(home).remove("abc")
     assert main([verb, "-e", "usb/abc", "--port", str(server.port)]) == 0
     assert server.requests[-2][1] == f"experiments/abc/{verb}"

@@ -265,7 +265,7 @@ def script_success(experiment: FakeExperiment, server: FakeServer) -> None:
         ("Suggested", {"trialId": "tb", "sequence": 1, "parameters": {"x": 2}}),
         ("JobWaiting", {"trialId": "tb", "reason": "no free GPU"}),
         ("TrialEnded", {"trialId": "tb", "status": "FAILED", "reason": "exited with code 3"}),
-        ("ExperimentMoved", {"status": "DONE", "reason": "done: all 2 trials were created"}),
+        ("ExperimentMoved", {"status": "DONE", "reason": "all 2 trials were created"}),
     ]
     for kind, fields in moves:
         server.emit(experiment, kind, **fields)
@@ -283,7 +283,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
         "Experiment RUNNING",
         "Trial 0 (ta) started",
         "Trial 0 (ta) SUCCEEDED: 0.5, the best so far",
-        "Trial 1 (tb) waits: no free GPU",
+        "Trial 1 (tb) has no place yet: no free GPU",
         "Trial 1 (tb) FAILED: exited with code 3",
         "Experiment DONE: all 2 trials were created",
         "Trials: 1 SUCCEEDED, 1 FAILED",
@@ -358,7 +358,7 @@ def test_resume_in_the_foreground_begins_behind_what_was(
     experiment = server.add("abc", status="STOPPED")
     server.emit(experiment, "TrialEnded", trialId="old", status="SUCCEEDED", reason="")
     experiment.trials.append(trial("ta", 3, status="RUNNING"))
-    server.breaking.add("abc")  # the stream breaks once and is taken up again
+    server.breaking.add("abc")  # the stream breaks once and is resumed
 
     def script() -> None:
         experiment.trials.append(

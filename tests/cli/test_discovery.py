@@ -1,4 +1,4 @@
-"""Finding and starting servers: real processes that hold real locks."""
+"""Search for servers and their start: real processes that hold real locks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Program = Callable[[str], tuple[str, ...]]
 
 @pytest.fixture
 def program(home: Home, tmp_path: Path) -> Iterator[Program]:
-    """A program in the server's place; what it started is ended with the test."""
+    """A program in the server's place. Its processes are ended with the test."""
 
     def program(text: str) -> tuple[str, ...]:
         path = tmp_path / "server.py"
@@ -123,7 +123,7 @@ def test_a_server_that_was_started_in_vain_is_ended(home: Home, program: Program
     os.mkfifo(home.path.parent / "go")
     waits = f"{told}open({str(home.path.parent / 'go')!r}, 'w').close()\nsignal.pause()\n"
     with pytest.raises(KeyError), ServerStart(home, port, program=program(waits)):
-        with open(home.path.parent / "go"):  # opens once the program does
+        with open(home.path.parent / "go"):  # opening blocks until the program opens the other end
             raise KeyError
     assert (home.path / "ended").exists()
     with home.starting_server(port):
@@ -151,7 +151,7 @@ def test_a_server_that_holds_its_lock_and_does_not_answer(home: Home, port: int)
 
 
 def test_a_server_that_is_about_to_leave_is_waited_for(home: Home, program: Program, port: int) -> None:
-    """It holds its lock and answers no more; the next one is started once it has gone."""
+    """A server that holds its lock but no longer answers has to end before the next one starts."""
     leaving = (
         "import socket\nfrom pathlib import Path\nhome, port = Home(Path(sys.argv[1])), int(sys.argv[2])\n"
     )
@@ -221,7 +221,7 @@ def test_ctrl_c_in_the_foreground_stops_the_experiment(
                 break
         process.send_signal(signal.SIGINT)
         if leaves:
-            process.send_signal(signal.SIGINT)  # at once, which must not keep the stop from being sent
+            process.send_signal(signal.SIGINT)  # immediately, which must not prevent the request to stop
         rest = process.stdout.read()
         assert process.stderr.read() == ""
     assert process.returncode == 0
@@ -236,7 +236,7 @@ def test_ctrl_c_in_the_foreground_stops_the_experiment(
 def test_a_server_gets_the_absolute_path_of_its_home(
     home: Home, program: Program, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NNIMGR_HOME", "home")  # relative to here, whereas the server runs in its home
+    monkeypatch.setenv("NNIMGR_HOME", "home")  # relative to this directory, while the server runs in its home
     with ServerStart(Home.find(), port, program=program(GOOD)) as server:
         assert server.client().port == port
     assert home.server_running(port) is not None

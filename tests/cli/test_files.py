@@ -1,4 +1,4 @@
-"""Files of trials: listed, fetched, and left alone when they did not come whole."""
+"""Files of trials: listed, fetched, and removed if incomplete."""
 
 from __future__ import annotations
 

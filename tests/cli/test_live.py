@@ -1,4 +1,4 @@
-"""The live view: what it shows of an experiment."""
+"""The live view of an experiment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_view_shows_what_is_of_interest() -> None:
     assert "1:03, no limit" in text
     assert "1 RUNNING 3 SUCCEEDED 1 FAILED" in text
     assert "Best   0.123457  trial 1 (tb)  x=0.25" in text
-    assert "Trial zz waits: no free GPU" in text
+    assert "Trial zz has no place yet: no free GPU" in text
     (line,) = [line for line in text.splitlines() if line.strip().startswith("ta ")]
     assert line.split() == ["ta", "4", "1:00", "7", "0.5", "x=0.4"]
 
@@ -106,6 +106,15 @@ def test_events_become_sentences() -> None:
     assert progress.ended(0)
 
 
+def test_a_reused_result_is_the_trials() -> None:
+    progress = Progress.of(profile("abc"))
+    progress.apply(event("Suggested", trialId="ta", sequence=0, parameters={}))
+    assert progress.apply(event("ResultReused", trialId="ta", sourceId="tb", value=0.5, text="0.5")) is None
+    assert progress.apply(event("TrialEnded", trialId="ta", status="SUCCEEDED", reason="")) == (
+        "Trial 0 (ta) SUCCEEDED: 0.5, the best so far"
+    )
+
+
 def test_the_best_so_far_follows_the_mode() -> None:
     progress = Progress.of(profile("abc", optimizeMode="minimize"))
     said = []
@@ -135,10 +144,11 @@ def test_the_first_final_result_counts_and_one_that_is_no_number_is_shown() -> N
     ]
 
 
-def notice(seconds: int) -> dict[str, str]:
+def notice(seconds: int) -> dict[str, object]:
     stack = '  File "a.py", line 1, in <module>\n    main()\n  File "b.py", line 2, in wait\n    sleep(9)\n'
-    sentence = f"the tuner's generate_parameters has been running for {seconds} s"
-    return {"about": "tuner", "sentence": sentence, "detail": stack}
+    subject = "the tuner's generate_parameters has been running"
+    sentence = f"{subject} for {seconds} s"
+    return {"about": "tuner", "sentence": sentence, "subject": subject, "seconds": seconds, "detail": stack}
 
 
 def test_a_call_that_hangs_is_shown_with_its_place() -> None:
@@ -161,5 +171,5 @@ def test_small_texts() -> None:
     nested = {"x": 0.123456, "model": {"_name": "forest", "depth": 3}, "other": {"_name": "none"}}
     assert parameters_text(nested) == "x=0.1235, model=forest(depth=3), other=none"
     assert parameters_text([1]) == "[1]"
-    assert moved("DONE", "done: all") == "Experiment DONE: all"
+    assert moved("DONE", "all") == "Experiment DONE: all"
     assert moved("RUNNING", "runs") == "Experiment RUNNING"

@@ -1,4 +1,4 @@
-"""What every command has in common."""
+"""Features that all commands share."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_commands_that_only_nni_has_are_told_as_such(
 
 
 def test_an_option_may_be_cut_short(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-    """NNI's documents write --meta, and its users --trial."""
+    """NNI's documents use --meta, and its users --trial."""
     assert main(["algo", "register", "--meta", "none.yml"]) == 1
     assert capsys.readouterr().err == "ERROR: none.yml: this file does not exist\n"
     with pytest.raises(SystemExit) as caught:

@@ -19,7 +19,7 @@ def tuned_by(server: FakeServer, name: str) -> None:
 
 def test_records_are_sent(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     tuned_by(server, "TPE")
-    more = [{**RECORDS[0], "trialJobId": "ta", "intermediate": []}, RECORDS[1]]  # as export writes them
+    more = [{**RECORDS[0], "trialJobId": "ta", "intermediate": []}, RECORDS[1]]  # in export's form
     Path("data.json").write_text(json.dumps(more))
     assert main(["experiment", "import", "-f", "data.json"]) == 0
     printed = capsys.readouterr()

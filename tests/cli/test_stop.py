@@ -1,4 +1,4 @@
-"""``nnictl stop``: which experiments are meant, and what is said."""
+"""``nnictl stop``: the selected experiments, and the messages."""
 
 from __future__ import annotations
 

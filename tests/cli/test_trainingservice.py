@@ -1,4 +1,4 @@
-"""``nnictl trainingservice``: the example is registered, used in a configuration, and dropped again."""
+"""``nnictl trainingservice``: the example is registered, used in a configuration, and unregistered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ searchSpace: {x: {_type: uniform, _value: [0, 1]}}
 trialCommand: "true"
 trialConcurrency: 1
 tuner: {name: Random}
-trainingService: {platform: subprocesses, maxTrials: 3}
+trainingService: {platform: subprocesses, pollSeconds: 3}
 """
 
 
@@ -37,7 +37,7 @@ def test_a_registered_platform_is_one_like_others(folder: Path, capsys: pytest.C
     assert {"platform": "local", "source": "built in"} in listed
     (folder / "exp.yml").write_text(EXPERIMENT)
     config = load_config(folder / "exp.yml", environ={"HOME": str(folder)}).config
-    assert config.canonical()["trainingService"]["maxTrials"] == 3
+    assert config.canonical()["trainingService"]["pollSeconds"] == 3
     (folder / "exp.yml").write_text(
         EXPERIMENT.replace("{platform: sub", "[{platform: sub").replace("3}", "3}]")
     )

@@ -1,4 +1,4 @@
-"""``nnictl update``: what is sent, and what is said."""
+"""``nnictl update``: the requests and the messages."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ OTHER = {"name": "TPE", "classArgs": {"seed": 3, "key": "${file:key.txt}"}, "cod
 def test_another_tuner(
     server: FakeServer, capsys: pytest.CaptureFixture[str], content: dict[str, Any]
 ) -> None:
-    """Its section of a file is sent, or all of it; paths are looked up from there, secrets are not."""
+    """The file's tuner section, or all of it, is sent. Paths become absolute, and secrets stay references."""
     Path("deep").mkdir()
     Path("deep/tuner.yml").write_text(json.dumps(content))
     profile = server.add("abc").profile
@@ -164,7 +164,7 @@ def test_another_tuner_for_an_experiment_that_does_not_run(
     profile = server.add("abc").profile
     profile["config"]["tuner"] = {"name": "Random"}
     changed = {**profile["config"], "tuner": {"name": "TPE"}}
-    server.patch = {"config": changed, "status": status, "reason": "done: all 3 trials were created"}
+    server.patch = {"config": changed, "status": status, "reason": "all 3 trials were created"}
     Path("tuner.yml").write_text("name: TPE")
     assert main(["update", "tuner", "abc", "-f", "tuner.yml"]) == 0
     assert sentence in capsys.readouterr().out

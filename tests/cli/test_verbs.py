@@ -1,4 +1,4 @@
-"""The verbs that look at experiments and trials, and end them."""
+"""Commands that show or end experiments and trials."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_list_says_whose_server_is_dead(home: Home, capsys: pytest.CaptureFixt
     fake.add("abc")
     fake.add("def")
     assert main(["experiment", "list"]) == 0
-    told = capsys.readouterr().err.splitlines()  # once, however many experiments it has
+    told = capsys.readouterr().err.splitlines()  # once, whatever the number of experiments
     assert len(told) == 1
     assert f"No server runs on port {fake.port}: the next command about abc" in told[0]
 

@@ -1,4 +1,4 @@
-"""Files as plain values that know their lines."""
+"""Files as plain values with their lines."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_file_that_keeps_its_reader_waiting_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some below /proc are plain ones that wait for the next message, unless they are read like this."""
+    """Some files in /proc block until the next message, unless they are opened in non-blocking mode."""
     looked_at: list[bool] = []
 
     def read(descriptor: int, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""``platform: kubernetes`` in a file, and NNI's platforms that become it."""
+"""``platform: kubernetes`` in a file, and NNI's platforms that are converted to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load(folder: Path, body: str, *, head: str = HEAD, platform: str = "kubernet
 def read(
     folder: Path, body: str, *, head: str = HEAD, platform: str = "kubernetes"
 ) -> tuple[ExperimentConfig, list[str]]:
-    """The configuration, and the sentences of its warnings."""
+    """Return the configuration, and the sentences of its warnings."""
     lines = "".join(f"  {line}\n" for line in body.splitlines())
     file = folder / "exp.yml"
     file.write_text(f"{head}trainingService:\n  platform: {platform}\n{lines}")

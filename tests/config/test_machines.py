@@ -1,4 +1,4 @@
-"""Machines that are added while an experiment runs, as texts."""
+"""Machines that are added to a running experiment, as texts."""
 
 from pathlib import Path
 

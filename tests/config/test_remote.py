@@ -1,4 +1,4 @@
-"""``platform: remote`` in a file: NNI's fields, what is refused, and secrets that are not stored."""
+"""``platform: remote`` in a file: NNI's fields, refused values, and secrets that are not stored."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 
 from nnimgr.config import ConfigError, ExperimentConfig, load_config, read_canonical
 from nnimgr.config.secrets import hide_secrets, reveal_secrets
-from training_services.remote import RemoteConfig
-from training_services.ssh.config import MachineConfig, host_of
+from training_services.keepers.names import host_of
+from training_services.machines.remote import RemoteConfig
+from training_services.ssh.config import MachineConfig
 
 HEAD = """
 searchSpace: {x: {_type: uniform, _value: [0, 1]}}

@@ -1,4 +1,4 @@
-"""``trialCpuNumber`` and ``trialMemorySize``: NNI's units, and what is refused before anything starts."""
+"""``trialCpuNumber`` and ``trialMemorySize``: NNI's units, and values that are refused before the start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnimgr.config import ConfigError, ExperimentConfig, load_config, read_canonical
-from tests.config.test_load import MINIMAL
+from tests.config.loading import MINIMAL
 
 
 def load(tmp_path: Path, more: str) -> ExperimentConfig:
@@ -50,4 +50,5 @@ def test_odd_amounts_of_memory_are_refused(tmp_path: Path, size: str) -> None:
 def test_what_this_machine_never_has_is_refused_where_there_is_no_other(tmp_path: Path) -> None:
     assert "asks for 99999 CPUs, but this machine has" in fault(tmp_path, "trialCpuNumber: 99999\n")
     assert "asks for 1024 GB, but this machine has" not in fault(tmp_path, "trialMemorySize: 999 tb\n")
-    read_canonical({**load(tmp_path, "").canonical(), "trialCpuNumber": 99999})  # stored elsewhere: kept
+    # Valid if it was stored on another machine.
+    read_canonical({**load(tmp_path, "").canonical(), "trialCpuNumber": 99999})

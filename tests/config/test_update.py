@@ -1,4 +1,4 @@
-"""Changes to the configuration of an experiment that runs."""
+"""Changes to the configuration of a running experiment."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_faults(config: ExperimentConfig, field: str, value: Any, fault: str) ->
 
 
 def test_the_tuner_changes(config: ExperimentConfig, tmp_path: Path) -> None:
-    """By name, by import path or as a class of the user's; with the space that it needs."""
+    """The new tuner is given by name, by import path or as a user's class, with its search space."""
     tuner = {"Class_Name": "nni.algorithms.hpo.tpe_tuner.TpeTuner", "class_args": {"seed": 1}}
     changed = apply_update(config, "tuner", value=tuner)
     assert (builtin := changed.tuner.builtin("tuner")) and builtin.name == "TPE"

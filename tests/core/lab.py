@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nnimgr.config import AlgorithmConfig
 from nnimgr.core.running.requests import initial_trials
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.core.running.search import Search
@@ -19,6 +20,7 @@ from nnimgr.rules.state import ExperimentState
 from nnimgr.rules.validate import validate
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
+from nnimgr.traits import traits_of
 from training_services.fake import FakeService
 
 LIMIT_S = 10.0
@@ -39,7 +41,7 @@ START = m.Start(
 
 @dataclass(slots=True)
 class ScriptedChild:
-    """Answers at once; ``judge`` says what is bad, ``dies`` how often it dies when asked."""
+    """A child that answers at once. ``judge`` lists bad metrics, ``dies`` counts deaths when it is asked."""
 
     lab: Lab
     start_message: m.Start
@@ -98,7 +100,7 @@ class ScriptedChild:
 
 @dataclass(slots=True)
 class Lab:
-    """Makes runners on the database in ``directory``, one after the other."""
+    """Makes runners, one after the other, on the database in ``directory``."""
 
     directory: Path
     service: FakeService = field(default_factory=FakeService)
@@ -106,13 +108,14 @@ class Lab:
     suggestions: int = 1_000_000
     dies: int = 0
     assessor: bool = False
-    hangs: bool = False  # the tuner does not answer, nor say why
-    mute: bool = False  # the tuner does not answer when it is asked for a further set of a trial
-    mute_at_all: bool = False  # nor for a first one
-    reuse: tuple[str, str, float] | None = None  # what is said of every suggestion
+    hangs: bool = False  # the tuner does not answer, nor report why
+    mute: bool = False  # the tuner does not answer requests for further sets of a trial
+    mute_at_all: bool = False  # the tuner answers no request at all
+    reuse: tuple[str, str, float] | None = None  # the reused result in every suggestion
     duplicates: str | None = None
     config: dict[str, Any] = field(default_factory=dict)  # fields of the configuration
     initial: list[Any] = field(default_factory=list)  # parameter sets to begin with
+    check_tuner: Callable[[AlgorithmConfig], None] | None = None
     sent: list[tuple[str, m.ToChild]] = field(default_factory=list)
     unanswered: list[tuple[ScriptedChild, m.Ask]] = field(default_factory=list)
     slow_to_leave: bool = False
@@ -146,7 +149,7 @@ class Lab:
 
     @contextlib.asynccontextmanager
     async def runner(self, *, resumed: bool = False, **limits: Any) -> AsyncIterator[ExperimentRunner]:
-        """A runner until the block ends; leaving it by ``Crash`` is a kill -9."""
+        """Run a runner until the block ends. Leaving the block by ``Crash`` acts like kill -9."""
         writer = ExperimentWriter(self.directory)
         state = await writer.open()
         opening: list[f.Fact] = [f.ExperimentOpened(m_epoch=writer.m_epoch, resumed=resumed)]
@@ -160,6 +163,7 @@ class Lab:
                 config=config | self.config,
                 search_space=SPACE,
                 limits=f.Limits(**limits),
+                traits=traits_of(CONFIG["tuner"]),
             )
             opening[:0] = [created, *initial_trials("exp", self.initial)]
         runner = ExperimentRunner(
@@ -170,6 +174,7 @@ class Lab:
             clock=lambda: datetime.now(UTC),
             on_turn=validate,
             opening=opening,
+            check_tuner=self.check_tuner,
         )
         task = asyncio.create_task(runner.run())
         try:
@@ -197,7 +202,7 @@ class Lab:
             reader.close()
 
     def asked(self) -> list[int]:
-        """The parameter ids that the tuner was asked for, in order."""
+        """Parameter ids that the tuner was asked for, in order."""
         return [i for _, message in self.sent if isinstance(message, m.Ask) for i in message.parameter_ids]
 
 
@@ -212,11 +217,11 @@ SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
 
 
 class Crash(Exception):
-    """Ends a runner as kill -9 would: without another word to anybody."""
+    """Ends a runner like kill -9 does, without any message."""
 
 
 async def until(runner: ExperimentRunner, holds: Callable[[], bool]) -> None:
-    """Wait, commit by commit, until something holds."""
+    """Wait, commit by commit, until the condition holds."""
 
     async def wait() -> None:
         while not holds():

@@ -1,4 +1,4 @@
-"""The experiment's time."""
+"""The clock of an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of trials that fail: further attempts, what the tuner gets, and running them again."""
+"""Failed trials: further attempts, the results that the tuner gets, and running the trials again."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_pauses_have_an_end() -> None:
 @pytest.mark.parametrize(("mode", "worst"), [("maximize", "-2.5"), ("minimize", "7.0")])
 def test_a_penalty_is_the_worst_result_so_far(mode: str, worst: str) -> None:
     life = Life(trial_concurrency=1, on_failure=f.OnFailure.PENALTY)
-    life.state.config["tuner"] = {"name": "Random", "classArgs": {"optimize_mode": mode}}
+    life.state.traits = f.TunerTraits(minimises=mode == "minimize")
     life.start(0)
     life.end(0, 1)
     first = ended(life, 0)
@@ -126,7 +126,7 @@ BOTH = {"accuracy": "maximize", "latency": "minimize"}
 
 
 def report(life: Life, sequence: int, result: object, kind: str = "FINAL", position: int = 0) -> None:
-    """As a keeper hands it over, which knows of no objectives."""
+    """Report a metric as a keeper does, which knows nothing about objectives."""
     text = json.dumps(result)
     number = result if isinstance(result, float) else None
     life.take(f.MetricReported(life.job(sequence), position, kind, position, "0", number, text))
@@ -210,7 +210,7 @@ def test_a_given_value_is_for_failures_only() -> None:
     life.end(1)
     assert (ended(life, 1).status, ended(life, 1).stand_in) == (S.SUCCEEDED, "-1.0")
     life.start(2)
-    life.end(2)  # it has nothing to say, but has not failed
+    life.end(2)  # the trial has no result, but has not failed
     life.start(3)
     life.take(f.StopRequested(trial_id=life.trial(3)))
     life.end(3, None, reason=f.EndReason.STOPPED, signal=15)

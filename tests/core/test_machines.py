@@ -1,4 +1,4 @@
-"""What becomes of trials when machines are removed, and that it is remembered."""
+"""Removed machines: what happens to their trials, and that the state remembers it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_nobody_waits_for_a_machine_that_does_not_speak() -> None:
     lost = next(fact for fact in facts if isinstance(fact, f.JobLost))
     assert lost.reason == "its machine was removed by force while there was no word for 30 s"
     assert life.state.trials[life.trial(0)].attempt == 2
-    assert life.job(0) in life.state.jobs  # its stop is not acknowledged
+    assert life.job(0) in life.state.jobs  # the stop is not acknowledged
     life.take(f.MachineGone(keeper_id="local"))
     assert life.job(0) not in life.state.jobs
 

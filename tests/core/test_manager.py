@@ -1,4 +1,4 @@
-"""NNIManager: experiments of one server, and what becomes of them when it ends."""
+"""NNIManager: the experiments of one server, and what happens to them when the server ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nnimgr.config import ConfigError
+from nnimgr.config import ConfigError, ExperimentConfig
 from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.manager import ExperimentConflict, NewExperiment, NNIManager, UnknownExperiment
 from nnimgr.core.running.requests import RequestRefused
@@ -23,7 +23,7 @@ from nnimgr.index import Index
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState, trial_id_of
 from nnimgr.store.errors import StoreError
-from nnimgr.store.writer import database_path
+from nnimgr.store.location import database_path
 from tests.core.lab import LIMIT_S, SPACE, Lab, until, until_status
 from tests.dispatcher.hosting import eventually
 from training_services.base import TrainingService
@@ -33,7 +33,7 @@ E = f.ExperimentStatus
 
 
 class FakeAssembly(Assembly):
-    """Scripted services and children, one lab per experiment."""
+    """An assembly with scripted services and children. Each experiment has its own lab."""
 
     def __init__(self) -> None:
         self.labs: dict[str, Lab] = {}
@@ -47,7 +47,7 @@ class FakeAssembly(Assembly):
     def lab(self, experiment_id: str, directory: Path) -> Lab:
         return self.labs.setdefault(experiment_id, Lab(directory))
 
-    def service(self, state: ExperimentState, directory: Path) -> TrainingService:
+    def service(self, state: ExperimentState, directory: Path, config: ExperimentConfig) -> TrainingService:
         return self.lab(state.id, directory).service
 
     def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
@@ -55,7 +55,7 @@ class FakeAssembly(Assembly):
 
 
 class Server:
-    """Managers on one home, one after the other."""
+    """Managers that use one home, one after the other."""
 
     def __init__(self, path: Path) -> None:
         self.home = Home(path / "home")
@@ -94,8 +94,10 @@ def server(tmp_path: Path) -> Server:
 
 async def test_create_runs_and_the_index_follows(server: Server) -> None:
     async with server.manager() as manager:
-        experiment_id, created = await manager.create(server.new(experimentName="mine"))
-        assert created
+        experiment_id, created = await manager.create(
+            server.new(experimentName="mine", tuner={"name": "TPE"})
+        )
+        assert created and manager.get(experiment_id).state.minimises
         await until_status(manager.get(experiment_id), E.DONE)
         assert manager.summary(experiment_id).counts == {"SUCCEEDED": 1}
         assert not manager.idle
@@ -276,7 +278,7 @@ async def test_one_broken_database_does_not_keep_the_others_from_being_served(
     path = database_path(server.home.path / "empty")
     kept = path.read_bytes()
     path.with_suffix(".sqlite-wal").unlink(missing_ok=True)
-    path.write_bytes(b"")  # as a kill right after its making leaves it
+    path.write_bytes(b"")  # as if the server was killed right after it created the file
     async with server.manager() as manager:
         assert manager.get("good").state.id == "good"
         with pytest.raises(RequestRefused, match="is empty; put a copy of it back"):
@@ -314,7 +316,7 @@ async def test_the_experiment_that_a_client_means_who_knows_of_one(server: Serve
         await until_status(manager.get("first"), E.DONE)
         await manager.stop("second", detach=False)
     async with server.manager() as manager:
-        assert (manager.latest, manager.served()) == ("second", {})  # of those that ran here, none is left
+        assert (manager.latest, manager.served()) == ("second", {})  # no experiment is open
         await manager.resume("second")
         assert (manager.latest, list(manager.served())) == ("second", ["second"])
     async with server.manager(9090) as other:
@@ -346,7 +348,7 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
     async with server.manager() as manager, server.manager(9090) as other:
         ours, _ = await manager.create(server.new())
         theirs, _ = await other.create(server.new(trialConcurrency=2))
-        await manager.label(theirs, archived=True)  # not heard of yet
+        await manager.label(theirs, archived=True)  # this server has not heard of the experiment yet
         assert manager.summary(theirs).archived
         await until_status(manager.get(ours), E.DONE)
         await manager._notes.settled()
@@ -365,7 +367,12 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
         assert (seen.served, seen.port, seen.trial_concurrency, seen.max_trial_number) == (False, 9090, 2, 1)
         assert seen.counts == {"SUCCEEDED": 1} and seen.best_trial_id is not None
         assert (seen.status, seen.optimize_mode) == (E.STOPPED, "maximize")
-        assert seen.owner is not None
+        assert seen.owner is not None and seen.reason == "a user stopped it"
+        earlier = "status = 'DONE', reason = 'done: all 1 trials were created'"
+        path = database_path(server.home.path / theirs)
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
+            assert database.execute(f"UPDATE experiments SET {earlier}").rowcount == 1
+        assert manager.stored.fill(manager.summary(theirs)).reason == "all 1 trials were created"
         await other.delete(theirs)
         await manager.look_again()
         assert [found.id for found in manager.summaries()] == [ours]
@@ -379,7 +386,7 @@ async def test_an_index_that_is_damaged_hides_nothing(
         await until_status(manager.get(experiment_id), E.DONE)
         whole = ""
         async with asyncio.timeout(10):
-            while "DONE" not in whole:  # the end is noted once its service is closed
+            while "DONE" not in whole:  # the end is noted after the service has closed
                 await manager._notes.settled()
                 whole = await asyncio.to_thread(server.home.index_path.read_text)
         await asyncio.to_thread(server.home.index_path.write_text, "{")

@@ -1,4 +1,4 @@
-"""Idempotency keys in the state: how many are kept, and what a log or snapshot without them gives."""
+"""Idempotency keys in the state: the number that is kept, and older logs and snapshots without keys."""
 
 from __future__ import annotations
 

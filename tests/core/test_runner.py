@@ -1,4 +1,4 @@
-"""The runner: what it commits, when it acts, and what it is after a crash."""
+"""The runner: what it commits, when it acts, and its state after a crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_id_of
 from nnimgr.store.errors import StoreError
-from nnimgr.store.writer import database_path
+from nnimgr.store.location import database_path
 from tests.core.lab import LIMIT_S, Crash, Lab, until, until_status
 from training_services.fake import ended, given, hold, lost, metric, rejected, started, wants_parameters
 
@@ -118,7 +118,7 @@ async def test_a_service_that_cannot_be_opened_says_why_and_is_tried_again(
 async def test_a_tuner_that_dies_is_made_anew_and_asked_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nnimgr.core.running.search.RESTART_DELAYS_S", (0.001, 0.001))
+    monkeypatch.setattr("nnimgr.core.running.algorithm_process.RESTART_DELAYS_S", (0.001, 0.001))
     lab.dies = 2
     async with lab.runner(trial_concurrency=1, max_trial_number=2) as runner:
         await until_status(runner, E.DONE)
@@ -128,7 +128,7 @@ async def test_a_tuner_that_dies_is_made_anew_and_asked_again(
 
 
 async def test_a_tuner_that_always_dies_is_an_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnimgr.core.running.search.RESTART_DELAYS_S", (0.001, 0.001))
+    monkeypatch.setattr("nnimgr.core.running.algorithm_process.RESTART_DELAYS_S", (0.001, 0.001))
     lab.dies = 1000
     async with lab.runner() as runner:
         await until_status(runner, E.ERROR)
@@ -136,11 +136,13 @@ async def test_a_tuner_that_always_dies_is_an_error(lab: Lab, monkeypatch: pytes
 
 
 async def test_a_tuner_that_does_not_answer_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnimgr.core.running.search.SILENT_AFTER_S", 0.0)
+    monkeypatch.setattr("nnimgr.core.running.tuner_process.SILENT_AFTER_S", 0.0)
     lab.hangs = True
     async with lab.runner() as runner:
         await until(runner, lambda: runner.outstanding > 0)
-        assert "and has not answered" in runner.notices["tuner"].sentence
+        notice = runner.notices["tuner"]
+        assert notice.subject == "the tuner has not answered a request for parameter sets"
+        assert notice.sentence == f"{notice.subject} for {notice.seconds:.0f} s"
         lab.hangs = False
 
 
@@ -168,7 +170,7 @@ async def test_an_exhausted_tuner_ends_the_experiment(lab: Lab) -> None:
 
 
 async def test_trial_after_trial_without_a_result_is_told(lab: Lab) -> None:
-    """Until one has a result."""
+    """The notice about trials without a result disappears when a trial has a result."""
     lab.service.default = [started(), metric("nothing", final=True), ended(0)]
     lab.service.script(trial_id_of("exp", 8), [started(), metric(0.5, final=True), ended(0)])
     async with lab.runner(trial_concurrency=1, max_trial_number=8) as runner:
@@ -244,7 +246,7 @@ async def test_a_failed_commit_ends_the_runner_with_a_sentence(lab: Lab) -> None
             with sqlite3.connect(database_path(lab.directory)) as other:
                 other.execute("DROP TABLE facts")
             other.close()
-            for _ in range(2):  # the second one comes while it lets go
+            for _ in range(2):  # the second request comes while the runner closes
                 with pytest.raises(RunnerClosed):
                     await asyncio.wait_for(runner.add_trial({"x": 1}), LIMIT_S)
                 refused += 1
@@ -253,7 +255,7 @@ async def test_a_failed_commit_ends_the_runner_with_a_sentence(lab: Lab) -> None
 
 
 async def test_a_stop_ends_when_the_experiment_is_resumed(lab: Lab) -> None:
-    """It would wait for as long as the experiment runs then."""
+    """The request to stop must not wait until the resumed experiment ends."""
     lab.service.default = [started(), hold()]
     async with lab.runner(trial_concurrency=1) as runner:
         await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 1)
@@ -266,7 +268,7 @@ async def test_a_stop_ends_when_the_experiment_is_resumed(lab: Lab) -> None:
 
 
 async def test_a_repeated_request_adds_one_trial(lab: Lab) -> None:
-    """Also when both come at once, after a restart, and when the trial has long ended."""
+    """A repeated key adds no trial, even at the same time, after a restart, or after the trial's end."""
     lab.service.default = [started(), hold()]
     async with lab.runner(trial_concurrency=1, max_trial_number=4) as runner:
         both = await asyncio.gather(*(runner.add_trial({"x": 0.5}, key="k1") for _ in range(2)))

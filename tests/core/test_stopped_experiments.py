@@ -1,4 +1,4 @@
-"""Stopped experiments: viewed, which changes nothing, and deleted, which leaves nothing."""
+"""Stopped experiments: viewing changes nothing, and deleting leaves nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nnimgr.core.managing.manager import NNIManager, UnknownExperiment
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules import facts as f
-from nnimgr.store.writer import database_path
+from nnimgr.store.location import database_path
 from tests.core.lab import LIMIT_S, until_status
 from tests.core.test_manager import Server
 from training_services.fake import hold, started
@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Server:
 
 
 async def stopped(manager: NNIManager, server: Server) -> str:
-    """An experiment with one trial that was done, and stopped then."""
+    """Create an experiment with one trial, stop it when it is done, and return its id."""
     experiment_id, _ = await manager.create(server.new())
     await until_status(manager.get(experiment_id), E.DONE)
     await manager.stop(experiment_id, detach=False)
@@ -41,7 +41,7 @@ async def stopped(manager: NNIManager, server: Server) -> str:
 
 
 def digest(directory: Path) -> dict[str, str]:
-    """What every file below a directory holds; SQLite's shared memory is no content."""
+    """Return a hash of each file below a directory by its path, without SQLite's log and shared memory."""
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(directory.rglob("*"))
@@ -98,7 +98,7 @@ async def test_a_view_outlives_its_server_and_still_runs_nothing(server: Server)
     async with server.manager() as manager:
         assert manager.viewed(experiment_id) and manager.find(experiment_id) is None
         assert not manager.idle
-    async with server.manager(8081) as other:  # the first server's lock is not held: it was killed
+    async with server.manager(8081) as other:  # the first server's lock is free, as after a kill
         await other.view(experiment_id)
         assert Index(server.home).entries()[experiment_id].port == 8081
 
@@ -147,7 +147,7 @@ async def test_one_whose_trials_run_on_is_not_deleted(server: Server) -> None:
         server.assembly.lab("exp", server.home.path / "exp").service.default = [started(), hold()]
         experiment_id, _ = await manager.create(server.new("exp"))
         runner = manager.get(experiment_id)
-        while runner.state.counts.get("RUNNING") != 1:
+        while runner.state.counts.get(f.TrialStatus.RUNNING) != 1:
             await asyncio.wait_for(runner.committed_after(runner.last_number), LIMIT_S)
         await manager.stop(experiment_id, detach=True)
         with pytest.raises(RequestRefused, match="1 trials of experiment exp run on: stop it first"):
@@ -182,7 +182,7 @@ async def test_while_one_is_deleted_others_begin_and_it_does_not(
                 with pytest.raises(RequestRefused, match="is being deleted"):
                     await wish
             other = await stopped(manager, server)
-            manager.reader(experiment_id)  # somebody looks at it
+            manager.reader(experiment_id)  # a reader is open while the experiment is deleted
             go.set()
             await deleting
             elsewhere = str(server.home.path / "elsewhere")

@@ -1,4 +1,4 @@
-"""What lists say of experiments that no runner has, by their databases."""
+"""Lists show values from the databases of experiments that have no runner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from nnimgr.core.managing.experiments import ExperimentSummary, summary_of
 from nnimgr.core.managing.stored import StoredSummaries
 from nnimgr.index import IndexEntry
-from nnimgr.store.writer import database_path
+from nnimgr.store.location import database_path
 from tests.rules.driver import T0, Life
 
 

@@ -1,4 +1,4 @@
-"""Another tuner while an experiment runs: who is asked, who is heard, and what stays."""
+"""Another tuner while an experiment runs: which tuner is asked and heard, and what stays the same."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from nnimgr.config import ConfigError
-from nnimgr.core.managing.tuner_change import change_config
+from nnimgr.config import AlgorithmConfig, ConfigError, ExperimentConfig, Problem
+from nnimgr.core.managing.tuner_change import check_tuner
+from nnimgr.core.running.requests import read_config
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
-from nnimgr.rules.state import trial_id_of
+from nnimgr.rules.state import ExperimentState, trial_id_of
 from tests.core.lab import Crash, Lab, ScriptedChild, until, until_status
 from tests.dispatcher.hosting import eventually
 from training_services.fake import ended, hold, metric, started
@@ -31,7 +32,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def swap_number(lab: Lab) -> int:
-    """The number of the last change of the configuration."""
+    """Return the fact number of the last change of the configuration."""
     return [r.number for r in lab.reader().facts(limit=1000) if isinstance(r.fact, f.ConfigChanged)][-1]
 
 
@@ -40,7 +41,7 @@ def tuners(lab: Lab) -> list[ScriptedChild]:
 
 
 async def test_the_new_tuner_is_built_from_all_there_is_and_asked(lab: Lab) -> None:
-    """The old one leaves; its trials go on, and their results reach the new one."""
+    """The old tuner leaves. Its trials continue, and their results reach the new tuner."""
     lab.service.script(trial_id_of("exp", 0), [started(), hold(), metric(0.5, final=True), ended(0)])
     async with lab.runner(trial_concurrency=1, max_trial_number=3) as runner:
         await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 1)
@@ -67,7 +68,7 @@ async def test_what_the_old_one_says_after_the_swap_is_not_heard(lab: Lab) -> No
         lab.mute = False
         swapping = asyncio.create_task(runner.change_config(TPE))
         await asyncio.sleep(0)
-        for _ in range(2):  # in the turn that takes the swap, behind it, and afterwards
+        for _ in range(2):  # in the turn that takes the change, and after it
             old.answer(ask)
             old.on_message(m.Failed(call="x", sentence="it raised", traceback="", hopeless=True))
             await swapping
@@ -93,7 +94,7 @@ async def test_an_exhausted_experiment_goes_on_with_another_tuner(lab: Lab) -> N
         await runner.change_config(TPE)
         await until(runner, lambda: runner.state.counts.get(S.SUCCEEDED) == 3)
         await until_status(runner, E.DONE)
-    assert lab.reader().experiment().reason == "done: the tuner has no more parameter sets"
+    assert lab.reader().experiment().reason == "the tuner has no more parameter sets"
 
 
 async def test_a_draining_experiment_goes_on_with_another_tuner(lab: Lab) -> None:
@@ -119,11 +120,11 @@ async def test_a_stopped_experiment_goes_on_with_the_new_tuner(lab: Lab) -> None
 
 
 async def test_a_tuner_that_always_dies_is_replaced(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither its crashes count for the next one, nor is that one started anew for them."""
-    monkeypatch.setattr("nnimgr.core.running.search.RESTART_DELAYS_S", (0.001, 0.001))
+    """The old tuner's crashes do not count for the next tuner, and do not restart the next tuner."""
+    monkeypatch.setattr("nnimgr.core.running.algorithm_process.RESTART_DELAYS_S", (0.001, 0.001))
     lab.dies = 3
     async with lab.runner(trial_concurrency=1, max_trial_number=2) as runner:
-        await until(runner, lambda: runner.state.crashes.get("tuner") == 3)
+        await until(runner, lambda: runner.state.crashes.get(f.Role.TUNER) == 3)
         await runner.change_config(TPE)
         assert runner.state.crashes == {}
         await until_status(runner, E.DONE)
@@ -157,9 +158,9 @@ async def test_without_results_the_direction_may_change(lab: Lab) -> None:
         raise Crash
 
 
-async def refusal(runner: ExperimentRunner, lab: Lab, tuner: object) -> str:
+async def refusal(runner: ExperimentRunner, tuner: object) -> str:
     with pytest.raises(ConfigError) as caught:
-        await change_config(runner, lab.directory, {"tuner": tuner})
+        await runner.change_config({"tuner": tuner})
     return str(caught.value)
 
 
@@ -168,24 +169,72 @@ async def test_a_tuner_that_cannot_be_is_refused_before(lab: Lab, tmp_path: Path
 
     around = Surroundings(environ={"NNI_CONFIG_DIR": str(tmp_path)}, cwd=tmp_path, python="/usr/bin/python3")
     around.write(tmp_path)
+    lab.check_tuner = lambda tuner: check_tuner(tuner, tmp_path)
     async with lab.runner(trial_concurrency=1) as runner:
-        told = await refusal(runner, lab, {"name": "Tpee"})
+        told = await refusal(runner, {"name": "Tpee"})
         assert told.startswith("tuner.name: there is no built-in tuner 'Tpee'") and "did you mean TPE" in told
         assert "takes no argument 'gamma'" in await refusal(
-            runner, lab, {"name": "TPE", "classArgs": {"gamma": 1}}
+            runner, {"name": "TPE", "classArgs": {"gamma": 1}}
         )
-        told = await refusal(runner, lab, {"name": "Batch"})
+        told = await refusal(runner, {"name": "Batch"})
         assert "tuner: Batch cannot search the experiment's search space: Batch needs a search space" in told
         missing = {"className": "mine.Mine", "codeDirectory": str(tmp_path / "none")}
-        assert "tuner.codeDirectory: the directory" in await refusal(runner, lab, missing)
+        assert "tuner.codeDirectory: the directory" in await refusal(runner, missing)
         relative = {"className": "mine.Mine", "codeDirectory": "code"}
-        assert "tuner.codeDirectory: must be an absolute path" in await refusal(runner, lab, relative)
+        assert "tuner.codeDirectory: must be an absolute path" in await refusal(runner, relative)
         secret = {"className": "mine.Mine", "classArgs": {"key": "${env:NOBODY_HAS_THIS}"}}
-        assert "NOBODY_HAS_THIS is not set in the environment that" in await refusal(runner, lab, secret)
-        assert "PPO searches architectures" in await refusal(runner, lab, {"name": "ppo"})
-        assert "must be a mapping" in await refusal(runner, lab, [])
-        assert "cannot be empty" in await refusal(runner, lab, None)
+        assert "NOBODY_HAS_THIS is not set in the environment that" in await refusal(runner, secret)
+        assert "PPO searches architectures" in await refusal(runner, {"name": "ppo"})
+        assert "must be a mapping" in await refusal(runner, [])
+        assert "cannot be empty" in await refusal(runner, None)
         both = {"tuner": {"name": "Batch"}, "searchSpace": {"p": {"_type": "choice", "_value": [{"x": 1}]}}}
-        await change_config(runner, lab.directory, both)
+        await runner.change_config(both)
         assert runner.state.search_space == both["searchSpace"]
+        raise Crash
+
+
+async def test_only_another_tuner_is_checked(lab: Lab) -> None:
+    """The tuner is checked once per change, before anything is recorded."""
+    checked: list[str] = []
+
+    def check(tuner: AlgorithmConfig) -> None:
+        checked.append(tuner.title)
+        if tuner.name == "GridSearch":
+            raise ConfigError([Problem(message="it is not installed", field="tuner")])
+
+    lab.check_tuner = check
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=1) as runner:
+        await runner.change_config({"maxTrialNumber": 3})
+        assert checked == [] and runner.config.max_trial_number == 3
+        await runner.change_config(TPE)
+        assert checked == ["TPE"]
+        with pytest.raises(ConfigError, match="it is not installed"):
+            await runner.change_config({"tuner": {"name": "GridSearch"}})
+        assert runner.config.tuner.name == runner.state.config["tuner"]["name"] == "TPE"
+        raise Crash
+
+
+async def test_changes_at_once_are_made_one_after_the_other(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No change is lost, and the configuration is parsed once for all of them."""
+    parsed: list[f.ExperimentStatus] = []
+
+    def read(state: ExperimentState) -> ExperimentConfig:
+        parsed.append(state.status)
+        return read_config(state)
+
+    monkeypatch.setattr("nnimgr.core.running.requests.read_config", read)
+    lab.check_tuner = lambda tuner: None  # runs in a thread, so that other changes come meanwhile
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=1) as runner:
+        await asyncio.gather(
+            runner.change_config(TPE),
+            runner.change_config({"maxTrialNumber": 5}),
+            runner.change_config({"trialConcurrency": 2}),
+        )
+        told = read_config(runner.state)
+        assert (told.tuner.name, told.max_trial_number, told.trial_concurrency) == ("TPE", 5, 2)
+        assert runner.config.canonical() == told.canonical() and len(parsed) == 1
         raise Crash

@@ -1,4 +1,4 @@
-"""Children that are closed and gone after each test, and code for them to host."""
+"""Fixtures: dispatcher children that are closed after each test, and databases of past experiments."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ MakePast = Callable[..., Past]
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    """Starts a child: ``await host(role, code=..., **fields of Start)``.
+    """Return a function that starts a child: ``await host(role, code=..., **fields of Start)``.
 
-    ``code`` is the text of a module ``mine``, whose class ``Mine`` is hosted. ``past``: built anew from it.
+    ``code`` is the text of a module ``mine`` whose class ``Mine`` is hosted. The child is rebuilt from
+    ``past``.
     """
     children: list[Hosted] = []
 
@@ -44,7 +45,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
 
 @pytest.fixture
 def make_past(tmp_path: Path) -> Iterator[MakePast]:
-    """Makes the database of an experiment with this search space."""
+    """Return a function that makes the database of an experiment with a search space."""
     made: list[Past] = []
 
     def make(space: dict[str, Any] | None = None, **more: Any) -> Past:

@@ -1,4 +1,4 @@
-"""Real dispatcher children, with what they say at hand."""
+"""Real dispatcher children, and the messages that they send."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from nnimgr.dispatcher.forking import Zygote
 from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.testing.record import EXPERIMENT
 
-DEADLINE_S = 30.0  # only a failing test takes as long
+DEADLINE_S = 30.0  # only a failing test waits as long as this
 
 T = TypeVar("T")
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what announces itself by no event."""
+    """Wait for a condition that no event announces."""
     async with asyncio.timeout(DEADLINE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 def start_line(role: str = "tuner", **fields: Any) -> m.Start:
-    """A Start with defaults; the built-in algorithm of the role unless a class is named."""
+    """Return a Start with defaults. The built-in algorithm of the role is used unless a class is named."""
     builtin = {"tuner": "Random", "assessor": "Medianstop"}[role]
     defaults: dict[str, Any] = {
         "role": role,
@@ -46,7 +46,7 @@ def start_line(role: str = "tuner", **fields: Any) -> m.Start:
 
 
 class Hosted:
-    """A child and the messages that came from it."""
+    """A child and the messages that it has sent."""
 
     def __init__(
         self, start: m.Start, directory: Path, *, zygote: Zygote | None = None, **environ: str
@@ -74,7 +74,7 @@ class Hosted:
         self.send(m.Ask(parameter_ids=ids, fed_to=fed_to))
 
     async def expect(self, kind: type[T]) -> T:
-        """The next message of this kind; others are passed over."""
+        """Return the next message of this kind. Ignore other messages."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 while self._read < len(self.seen):

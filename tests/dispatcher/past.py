@@ -1,4 +1,4 @@
-"""A record of the package's own, told by values instead of JSON text, and with what only our tests need."""
+"""Record of an experiment's past for the dispatcher's tests, written with values instead of JSON text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["EXPERIMENT", "Past"]
 
 
 class Past:
-    """``number`` is that of the last fact."""
+    """Database of an experiment's past. ``number`` is the number of the last fact."""
 
     def __init__(self, path: Path, space: Mapping[str, Any], *, constraints: Sequence[str] = ()) -> None:
         self.path = path
@@ -30,7 +30,10 @@ class Past:
     def suggested(
         self, parameter_id: int | None, parameters: Any, *, fed_to: int | None = None, state: Any = None
     ) -> str:
-        """A trial with these parameters; its id is returned. ``parameter_id`` None: a customised one."""
+        """Add a trial with these parameters and return its id.
+
+        ``parameter_id`` is None for a customised trial.
+        """
         return self._record.suggested(
             parameter_id,
             parameters if isinstance(parameters, str) else json.dumps(parameters),
@@ -48,7 +51,7 @@ class Past:
         state: Any = None,
         late: bool = False,
     ) -> None:
-        """A further set for a multi-phase trial."""
+        """Add a further set of a multi-phase trial."""
         self._record.add(
             f.FurtherSuggested(
                 trial_id=trial_id,
@@ -64,7 +67,7 @@ class Past:
     def result_taken(
         self, trial_id: str, index: int, parameter_id: int | None, parameters: Any, value: Any
     ) -> None:
-        """A set of a multi-phase trial has its result."""
+        """Add the result of one set of a multi-phase trial."""
         self._record.add(
             f.ResultTaken(
                 trial_id=trial_id,
@@ -89,7 +92,10 @@ class Past:
         untried: bool = False,
         cut: bool = False,
     ) -> int:
-        """The number of the fact. ``value``: the final result, None for none. ``cut``: by a stop."""
+        """End a trial and return the fact's number.
+
+        ``value``: the final result, or None. ``cut``: a stop of the experiment has ended the trial.
+        """
         status = f.TrialStatus.SUCCEEDED if success else f.TrialStatus.FAILED
         end = f.TrialEnded(
             trial_id=trial_id,
@@ -108,7 +114,7 @@ class Past:
         return self._record.space_changed(space, changes=changes)
 
     def tuner_changed(self, space: Mapping[str, Any] | None = None) -> int:
-        """Another tuner takes the place of the one there is, perhaps with a search space of its own."""
+        """Replace the tuner, perhaps with another search space. Return the fact's number."""
         return self._record.space_changed(space, changes={"tuner": {"name": "Another"}})
 
     def judged(self, trial_id: str) -> None:

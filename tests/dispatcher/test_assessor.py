@@ -1,4 +1,4 @@
-"""An assessor in its process: what it is shown, what its answers become, and how it is built anew."""
+"""An assessor in its process: the calls it gets, the effect of its answers, and its rebuild."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRINTER = """
 
 
 def metrics(*items: tuple[str, int, Any], attempt: int = 1) -> m.Metrics:
-    """(trial, sequence, value) each, the position being the sequence."""
+    """Build Metrics of (trial, sequence, value) items. The position of each metric equals its sequence."""
     return m.Metrics(items=tuple((t, attempt, n, n, json.dumps(v)) for t, n, v in items))
 
 
@@ -61,7 +61,7 @@ async def test_histories_are_in_order_and_without_gaps(host: Host) -> None:
         "assess a [1, 2, 3]",
         "end a True",
     ]
-    # What came after the verdict is shown once more, before the end, to be in its history.
+    # The metrics after the verdict are shown once more before the end, so that the history contains them.
     assert [line for line in printed if line.split()[1] == "b"] == [
         "assess b ['x', 'y']",
         "assess b ['x', 'y', 'bad']",
@@ -106,7 +106,7 @@ async def test_a_built_in_assessor_leaves_out_what_is_no_number_and_says_so(host
     assessor = await host("assessor")
     assessor.send(metrics(("a", 0, 0.5), ("a", 1, value), ("a", 2, value)))
     noted = await assessor.expect(m.Noted)
-    await assessor.expect(m.Answered)  # once, after the first opinion
+    await assessor.expect(m.Answered)  # sent once, after the first opinion
     assert noted.trial_id == "a" and noted.note.startswith("its intermediate result 1 ")
     assessor.send(ended("a"))
     assessor.send(metrics(("b", 0, 0.4)))
@@ -195,7 +195,10 @@ async def test_metrics_that_were_left_out_are_read_before_the_trial_ends(
 
 
 async def test_a_built_in_assessor_judges_the_main_objective(host: Host, make_past: MakePast) -> None:
-    """Three good trials, then one whose loss is high: only its ``default``, which is no matter, is fine."""
+    """Three good trials, then one with a bad main objective.
+
+    Its value of ``default`` looks good but does not count.
+    """
     objectives = {"loss": "minimize", "size": "minimize"}
     past = make_past()
     past.suggested(0, {})
@@ -274,7 +277,7 @@ async def test_one_that_is_replayable_gets_all_calls_again_in_their_order(
 
 
 async def test_asha_rebuilt_judges_as_if_it_had_lived_on(host: Host, make_past: MakePast) -> None:
-    """Who was among the best when it came goes on, however many better ones have come since."""
+    """A trial that was among the best on arrival continues, however many better ones have come since."""
     past = make_past()
     early = past.suggested(0, {})
     past.reported(early, 0.5)

@@ -1,4 +1,4 @@
-"""The suite that authors of tuners and assessors run: it passes all that are built in, and finds faults."""
+"""The suite for authors of tuners and assessors: all built-in algorithms pass it, and it finds errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnimgr.testing.tuners import Lab
 
 FEW = {"combine_params": {"_type": "choice", "_value": [{"n": 0}, {"n": 1}]}}
 MANY = {"combine_params": {"_type": "choice", "_value": [{"n": n} for n in range(40)]}}
-# What cannot be told from the table, by built-in.
+# Fields of a built-in algorithm's suite that its table entry does not contain.
 FIELDS: dict[str, dict[str, Any]] = {
     "Batch": {"search_space": MANY, "nested_space": None, "finite_space": FEW, "exact": False},
 }
@@ -27,7 +27,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 def made(builtin: registry.Builtin) -> Any:
     try:
         return registry.load(builtin.target)(**({"seed": 7} if "seed" in builtin.arguments else {}))
-    except ModuleNotFoundError as error:  # a library that is only installed on demand
+    except ModuleNotFoundError as error:  # an optional library is not installed
         pytest.skip(str(error))
 
 
@@ -36,14 +36,14 @@ def title(builtin: registry.Builtin) -> str:
 
 
 def accepted(builtin: registry.Builtin, space: Any) -> dict[str, Any]:
-    """The part of the space that the built-in does not refuse."""
+    """Return the part of the search space that the built-in algorithm accepts."""
     if builtin.space is None or builtin.space(space) is None:
         return dict(space)
     return {name: spec for name, spec in space.items() if builtin.space({name: spec}) is None}
 
 
 def suite(builtin: registry.Builtin) -> type:
-    """Its tests, in the spaces that it can search."""
+    """Return the suite of a built-in algorithm, in the search spaces that it accepts."""
     fields: dict[str, Any] = {"builtin": True, "make": lambda self: made(builtin)}
     if builtin.role == "assessor":
         return type(title(builtin), (AssessorConformance,), fields)
@@ -63,7 +63,7 @@ for each in registry.BUILTINS:
 
 
 class Sound(Tuner):
-    """Random search by other means, with nothing to object to."""
+    """Correct tuner: a random search of its own."""
 
     replayable: ClassVar[bool] = True
 
@@ -96,7 +96,7 @@ class OnlyNumbers(Sound):
 
 
 class Proud(Sound):
-    """Knows no sets but its own."""
+    """Wrong tuner: accepts only results of the sets that it has suggested."""
 
     _accept_customized = True
 
@@ -127,7 +127,7 @@ class Unknown(Sound):
 
 
 class First(Sound):
-    """Forgets that the space may change."""
+    """Wrong tuner: ignores a change of the search space."""
 
     def update_search_space(self, search_space: dict[str, Any]) -> None:
         self.space = getattr(self, "space", search_space)
@@ -204,7 +204,7 @@ class Mute(Assessor):
 
 
 class Forgetful(Assessor):
-    """Is stricter the more trials it has seen end, and does not recall them."""
+    """Wrong assessor: gets stricter with each ended trial, but does not recall ended trials."""
 
     def __init__(self) -> None:
         self.ended = 0

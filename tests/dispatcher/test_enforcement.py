@@ -1,4 +1,4 @@
-"""Constraints and the duplicates policy, kept for every tuner, and kept again after its process has died."""
+"""Constraints and the duplicates policy hold for every tuner, also after its process has died."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ended(
 
 
 async def test_a_tuner_that_knows_no_constraints_is_asked_again(host: Host) -> None:
-    """With the same id, and it hears of no set but the one that was tried."""
+    """The tuner is asked with the same id, and hears only of the set that was tried."""
     tuner = await host(code=PLAIN, class_args={"says": True}, constraints=("n % 5 == 0",))
     tuner.ask(0, 1)
     assert numbers(await tuner.suggestions(2)) == [5, 10]
@@ -131,14 +131,14 @@ async def test_sets_for_many_ids_and_late_ones_are_looked_at(host: Host) -> None
     await tuner.expect(m.Answered)
     tuner.ask(9)
     assert await tuner.expect(m.Answered) == m.Answered(missing=(9,), exhausted=False)
-    tuner.send(ended(5, "t", 0, {"n": 1}, 0.0))  # brings 6, is asked again and owes it still
+    tuner.send(ended(5, "t", 0, {"n": 1}, 0.0))  # brings set 6, which is refused; the tuner still owes a set
     assert await tuner.expect(m.Answered) == m.Answered(missing=(9,), exhausted=False, fed_to=5)
     tuner.send(ended(6, "u", 1, {"n": 3}, 1.0))
     assert numbers(await tuner.suggestions(1)) == [7]
 
 
 async def test_a_set_that_was_tried_is_not_tried_again(host: Host) -> None:
-    """What users have submitted counts, and what was never run does not."""
+    """Sets that users have submitted count as tried. Sets that never ran do not."""
     tuner = await host(code=PLAIN, class_args={"modulus": 4}, duplicates="skip")
     tuner.send(m.SetTried(number=1, parameters='{"n": 2.0}'))
     tuner.ask(0, 1, fed_to=1)
@@ -167,7 +167,7 @@ async def test_a_set_that_was_tried_is_not_tried_again(host: Host) -> None:
 
 @pytest.mark.parametrize("fields", [{"code": PLAIN, "class_args": {"step": 0}}, {"name": "Random"}])
 async def test_a_result_is_reused(host: Host, make_past: MakePast, fields: dict[str, Any]) -> None:
-    """That of the first trial with equal parameters that has succeeded, and only once it has."""
+    """The first successful trial with equal parameters gives the reused result, once the trial has ended."""
     space = {"n": {"_type": "choice", "_value": [0]}}
     past = make_past(space)
     tuner = await host(duplicates="reuse", search_space=space, **fields)
@@ -207,7 +207,7 @@ async def test_a_replicated_set_is_just_run(host: Host) -> None:
 
 @pytest.mark.parametrize("code", [REPLAYED, STATEFUL, PLAIN])
 async def test_what_was_refused_is_refused_again(host: Host, make_past: MakePast, code: str) -> None:
-    """Whichever way it is rebuilt, the tuner goes on where it was, and under the constraints of its time."""
+    """Whichever way it is rebuilt, the tuner continues where it was, under the constraints of that time."""
     past = make_past({"n": {"_type": "randint", "_value": [0, 9]}})
     fields: dict[str, Any] = {"code": code, "constraints": ("n % 3 == 0",), "duplicates": "skip"}
     tuner = await host(**{**fields, "constraints": ()})
@@ -230,14 +230,15 @@ async def test_what_was_refused_is_refused_again(host: Host, make_past: MakePast
     tuner.ask(3, fed_to=past.number)
     expected = [12]
     assert numbers(await tuner.suggestions(1)) == expected
-    # A tuner that keeps no state begins anew, and yet gives nothing that was tried.
+    # A tuner without a state starts from the beginning, but still repeats no set.
     assert numbers(await again.suggestions(1)) == expected
     assert (ready.note is None) == (code is not PLAIN)
 
 
 RULES = {"MIXED": ["x < 5", "n != 2 or c == 'a'"], "FINITE": ["n < 4 or c == 'a'"], "BATCH": ["n < 12"]}
 Scene = tuple[str, dict[str, Any], dict[str, Any]]
-BY_TUNER: dict[str, Scene] = {}  # each with one space, a finite one if it has such a scene
+# One scenario per tuner, with a finite search space if the tuner has such a scenario.
+BY_TUNER: dict[str, Scene] = {}
 for scene in cast("list[Scene]", SCENES):
     if scene[1] is FINITE or (scene[0] not in BY_TUNER and scene[1] is not NUMBERS):
         BY_TUNER[scene[0]] = scene
@@ -254,7 +255,7 @@ def constraints_of(space: dict[str, Any]) -> list[str]:
 async def test_built_in_tuners_go_on_under_rules(
     host: Host, make_past: MakePast, name: str, duplicates: str
 ) -> None:
-    """Asked for again in a process of its own is what the first one gave, under other constraints by then."""
+    """A new process gives the same sets as the first one, also if the constraints have changed since."""
     need(name)
     _, space, arguments = BY_TUNER[name]
     rules = constraints_of(space)

@@ -1,4 +1,4 @@
-"""Children that are forked from the zygote: how they start, end, and outlive a zygote that fails."""
+"""Children that are forked from the zygote: how they start, end, and survive an error of the zygote."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def forked(zygote: Zygote, directory: Path, **fields: object) -> Hosted:
 
 
 def status(pid: int | None, name: str) -> str:
-    """A line of a process's ``status``."""
+    """Return a line of a process's ``status`` file."""
     text = Path(f"/proc/{pid}/status").read_text()
     return next(line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(f"{name}:"))
 
@@ -93,7 +93,7 @@ async def test_the_line_before_the_first_gives_a_fork_its_environment(tmp_path: 
     start = start_line(class_name="mine.Mine", code_directory=str(tmp_path))
     assert worker.stdin is not None and worker.stdout is not None
     worker.stdin.write(m.to_line(environment) + m.to_line(start))
-    await worker.stdout.read()  # it ends by itself, since its class lacks all methods
+    await worker.stdout.read()  # the process ends by itself, since its class lacks all methods
     await worker.wait()
     worker.stdin.close()
     seen = json.loads((tmp_path / "seen").read_text())
@@ -111,7 +111,7 @@ async def test_user_code_and_other_interpreters_are_not_forked(zygote: Zygote, t
     assert hosts(start_line(), python=os.path.join(os.path.dirname(sys.executable), "python3"))
     assert not hosts(start_line(class_name="mine.Mine"))
     assert not hosts(start_line(name="Registered"))
-    (tmp_path / "python").symlink_to(sys.executable)  # it finds no virtual environment around it
+    (tmp_path / "python").symlink_to(sys.executable)  # a link outside any virtual environment
     assert not hosts(start_line(), python=str(tmp_path / "python"))
     assert not hosts(start_line(), python=str(tmp_path / "missing"))
     assert not hosts(start_line(), PYTHONPATH=str(tmp_path))
@@ -224,7 +224,7 @@ async def test_zygote_and_forks_die_with_the_server(tmp_path: Path) -> None:
 
 
 def test_what_is_preloaded_is_what_needs_no_numpy() -> None:
-    """Each module of a built-in algorithm is preloaded unless its import starts threads."""
+    """A built-in algorithm's module is preloaded unless its import starts threads."""
     script = "import sys, importlib; importlib.import_module(sys.argv[1]); print('numpy' in sys.modules)"
     for module in sorted({builtin.target.partition(":")[0] for builtin in BUILTINS}):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is read of an experiment's past, and that nothing is looked for in all of it."""
+"""Reading an experiment's past: what is read, and that no query scans all facts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nnimgr.dispatcher import history
 from nnimgr.dispatcher.history import History
+from nnimgr.store import past as stored
 from tests.dispatcher.past import EXPERIMENT, Past
 
 
@@ -23,12 +23,12 @@ def past(tmp_path: Path) -> Iterator[Past]:
 def test_metrics_of_trials_come_in_parts_and_in_the_order_of_these(
     past: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "_TRIALS_AT_ONCE", 2)
+    monkeypatch.setattr(stored, "_TRIALS_AT_ONCE", 2)
     trials = [past.suggested(number, {"x": 0.5}) for number in range(5)]
     for trial in trials[:4]:
         past.reported(trial, 1, 2)
     past.reported(trials[0], 3, attempt=2)
-    past.reported(trials[1], 4, attempt=2)  # after what is asked for
+    past.reported(trials[1], 4, attempt=2)  # after the last fact that is asked for
     with closing(History(str(past.path), EXPERIMENT)) as found:
         asked = [trials[3], trials[4], trials[0], trials[1]]
         answer = dict(found.metrics_of(asked, up_to=past.number - 1))
@@ -39,5 +39,5 @@ def test_metrics_of_trials_come_in_parts_and_in_the_order_of_these(
 
 def test_metrics_of_a_trial_are_not_looked_for_in_all_of_them(past: Past) -> None:
     with closing(sqlite3.connect(past.path)) as db:
-        plan = db.execute(f"EXPLAIN QUERY PLAN {history._METRICS_OF}", (EXPERIMENT, "[]", 1)).fetchall()
+        plan = db.execute(f"EXPLAIN QUERY PLAN {stored._METRICS_OF}", (EXPERIMENT, "[]", 1)).fetchall()
     assert any("(experiment_id=? AND trial_id=?)" in row[3] for row in plan), plan

@@ -1,4 +1,4 @@
-"""Algorithms that installed packages bring by entry points, and the Pythons that they are installed for."""
+"""Algorithms that installed packages bring by entry points, and the Pythons for which they are installed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Bayesian:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder with an installed package; whoever imports it leaves the file ``mark``."""
+    """Make a folder with an installed package. An import of the package creates the file ``mark``."""
     folder = tmp_path / "site"
     (folder / "their_tuner-1.2.dist-info").mkdir(parents=True)
     (folder / "their_tuner-1.2.dist-info" / "METADATA").write_text("Name: their-tuner\nVersion: 1.2\n")
@@ -48,7 +48,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def python(package: Path, tmp_path: Path) -> Interpreter:
-    """A Python of the user's that has the package."""
+    """Return a Python of the user's that has the package."""
     environ = {**os.environ, "PYTHONPATH": str(package), "NNI_CONFIG_DIR": str(tmp_path)}
     return Interpreter(python=sys.executable, environ=environ)
 
@@ -66,7 +66,7 @@ def test_entry_points_are_read_without_an_import(package: Path, tmp_path: Path) 
     with pytest.raises(registry.AlgorithmError, match=r"ASHA, Bayesian; did you mean Bayesian\?"):
         registry.check("tuner", "Bayesan", {}, interpreter=there)
     with pytest.raises(registry.AlgorithmError, match="there is no built-in tuner 'Bayesian'"):
-        registry.check("tuner", "Bayesian", {})  # this Python does not have it
+        registry.check("tuner", "Bayesian", {})  # this Python does not have the package
     assert not (tmp_path / "mark").exists()
 
 

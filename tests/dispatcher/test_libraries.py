@@ -1,4 +1,4 @@
-"""Who loads which library: the package and the server none of an algorithm, a child only its own."""
+"""Libraries that processes load: the server none of an algorithm's, and each child only its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.dispatcher.test_rebuild_builtin import need
 from tests.e2e.scene import scene
 
 LIBRARIES = {"numpy", "scipy", "sklearn", "optuna", "cmaes", "smac", "ConfigSpace", "torch", "pandas"}
-LEARNING = {"numpy", "scipy", "sklearn", "pandas"}  # the last one if it is there
-# What the child of a built-in may load; of those that are not here: nothing.
+LEARNING = {"numpy", "scipy", "sklearn", "pandas"}  # the last one only if installed
+# Libraries that the child of a built-in algorithm may load. Algorithms that are not listed may load none.
 OWN = {
     "TPE": {"numpy"},
     "TPE_legacy": {"numpy"},
@@ -42,14 +42,14 @@ SPACES: list[dict[str, Any]] = [
 
 
 def loaded(log: Path) -> set[str]:
-    """The libraries that a process has imported, which it was told to write into its log."""
+    """Return the libraries that a process has imported, from its log."""
     names = re.findall(r"^import time:.*\|\s*(\w+)", log.read_text(errors="replace"), flags=re.MULTILINE)
     assert "json" in names, "nothing was written down"
     return LIBRARIES & set(names)
 
 
 async def trial(child: Hosted, number: int) -> None:
-    """Ask for one set, and have its trial end with a result."""
+    """Ask for one set, and end its trial with a result."""
     child.ask(number, fed_to=number)
     answer = await child.expect(m.Answered)
     if number not in answer.missing:
@@ -77,7 +77,7 @@ async def test_a_tuners_child_loads_only_its_own(
     for number in range(25):
         if child.exits or any(
             isinstance(each, m.Failed) for each in child.seen
-        ):  # it needs a library that is not there, or more arguments
+        ):  # needs a library that is not installed, or more arguments
             break
         await trial(child, number)
     await child.child.close()
@@ -108,7 +108,7 @@ async def test_an_assessors_child_loads_only_its_own(
 
 
 def test_a_server_loads_none(tmp_path: Path) -> None:
-    """Nor do the zygote, which writes into the server's log, and the child of a random search, its fork."""
+    """Neither the zygote, which writes to the server's log, nor a random search forked from it loads any."""
     with scene(tmp_path, environ={"PYTHONPROFILEIMPORTTIME": "1"}) as found:
         assessor = {"name": "Medianstop"}
         found.create("true", maxTrialNumber=3, assessor=assessor, tuner={"name": "Random"})

@@ -1,4 +1,4 @@
-"""Lines between the server and a child."""
+"""Encoding and decoding of the lines between the server and a child."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multi-phase trials as a tuner sees them: further sets, results as they come, one end for each set."""
+"""Multi-phase trials as a tuner sees them: further sets, results on arrival, and one end for each set."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_set_that_came_too_late_ends_once(host: Host) -> None:
     await calls_of(tuner, 0, 0)
     await calls_of(tuner, 1, 0, "t0")
     tuner.send(end(5, text=None, success=False))
-    await calls_of(tuner, 2, 5, "t0")  # the line crossed the trial's end
+    await calls_of(tuner, 2, 5, "t0")  # the set crossed the trial's end on its way
     for number, parameter_id in ((6, 1), (7, 2)):
         tuner.send(m.SetDiscarded(number=number, trial_id="t0", parameter_id=parameter_id, parameters="{}"))
     assert await calls_of(tuner, 3, 7) == [["end", 0, False], ["end", 1, False], ["end", 2, False]]

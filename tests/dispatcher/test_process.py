@@ -1,4 +1,4 @@
-"""The server's handle on a child: how it starts, ends, hangs, lags, and dies with the server."""
+"""The server's handle on a child: how the child starts, ends, hangs, lags, and dies with the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TUNER = """
 
 
 def gone(pid: int) -> bool:
-    """Whether no such process is left, or only its remains."""
+    """Return whether the process does not exist or is a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Tuners that are built anew after their process died: by recalling, from a state, by replay, by import."""
+"""Tuners that are rebuilt after their process died: by recalling, from a state, by replay, by import."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def counted(total: int, spaces: list[int], seen: list[Any]) -> dict[str, Any]:
 
 
 def tell(hosted: Any, past: Past, trial_id: str, value: Any) -> None:
-    """The trial ends, in the database and by line."""
+    """End the trial, in the database and by line."""
     number = past.ended(trial_id, value)
     parameter_id = int(trial_id[1:])
     hosted.send(
@@ -141,14 +141,14 @@ RECALLING = COUNTER.format(
 async def test_a_state_is_recalled_with_the_set_it_was_dumped_with(host: Host, make_past: MakePast) -> None:
     past = make_past({"n": 1})
     first = await host(past=past, code=RECALLING, search_space={"n": 1})
-    past.suggested(0, {}, state=None)  # another tuner's
+    past.suggested(0, {}, state=None)  # a set of another tuner
     for parameter_id in (1, 2):
         first.ask(parameter_id, fed_to=past.number)
         found = await first.expect(m.Suggestion)
         assert found.state is not None and json.loads(found.state) == {"total": parameter_id}
         past.suggested(parameter_id, found.parameters, state=json.loads(found.state))
     past.ended("t1", 100)
-    past.suggested(3, {}, fed_to=2, state={"total": 5})  # asked for before that end was told
+    past.suggested(3, {}, fed_to=2, state={"total": 5})  # asked for before the tuner heard of that end
     again = await host(past=past, code=RECALLING, search_space={"n": 1})
     seen = [[0, None], [1, {"total": 1}], [3, {"total": 5}], [2, {"total": 2}], [1, True]]
     assert await ask(again, 4) == [counted(103, [1], seen)]
@@ -175,7 +175,7 @@ async def test_a_replayable_tuner_gets_the_same_calls(host: Host, make_past: Mak
     one = past.suggested(1, counted(2, [1], []))
     asked = past.number
     past.ended(zero, 10)
-    past.suggested(2, counted(3, [1], []), fed_to=asked)  # asked for before the end above was told
+    past.suggested(2, counted(3, [1], []), fed_to=asked)  # asked for before the tuner heard of the end above
     past.imported({"parameter": 1, "value": 5})
     past.ended(one, success=False)
     again = await host(past=past, code=code, search_space={"n": 1})
@@ -251,7 +251,7 @@ async def test_a_tuner_that_cannot_hear_of_the_past_is_said_to_know_nothing_of_i
     """
     past = make_past()
     done, _ = (past.suggested(i, {"n": i}) for i in range(2))
-    past.ended(done, 3)  # while the server was dead, perhaps
+    past.ended(done, 3)  # perhaps while the server was down
     again = await host(past=past, code=code)
     assert (await again.expect(m.Ready)).note == (
         "the tuner keeps no state and has no import_data, so it was restarted and knows nothing of 1 "
@@ -265,7 +265,7 @@ async def test_a_fact_that_comes_by_line_once_more_is_not_told_twice(host: Host,
     trial, other = past.suggested(0, {}), past.suggested(1, {})
     tuner = await host(past=past, code=code, search_space={"n": 1}, rebuild_to=past.number + 1)
     await tuner.expect(m.Ready)
-    tell(tuner, past, trial, 5)  # not in the database when it was read
+    tell(tuner, past, trial, 5)  # not in the database when the child read it
     again = await host(past=past, code=code, search_space={"n": 1})
     for hosted in (tuner, again):
         hosted.send(
@@ -312,7 +312,7 @@ async def test_a_database_that_cannot_be_read_is_told(host: Host) -> None:
 async def test_what_stood_in_for_a_result_is_told_again(
     host: Host, make_past: MakePast, code: str, seen: list[Any], total: float
 ) -> None:
-    """To a tuner that keeps a state, in its calls; to any other as if it had been run elsewhere."""
+    """A tuner that keeps a state gets stand-ins as results. Any other tuner gets them as imported data."""
     past = make_past({"n": 1})
     trial = past.suggested(0, {"total": 1}, state={"total": 1.0, "seen": []})
     past.ended(trial, success=False, stand_in=-2.5)

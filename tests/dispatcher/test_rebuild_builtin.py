@@ -1,4 +1,4 @@
-"""Every built-in tuner goes on after the death of its process as if nothing had happened."""
+"""Every built-in tuner continues after the death of its process as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HEAVY = (
     "QMC",
     "Optuna",
     "NSGA2",
-)  # whose libraries take seconds to be imported
+)  # libraries whose import takes seconds
 LEARNING = {"tpe_args": {"n_startup_jobs": 3}}
 QUICK = {"selection_num_warm_up": 200, "selection_num_starting_points": 5}
 SCENES = [
@@ -87,7 +87,7 @@ SCENES = [
     ("PBT", MIXED, {"population_size": 2, "fraction": 0.5}),
     ("PBT", FINITE, {"population_size": 2, "fraction": 0.5, "optimize_mode": "minimize"}),
 ]
-PROMOTING = ("Hyperband", "BOHB", "PBT")  # which give sets more than once, and wait for trials to end
+PROMOTING = ("Hyperband", "BOHB", "PBT")  # tuners that give a set several times, and wait for trials to end
 
 
 def changed(space: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def changed(space: dict[str, Any]) -> dict[str, Any]:
 
 
 def need(name: str, arguments: Mapping[str, Any] | None = None) -> None:
-    """Skip the test where a library that is only installed on demand is not there."""
+    """Skip the test if an optional library is not installed."""
     if name == "SMAC":
         pytest.importorskip("smac")
     if (arguments or {}).get("sampler") == "GP":
@@ -109,7 +109,7 @@ def sober(text: str) -> str:
 
 
 class Experiment:
-    """Writes down what happens, and tells the tuner of it."""
+    """Records what happens in an experiment, and reports it to the tuner."""
 
     def __init__(self, tuner: Hosted, past: Past) -> None:
         self.tuner, self.past = tuner, past
@@ -117,7 +117,10 @@ class Experiment:
         self.told = self.asked_at = 0
 
     async def ask(self, parameter_id: int) -> str:
-        """The set; ``asked_at`` is the last fact before it. While the tuner waits with it, trials end."""
+        """Ask for a set and return it. End trials while the tuner waits for results.
+
+        ``asked_at`` is the last fact before the set was given.
+        """
         self.tuner.ask(parameter_id, fed_to=self.told)
         while not isinstance(answer := await self.tuner.expect(object), m.Suggestion):
             if isinstance(answer, m.Answered) and answer.missing:
@@ -130,7 +133,7 @@ class Experiment:
         return text
 
     def end(self, value: Any, *, untried: bool = False) -> None:
-        """The oldest running trial ends; ``value`` None: it fails."""
+        """End the oldest running trial. It fails if ``value`` is None."""
         trial_id = next(iter(self.running))
         parameter_id, text = self.running.pop(trial_id)
         self.told = self.past.ended(trial_id, value, success=value is not None, untried=untried)
@@ -166,7 +169,7 @@ def test_every_built_in_tuner_has_a_scene() -> None:
 async def test_it_goes_on(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
-    """Asked for again in a process of its own, every few sets, is what the first process gave."""
+    """Every few sets, a new process is asked again and gives the same set as the first process."""
     need(name, arguments)
     fields = {"name": name, "class_args": arguments, "search_space": space}
     past = make_past(space)
@@ -204,7 +207,7 @@ async def test_it_goes_on(
 async def test_what_was_never_tried_is_given_again(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
-    """All is given but the sets that users stopped or that ran; a process made anew knows as much."""
+    """The sets of untried trials, and no others, are given again, also after a rebuild."""
     need(name, arguments)
     past = make_past(space)
     fields = {"name": name, "class_args": arguments, "search_space": space}
@@ -225,7 +228,7 @@ async def test_what_was_never_tried_is_given_again(
 
 
 async def test_only_what_is_needed_is_read(host: Host, make_past: MakePast) -> None:
-    """Broken records show that they are not looked at."""
+    """Broken records prove that they are not read."""
     space = {"x": {"_type": "uniform", "_value": [0, 1]}}
     past = make_past(space)
     ended = past.suggested(0, "no JSON at all")
@@ -244,7 +247,7 @@ async def test_only_what_is_needed_is_read(host: Host, make_past: MakePast) -> N
 
 
 async def test_what_a_stop_has_cut_off_is_waited_for(host: Host, make_past: MakePast) -> None:
-    """It runs again, as another trial, when the experiment goes on, and keeps its place till then."""
+    """The trial's set runs again when the experiment is resumed, and keeps its place until then."""
     past = make_past(FINITE)
     fields = {"name": "Hyperband", "class_args": {"R": 3, "exec_mode": "serial"}, "search_space": FINITE}
     experiment = Experiment(await host(**fields), past)

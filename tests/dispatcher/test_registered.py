@@ -1,4 +1,4 @@
-"""Algorithms that users have registered: the file, and what is found in it."""
+"""Algorithms that users have registered: the file, and the search in it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def of(file: Path) -> Interpreter:
-    """This Python, with the user whose registry this is."""
+    """Return this Python with the user whose registry is ``file``."""
     return Interpreter(environ={**os.environ, "NNI_CONFIG_DIR": str(file.parent)})
 
 

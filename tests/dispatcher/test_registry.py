@@ -1,4 +1,4 @@
-"""Names and arguments of built-in algorithms, and NNI's import paths of them."""
+"""Names and arguments of built-in algorithms, and NNI's import paths for them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ def test_what_is_left_out_says_what_to_use_instead(name: str, path: str, told: s
 
 @pytest.mark.parametrize("builtin", registry.BUILTINS, ids=lambda builtin: str(builtin.name))
 def test_a_built_in_may_be_named_by_its_class(builtin: registry.Builtin) -> None:
-    """By ours and by NNI's, which is the same class; beside code of the user's it is what lies there."""
+    """NNI's name and ours lead to the same class.
+
+    If user code has such a module, the name means the user's class.
+    """
     for path in builtin.class_paths:
         assert registry.load(path) is registry.load(builtin.target)
         assert built_in(builtin.role, name=None, class_name=path) is builtin
@@ -147,7 +150,7 @@ def test_every_class_that_nni_has_under_its_own_path_is_a_built_in() -> None:
         module = importlib.import_module(f"nni.algorithms.hpo.{found.name}")
         for name in module.__all__:
             kind = getattr(module, name)
-            # HyperoptTuner stands for several, and which is an argument.
+            # HyperoptTuner stands for several algorithms, and its arguments choose one.
             if isinstance(kind, type) and issubclass(kind, Tuner | Assessor) and name != "HyperoptTuner":
                 assert f"{module.__name__}.{name}" in paths
 

@@ -1,4 +1,4 @@
-"""A tuner that takes another one's place knows what was before, and goes on after its process's death."""
+"""A tuner that replaces another one gets the past, and continues after the death of its process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = {
 
 
 async def another(host: Host, make_past: MakePast, space: dict[str, Any]) -> Experiment:
-    """An experiment with a tuner of the user's that has given sets in two spaces, and keeps states."""
+    """Return an experiment with a user's tuner that has given sets in two search spaces and keeps states."""
     past = make_past(OTHER)
     experiment = Experiment(await host(search_space=OTHER), past)
     experiment.told = past.number
@@ -43,18 +43,18 @@ async def another(host: Host, make_past: MakePast, space: dict[str, Any]) -> Exp
 async def test_every_built_in_goes_on_after_a_swap(
     host: Host, make_past: MakePast, name: str, space: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
-    """What it gives after its process has died, at any moment, is what the first process gave."""
+    """After its process has died, at any moment, it gives the same sets as the first process."""
     need(name, arguments)
     experiment = await another(host, make_past, OTHER if space is BATCH else space)
     past = experiment.past
     since = past.tuner_changed(space if space is BATCH else None)
-    late = past.suggested(6, {"n": 39}, fed_to=since - 1)  # it was on its way
+    late = past.suggested(6, {"n": 39}, fed_to=since - 1)  # requested before the swap
     experiment.running[late] = (6, '{"n": 39}')
     fields = {"name": name, "class_args": arguments, "search_space": space, "since": since}
     experiment.tuner = await host(past=past, **fields)
     assert (await experiment.tuner.expect(m.Ready)).note is None
     experiment.told = past.number
-    while name in PROMOTING and experiment.running:  # such a one waits for trials of its own
+    while name in PROMOTING and experiment.running:  # such a tuner waits for its own trials
         experiment.end(0.5)
     for parameter_id in range(7, 15):
         if parameter_id == 11:
@@ -106,8 +106,10 @@ def finished(number: int, parameter_id: int, value: Any) -> m.TrialFinished:
 async def test_a_tuner_without_recall_is_given_the_past_as_imported_data(
     host: Host, make_past: MakePast, code: str, how: str
 ) -> None:
-    """It is asked nothing again, loads no other one's state, and hears of trials that are not its own in the
-    same way; after its process has died it is what it was.
+    """The tuner is not asked for earlier sets and does not load another tuner's state.
+
+    Results of trials that are not its own reach it as imported data, too. After its process has died, its
+    state is the same.
     """
     past = make_past({"n": 1})
     first = past.suggested(0, {"old": 0}, state={"total": 1000, "seen": []})

@@ -1,4 +1,4 @@
-"""A tuner in its process: the calls it gets, and what becomes of what it does."""
+"""A tuner in its process: the calls it gets, and the effect of its answers and errors."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def test_numpy_like_values_become_plain_numbers(host: Host) -> None:
 
 
 def dedented(text: str) -> str:
-    """At the indentation that RECORDER has."""
+    """Indent code like the methods in RECORDER."""
     return text.replace("\n        ", "\n    ")
 
 
@@ -345,7 +345,7 @@ async def test_a_tuner_is_told_of_objectives_and_gets_results_as_they_are(host: 
 
 
 async def test_a_built_in_tuner_finds_one_objective_as_its_number(host: Host) -> None:
-    """By what TPE suggests after results of which only the objective's number tells good from bad."""
+    """TPE suggests values near those with the best objective, whatever other numbers a result has."""
     space = {"x": {"_type": "choice", "_value": list(range(40))}}
     suggested = []
     for objectives, key, mode in (({"size": "maximize"}, "size", None), ({}, "default", "maximize")):
@@ -394,7 +394,7 @@ async def test_one_that_waits_is_asked_again_after_what_it_is_told(host: Host) -
     assert (await tuner.expect(m.Answered)).missing == (2, 3, 4, 5)
     tuner.send(finished(5, 0, "0.5"))
     assert (await tuner.expect(m.Answered)).why == "it has 1 results and wants 2"
-    tuner.send(finished(6, 2, None, success=False))  # nothing new is said
+    tuner.send(finished(6, 2, None, success=False))  # no further message is sent
     tuner.send(finished(7, 1, "0.5"))
     found = [await tuner.expect(m.Suggestion) for _ in range(2)]
     assert [(each.parameter_id, each.parameters, each.fed_to) for each in found] == [(2, "2", 7), (3, "3", 7)]

@@ -1,4 +1,4 @@
-"""What user code may expect of its tuner's process: results while it waits, files, the names NNI gives."""
+"""Promises to user code in a tuner's process: results while it waits, its files, and NNI's names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_tuner_may_wait_for_results_before_it_gives_a_set(host: Host) ->
     tuner.ask(0, 1)
     assert await tuner.suggestions(1) == ['{"id": 0, "ended": []}']
     tuner.ask(2, fed_to=4)
-    tuner.send(finished(5, None, "7"))  # not for a tuner that did not ask for such
+    tuner.send(finished(5, None, "7"))  # not passed to a tuner that does not accept customised trials
     tuner.send(finished(6, 0, "7"))
     assert (await tuner.expect(m.Busy)).call == "generate_parameters"
     first = await tuner.expect(m.Suggestion)

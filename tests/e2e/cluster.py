@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.conftest import PREFIX, PYTHON, REAL
-from trial_keeper import procs
+from trial_keeper.machine import procs
 
 SDK = Path(__file__).parents[2] / "nni"
 SHARED = "/shared"  # in the pods: a folder of this machine

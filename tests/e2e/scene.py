@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.server.harness import Server, nothing_left, serving
-from trial_keeper import procs
+from trial_keeper.machine import procs
 
 DEADLINE_S = 30.0
 LOOK_S = 0.02

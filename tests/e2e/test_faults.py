@@ -65,7 +65,7 @@ def test_a_stop_ends_what_ignores_sigterm_and_what_has_daemonised(tmp_path: Path
         eventually((tmp_path / "daemon").exists, "the daemon")
         here.stop_trial(trial["id"])
         (trial,) = here.done()
-        assert (trial["status"], trial["reason"]) == ("USER_CANCELED", "stopped: a user stopped it")
+        assert (trial["status"], trial["reason"]) == ("USER_CANCELED", "a user stopped it")
         assert here.get(f"/trials/{trial['id']}")["jobs"][0]["signal"] == signal.SIGKILL
         assert here.processes(trial["id"]) == []
 

@@ -103,7 +103,7 @@ def test_each_point_is_tried_once_though_tuner_and_server_are_killed(
             succeeded(here, 8)
             kill_tuner(server)
             trials = here.done()
-            assert here.said() == "done: the tuner has no more parameter sets"
+            assert here.said() == "the tuner has no more parameter sets"
             points: list[dict[str, Any]] = [{"n": n, "c": c} for n in range(3) for c in "abcd"]
             assert sets_of(trials) == sorted(json.dumps(point, sort_keys=True) for point in points)
             assert [trial["parameterId"] for trial in trials] == sorted(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
-from trial_keeper import journal
+from trial_keeper.actions import journal
 
 # The first two end by themselves, the others when they are told to.
 TRIAL = """

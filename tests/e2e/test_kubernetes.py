@@ -266,7 +266,7 @@ elif number == "2":
     second = field.until_running(1)[1]
     [pod] = [p for p in field.place.pods() if p["metadata"]["labels"]["nnimgr.io/trial"] == second["id"]]
     field.place.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
-    trials = field.done(LIMIT_S)
+    trials = field.done(2 * LIMIT_S)  # a further pod has a deadline of its own
     assert [trial["status"] for trial in trials] == ["FAILED", "SUCCEEDED", "FAILED"]
     assert trials[0]["note"] == "killed for want of memory: the limit is 96 MiB", trials[0]
     assert (trials[1]["attempt"], trials[2]["attempt"]) == (2, 1), trials

@@ -55,7 +55,7 @@ def test_an_experiment_ends_when_its_tuner_has_no_more(
             assert {str(each["x"]) for each in given} == {"1", "nan", "fail"} and len(given) == 3
         else:
             assert given == sets
-        assert found.said() == "done: the tuner has no more parameter sets"
+        assert found.said() == "the tuner has no more parameter sets"
 
 
 PATIENT = """

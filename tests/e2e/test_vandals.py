@@ -11,7 +11,8 @@ import pytest
 from tests.e2e import vandalism
 from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
-from trial_keeper import claim, procs
+from trial_keeper.attempt import claim
+from trial_keeper.machine import procs
 
 CLEARS = """
 import os, shutil, nni
@@ -80,7 +81,7 @@ def test_a_trial_whose_shim_is_suspended_is_cancelled(tmp_path: Path) -> None:
         os.kill(found.pid, signal.SIGSTOP)
         here.stop_trial(trial["id"])
         (trial,) = here.done()
-        assert (trial["status"], trial["reason"]) == ("USER_CANCELED", "stopped: a user stopped it")
+        assert (trial["status"], trial["reason"]) == ("USER_CANCELED", "a user stopped it")
         assert here.processes(trial["id"]) == []
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trial_keeper import procs
+from trial_keeper.machine import procs
 
 LIMIT_S = 10.0  # from the end of a trial's process to the end of the trial
 EXIT_CODE = 3

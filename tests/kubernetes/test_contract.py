@@ -12,15 +12,15 @@ import pytest
 
 from nnimgr.server.doors import Doors
 from tests.kubernetes.conftest import PYTHON, RealCluster, node_address
-from tests.training_services.test_local import PRELUDE, SCRIPTS
+from tests.training_services.machines.local_platform import PRELUDE, SCRIPTS
 from training_services.base import ExperimentContext
-from training_services.keeper_door import KeeperDoor
-from training_services.keeper_hub import KeeperHub
-from training_services.keeper_service import ServiceTools
+from training_services.keepers.http_door import KeeperDoor
+from training_services.keepers.hub import KeeperHub
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.service import KubernetesService
-from training_services.placement import HostLedger
+from training_services.placement.ledger import HostLedger
 from training_services.testing import Behaviour, ContractPlatform, TrainingServiceContract
+from training_services.tools import ServiceTools
 
 MARK = "CONTRACT_RUN"  # in the environment of its processes: other runs have trials of the same names
 SHARED = "/shared"  # in the pods: scripts and gates of this machine

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from training_services.base import ServiceUnavailable
-from training_services.keeper_host import Wants
 from training_services.kubernetes import manifest, syntax
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, ResourceFault
 from training_services.kubernetes.template import TemplateError
+from training_services.placement.needs import Wants
 
 BELONGING = Belonging(experiment_id="k3xp", database_id="d1", namespace="lab", owner_uid="uid-1")
 NOTHING = Wants(None, None, None)

@@ -19,8 +19,8 @@ from training_services.base import (
     Place,
     TrialJobSpec,
 )
-from training_services.keeper_host import HostGone
-from training_services.keeper_seat import KeeperSeat
+from training_services.keepers.host import HostGone
+from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes import pods
 from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
@@ -40,7 +40,7 @@ class _Host:
 @dataclass(eq=False)
 class _Seat:
     id: str
-    keeper: _Host = field(default_factory=_Host)
+    keeper_host: _Host = field(default_factory=_Host)
     trouble: str | None = None
     spoken: bool = False
 
@@ -117,7 +117,7 @@ def test_a_job_gets_a_pod_of_its_name_and_is_placed_when_that_speaks() -> None:
     assert (rig.asked, rig.trials) == (["exp-aaaa1-1"], [("aaaa1", 1)])
     seat = rig.come("exp-aaaa1-1")
     assert rig.queue.expects(seat)
-    rig.seats["exp-aaaa1-1"].keeper.reason = "waits, since no node takes its pod"
+    rig.seats["exp-aaaa1-1"].keeper_host.reason = "waits, since no node takes its pod"
     for _ in range(2):  # once per change
         rig.queue.tell(["exp-aaaa1-1", "exp-other-1"])
     assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits, since no node takes its pod")]
@@ -248,7 +248,7 @@ def test_events_are_told_in_one_word_each() -> None:
     rig = Rig(shared=True)
     rig.submit("aaaa1")
     rig.come(rig.asked[0])
-    rig.seats[rig.asked[0]].keeper.reason = "waits, since the image x cannot be pulled"
+    rig.seats[rig.asked[0]].keeper_host.reason = "waits, since the image x cannot be pulled"
     rig.queue.reasons_changed()
     rig.speak(rig.asked[0])
     assert kinds(rig.put) == ["JobWaiting", "JobPlaced"]

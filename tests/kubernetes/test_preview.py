@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from training_services.base import ServiceUnavailable
-from training_services.keeper_host import Wants
 from training_services.kubernetes.client import ApiError, Resource
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.preview import first_job, usual_namespace, verdict
+from training_services.placement.needs import Wants
 
 
 class FakeCluster:

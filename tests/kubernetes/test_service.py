@@ -13,6 +13,7 @@ import pytest
 
 from tests.kubernetes.fake_api import NAMESPACE, FakeApi, Reply
 from tests.training_services.fleet import FakeMachine
+from training_services.addresses import NoDoors, Reach
 from training_services.base import (
     EndReason,
     ExperimentContext,
@@ -24,15 +25,13 @@ from training_services.base import (
     KeeperEnrolled,
     KeeperGone,
 )
-from training_services.doors import NoDoors
-from training_services.keeper_host import Reach
-from training_services.keeper_hub import KeeperHub
-from training_services.keeper_service import ServiceTools
+from training_services.keepers.hub import KeeperHub
 from training_services.kubernetes import service
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.service import KubernetesService
-from training_services.placement import HostLedger
+from training_services.placement.ledger import HostLedger
 from training_services.testing import CoreDouble
+from training_services.tools import ServiceTools
 
 SECRET = OWNER = "nnimgr-contract"
 LIMIT_S = 20.0

@@ -1,4 +1,4 @@
-"""What NNI's own algorithms and trials import."""
+"""Names that NNI's own algorithms and trials import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nni.choice`` and its like."""
+"""``nni.choice`` and similar functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``nni.trace``, ``nni.dump`` and ``nni.load``: the text is NNI's, and what was made is made again."""
+"""``nni.trace``, ``nni.dump`` and ``nni.load``: the text is in NNI's format, and objects are
+created again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class Colour(enum.Enum):
 
 @nni.trace
 class Net:
-    """Made of layers."""
+    """A traced class with layers."""
 
     def __init__(self, layers: list[int], *, name: str = "net") -> None:
         self.layers, self.name = layers, name
@@ -112,7 +114,7 @@ def test_numpy() -> None:
 def test_a_traced_object_is_told_by_how_it_was_made() -> None:
     layers = [1, 2]
     net = Net(layers, name="a")
-    assert layers == [1, 2] and net.layers == [1, 2, 0]  # the class got a copy
+    assert layers == [1, 2] and net.layers == [1, 2, 0]  # the class got a copy of the list
     assert net.trace_symbol is Net and net.trace_args == []  # type: ignore[attr-defined]
     assert net.trace_kwargs == {"layers": [1, 2], "name": "a"}  # type: ignore[attr-defined]
     text = nni.dump({"net": net})
@@ -139,7 +141,7 @@ def test_traced_functions() -> None:
     assert is_traceable(made) and made.trace_kwargs == {"a": 1}
     kept: Any = nni.trace(kw_only=False)(Plain)(3)
     assert kept.trace_args == [3] and kept.content == "xxx" and isinstance(kept, Plain)
-    assert not is_traceable(Plain(3))  # what others use stays as it is
+    assert not is_traceable(Plain(3))  # an imported class is not changed
     again = pickle.loads(pickle.dumps(kept))
     assert again.trace_args == [3] and again.content == "xxx"
     with pytest.raises(TypeError, match="neither a class nor a function"):

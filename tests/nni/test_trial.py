@@ -1,4 +1,4 @@
-"""The trial API: names, bytes and habits of NNI's, in processes as trials run it."""
+"""The trial API: NNI's names, bytes and habits, in processes like those of trials."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import nni
 import nnimgr
 from nni import _trial
 from tests.trial_keeper.harness import frame, oldest_python, wait_for
-from trial_keeper.interpreter import lay_down
+from trial_keeper.machine.interpreter import lay_down
 
 ROOT = Path(nni.__file__).parent.parent
 PYTHONS = [sys.executable, *filter(None, [oldest_python()])]
 
 
 class Trial:
-    """A trial's directory, and runs of code in it."""
+    """A trial's directory, in which code is run."""
 
     def __init__(self, directory: Path, python: str = sys.executable) -> None:
         self.directory = directory
@@ -43,7 +43,7 @@ class Trial:
         }  # fmt: skip
 
     def run(self, code: str, **changes: str) -> str:
-        """Its standard output; the code has got the parameters already."""
+        """Run code after it has got its parameters. Return its standard output."""
         done = subprocess.run(
             [self.python, "-c", "import nni\np = nni.get_next_parameter()\n" + code],
             env=self.environ(**changes), capture_output=True, text=True, check=False,
@@ -61,7 +61,7 @@ def trial(tmp_path: Path, request: pytest.FixtureRequest) -> Trial:
 
 
 def text(value: str, kind: str = "PERIODICAL", sequence: int = 0) -> bytes:
-    """The payload for the JSON text of a value."""
+    """Return the payload for the JSON text of a value."""
     record = {"parameter_id": 7, "trial_job_id": "TT", "type": kind, "sequence": sequence, "value": value}
     return json.dumps(record).encode() + b"\n"
 
@@ -109,7 +109,7 @@ def test_the_import_is_light(trial: Trial) -> None:
 
 
 def test_what_a_trial_logs_is_printed(trial: Trial) -> None:
-    """NNI's users log without setting it up; only then is it for us to say where it goes."""
+    """A log without set-up is printed. If the trial sets up logging, its handlers decide."""
     log = "logging.getLogger('mine').info('lr %g', 0.5)\nlogging.getLogger('mine').debug('more')\n"
     report = "import logging\nnni.report_intermediate_result(1)\n"
     out = trial.run(report + "print('before')\n" + log)
@@ -131,7 +131,7 @@ def test_a_second_parameter_set_is_none_and_lets_go_of_the_first(trial: Trial) -
         "nni.get_next_parameter() needs to be called before report_final_result",
     ]
     asked = b'{"trial_job_id": "TT", "type": "REQUEST_PARAMETER", "sequence": 0, "parameter_index": 1}\n'
-    assert trial.frames() == frame(asked)  # so that the experiment can say so on the trial
+    assert trial.frames() == frame(asked)  # with this request, the experiment can note the fact on the trial
 
 
 def test_a_report_needs_the_parameters_first(trial: Trial) -> None:
@@ -290,7 +290,7 @@ def test_the_rest_of_the_package_comes_when_it_is_named() -> None:
 
 
 def test_a_name_that_there_is_not_is_said_to_be_none() -> None:
-    """Where nnimgr is installed, installing it is no advice."""
+    """The message must not advise to install nnimgr, which is installed here."""
     with pytest.raises(AttributeError, match=r"^module 'nni' has no attribute 'get_trial_command'$"):
         nni.get_trial_command  # noqa: B018
 

@@ -48,13 +48,13 @@ _PLURALS = {"text": "texts", "whole number": "whole numbers", "mapping to any va
 _BOUNDS = (("gt", "above"), ("ge", "at least"), ("lt", "below"), ("le", "at most"))
 _ABOUT = f"""\
 The fields of `exp.yml`. Keys also match in other spellings, as in NNI: case and `_` do not matter.
-For an introduction see the [README](../../README.md#an-experiment).
+For an introduction see [Your first experiment](../tutorials/first-experiment.md).
 
 - A *duration* is a whole number of seconds, or a number with `s`, `m`, `h` or `d`, such as `30m`.
 - *Memory* is a whole number of MB, or a number with `b`, `kb`, `mb`, `gb` or `tb`, such as `4gb`.
 - A relative *path* starts at the directory of the file.
 - A *secret text* may be a reference, `${{env:NAME}}` or `${{file:PATH}}`.
-  See [remote.md](../remote.md#secrets).
+  See [remote.md](../how-to/remote.md#secrets).
 - `advisor` is another name of `tuner`, for an advisor.
 - Each training service may also have these fields of the experiment:
   {", ".join(map(code, SHARED_FIELDS))}."""

@@ -1,4 +1,4 @@
-"""A scripted life of an experiment without an event loop: facts in, plan until nothing follows, validate."""
+"""Scripted life of an experiment without an event loop: takes facts, plans until nothing follows, checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACE = Place(keeper_id="local", instance="i1", boot_id="b1")
 
 
 class Life:
-    """An experiment whose tuner and service answer at once, as the test says."""
+    """An experiment whose tuner and service are played by the test and answer at once."""
 
     def __init__(self, *, tuner: bool = True, **limits: Any) -> None:
         self.state = ExperimentState()
@@ -27,8 +27,8 @@ class Life:
         self.asked = 0
         self.tuner = tuner
         self.cmd_seq = 0
-        self.records: list[str] = []  # of the parameter sets that were handed over
-        self.further: list[tuple[str, int]] = []  # parameter sets that the tuner was asked for
+        self.records: list[str] = []  # content of the parameter sets that were handed over
+        self.further: list[tuple[str, int]] = []  # further sets requested from the tuner
         self.wake_at: datetime | None = None
         self.wait_reason: str | None = None
         limits.setdefault("trial_concurrency", 2)
@@ -38,6 +38,7 @@ class Life:
                 config={"tuner": {"name": "Random"}, "trialCommand": "true"},
                 search_space={},
                 limits=f.Limits(**limits),
+                traits=f.TunerTraits(),
             ),
             f.ExperimentOpened(m_epoch=1),
             f.KeeperEnrolled(keeper_id="local", token_sha256="0" * 64),
@@ -45,7 +46,7 @@ class Life:
         )
 
     def take(self, *facts: f.Fact, after: timedelta = timedelta(0)) -> list[f.Fact]:
-        """One turn: what it recorded."""
+        """Run one turn with these facts and return all facts that it recorded."""
         self.now += after
         start = len(self.log)
         for fact in facts:
@@ -125,7 +126,7 @@ class Life:
         )
 
     def metric_of(self, sequence: int, attempt: int, value: float) -> list[f.Fact]:
-        """The final result of a later attempt."""
+        """Report the final result of a later attempt."""
         job_id = self.job(sequence, attempt)
         return self.take(f.MetricReported(job_id, 0, "FINAL", 0, "0", value, repr(value)))
 
@@ -135,7 +136,7 @@ class Life:
         return self.take(f.ParametersWanted(job_id=job_id, position=position, index=index))
 
     def further_set(self, sequence: int, index: int, parameters: str | None = '{"x": 2}') -> list[f.Fact]:
-        """The tuner answers; None: it has no more."""
+        """Answer a request for a further set; ``parameters`` is None if the tuner has no more."""
         return self.answer(self.state.trials[self.trial(sequence)], index, parameters)
 
     def answer(self, trial: TrialState, index: int, parameters: str | None) -> list[f.Fact]:
@@ -177,7 +178,7 @@ class Life:
         )
 
     def ended(self) -> dict[str, tuple[f.TrialStatus, str]]:
-        """Ended trials: id -> status and reason."""
+        """Return the status and the reason of each ended trial, by id."""
         return {
             r.fact.trial_id: (r.fact.status, r.fact.reason)
             for r in self.log

@@ -1,4 +1,4 @@
-"""What an experiment is doing, in one sentence."""
+"""The sentence that describes what an experiment is doing now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.activity import best_so_far, happening, sentence_of, waits
+from nnimgr.rules.activity import best_so_far, happening, sentence_of
 from tests.rules.driver import Life
 
 E = f.ExperimentStatus
@@ -31,16 +31,10 @@ def test_what_is_waited_for() -> None:
     life.start(0)
     life.end(0)
     life.start(1)
-    told = "1 of at most 3 trials run; 1 is being started; 1 waits: no GPU is free"
+    told = "1 of at most 3 trials run; 1 is being started; 1 has no place yet: no GPU is free"
     assert now(life) == told
     trouble = "; its training service is not open: no sshd"
     assert now(life, service_trouble="no sshd") == told + trouble
-
-
-def test_a_reason_that_says_itself_that_it_waits() -> None:
-    assert waits("waits for a GPU") == "waits for a GPU"
-    assert waits("waits for a GPU", 2) == "wait for a GPU"
-    assert waits("no GPU is free", 2) == "wait: no GPU is free"
 
 
 def test_a_tuner_that_is_slow() -> None:

@@ -1,4 +1,4 @@
-"""Multi-phase trials: further parameter sets for a trial that runs, each with its own result."""
+"""Multi-phase trials: a running trial gets further parameter sets, each with its own result."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from nnimgr import codec
 from nnimgr.rules import facts as f
+from nnimgr.rules.indexes import rebuild
 from nnimgr.rules.state import ExperimentState
 from tests.rules.driver import Life, refold
 
@@ -36,7 +37,7 @@ def test_a_trial_gets_further_sets_and_each_has_its_result(life: Life) -> None:
     assert life.further == [(trial.id, 1)]
     assert (trial.status, trial.reason) == (S.RUNNING, "waits for parameter set 2 from the tuner")
     facts = life.further_set(0, 1)
-    # The set and the order to hand it over are one turn, hence one transaction.
+    # Both facts are in one turn and thus in one transaction: the set, and the order to hand it over.
     assert [type(fact) for fact in facts] == [f.FurtherSuggested, f.UpdateOrdered]
     assert trial.reason is None and trial.parameter_sets == 2
     assert json.loads(life.records[0]) == {
@@ -46,7 +47,7 @@ def test_a_trial_gets_further_sets_and_each_has_its_result(life: Life) -> None:
         "parameter_index": 1,
     }
     assert results(life.final(0, 0.9, 1)) == [(1, 1, '{"x": 2}', "0.9")]
-    assert results(life.final(0, 0.7, 1)) == []  # the first one counts
+    assert results(life.final(0, 0.7, 1)) == []  # only the first result of a set counts
     life.want(0, 2)
     life.further_set(0, 2)
     facts = life.end(0)
@@ -73,7 +74,7 @@ def test_what_was_asked_for_survives_a_snapshot(life: Life) -> None:
     life.final(0, 0.5, 0)
     life.want(0, 1)
     state = codec.decode(ExperimentState, codec.loads(codec.dumps(codec.encode(life.state))))
-    state.index()
+    rebuild(state)
     assert state == life.state and list(state.wanting) == [life.trial(0)]
     life.state = state
     life.further_set(0, 1)

@@ -1,4 +1,4 @@
-"""Random lives: whatever happens in whatever order, the state stays valid, folds again, and ends."""
+"""Random lives: after any events in any order the state is valid, folds to an equal state, and ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.rules.driver import PLACE, Life, refold
 
 
 def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
-    """One thing that may happen, doubled or late ones included."""
+    """Do one random thing that may happen to an experiment, such as a duplicate or late report."""
     jobs = [*life.state.jobs, *(life.job(n, draw.randint(1, 3)) for n in range(3))]
     job_id = draw.choice(jobs)
     trial_id, attempt = trial_of_job(job_id)

@@ -1,4 +1,4 @@
-"""Trials that have an earlier one's result, and those that an experiment begins with."""
+"""Trials that take an earlier trial's result, and trials that an experiment begins with."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def reused(life: Life) -> f.Suggested:
 def test_it_ends_in_the_turn_that_brings_it() -> None:
     life = Life(tuner=False, trial_concurrency=1, max_trial_number=2)
     facts = life.take(reused(life))
-    assert [type(fact) for fact in facts] == [f.Suggested, f.MetricReported, f.TrialEnded]
+    assert [type(fact) for fact in facts] == [f.Suggested, f.ResultReused, f.TrialEnded]
     sentence = "was not run: it has the result of trial abcde, whose parameters are the same"
     assert life.ended() == {life.trial(0): (S.SUCCEEDED, sentence)}
     assert life.touched.trials[life.trial(0)].final_text == '{"default": 0.5}'
@@ -53,7 +53,7 @@ def test_it_ends_in_the_turn_that_brings_it() -> None:
 
 
 def test_nothing_calls_it_off() -> None:
-    """Neither a new search space, nor the experiment's stop, when they come before it."""
+    """A new search space or a stop of the experiment before the result does not cancel the trial."""
     life = Life(tuner=False, trial_concurrency=1)
     before = life.state.number
     life.take(f.ConfigChanged(changes={}, limits=life.state.limits, search_space={"y": {}}))
@@ -118,7 +118,7 @@ SPACE = {"_type": "uniform", "_value": [0, 1]}
 
 
 def changes(lab: Lab) -> list[tuple[Any, Any]]:
-    """What the tuner was told of search spaces and constraints."""
+    """Return the search spaces and constraints that the tuner was sent."""
     return [
         (json.loads(json.dumps(message.search_space)), message.constraints)
         for _, message in lab.sent
@@ -127,7 +127,7 @@ def changes(lab: Lab) -> list[tuple[Any, Any]]:
 
 
 async def test_an_experiment_begins_with_the_sets_of_its_configuration(lab: Lab) -> None:
-    """Once, and with its creation; the tuner is asked for what they leave of slots and budget."""
+    """The configured sets become trials once, with the experiment; the tuner fills the other slots."""
     lab.initial = [{"x": 0.25}, {"x": 0.5}]
     lab.service.default = [started(), hold(), ended(0)]
     async with lab.runner(trial_concurrency=2, max_trial_number=3) as runner:

@@ -1,4 +1,4 @@
-"""Trials whose hosts are silent: slots lent, stops that users want, losses that they declare, the lease."""
+"""Trials on silent hosts: lent slots, stops by users, declared losses, and the lease."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_stop_that_a_user_wants_ends_it_soon_though_nobody_hears_of_it(life: L
     life.take(after=SILENT_GRACE)
     status, reason = life.ended()[life.trial(0)]
     assert status is S.USER_CANCELED and "it may still run on its machine (unknown since" in reason
-    assert life.job(0) in life.state.jobs  # its stop is not acknowledged
+    assert life.job(0) in life.state.jobs  # the stop is not acknowledged
     life.end(1, acked=0)
     assert life.state.status is f.ExperimentStatus.DONE
     life.take(HEARD)
@@ -126,7 +126,7 @@ def test_a_user_declares_a_trial_lost(life: Life) -> None:
     ]
     trial = life.state.trials[life.trial(0)]
     assert (trial.attempt, trial.lost_attempts, trial.target) == (2, 1, None)
-    assert life.end(0) == []  # a late return
+    assert life.end(0) == []  # the trial's late end is ignored
     life.start(0, 2)
     life.take(f.KeeperHeard(keeper_id="local"), SILENT)
     life.take(*requests.lose_trial(life.trial(0))(life.state))

@@ -1,4 +1,4 @@
-"""Real server processes: each with a home and a port of its own, and gone at the end of its test."""
+"""Real server processes. Each has its own home and port, and is gone at the end of its test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMMAND = (sys.executable, "-m", "nnimgr.server.main", "serve")
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below the range from which clients get theirs."""
+    """Return a port that nobody listens on, below the range of clients' ports."""
     while True:
         port = random.randrange(20_000, 32_000)
         with closing(socket.socket()) as probe:
@@ -50,7 +50,7 @@ class Server:
     port: int
     process: subprocess.Popen[bytes]
     log: Path
-    ready: bool  # it has said so; else it has ended or closed the pipe
+    ready: bool  # the server has reported ready; otherwise it has ended or closed the pipe
 
     def call(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
@@ -116,7 +116,7 @@ def serving(
 
 @contextmanager
 def nothing_left(directory: Path) -> Iterator[None]:
-    """On leaving: wait until no process that names this directory is left, and kill those that stay."""
+    """When the block ends, wait until no process names this directory, and kill processes that stay."""
     try:
         yield
     finally:
@@ -128,7 +128,7 @@ def nothing_left(directory: Path) -> Iterator[None]:
 
 
 def _handles(directory: Path) -> Iterator[int]:
-    """A pidfd of each process whose command line or environment names the directory."""
+    """Yield a pidfd of each process whose command line or environment names the directory."""
     name = str(directory).encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -137,7 +137,7 @@ def _handles(directory: Path) -> Iterator[int]:
             handle = os.pidfd_open(int(process.name))
             try:
                 ours = name in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-            except OSError:  # a kernel's own, or gone meanwhile
+            except OSError:  # a process of the kernel, or one that has ended
                 ours = False
             if ours:
                 yield handle

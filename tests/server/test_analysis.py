@@ -1,4 +1,4 @@
-"""The analysis process of a real server: there while it is asked, gone with the server."""
+"""The analysis process of a real server: starts with a question, ends with the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.server.harness import Server, serving
 
 @pytest.fixture
 async def stored(tmp_path: Path) -> AsyncIterator[None]:
-    """A stopped experiment ``exp`` with two trials, in the index."""
+    """Store a stopped experiment ``exp`` with two trials and add it to the index."""
     past = Past(tmp_path / "work" / "exp")
     past.suggest({"lr": 0.1}, {"lr": 0.2})
     await past.write()

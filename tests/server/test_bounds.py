@@ -1,4 +1,4 @@
-"""What a caller without a credential can cost a real server, and whether it can read why it was refused."""
+"""Costs that a caller without a credential can cause in a real server, and whether it sees the refusal."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def memory_mb(server: Server) -> float:
-    """The most memory that the server has ever had."""
+    """Return the peak memory of the server in MiB."""
     lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024
 
 
 def raw(server: Server, head: Iterable[str], body: Iterable[bytes]) -> tuple[int, bytes]:
-    """Send a request, all of its body before a byte of the answer is read. Return status and answer."""
+    """Send a request with its whole body before any byte of the answer is read. Return status and answer."""
     lines = (*head, f"Host: 127.0.0.1:{server.port}", "Content-Type: application/json", "", "")
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         connection.sendall("\r\n".join(lines).encode())
@@ -118,7 +118,7 @@ def test_an_ordinary_client_reads_the_refusal(server: Server, streamed: bool) ->
 
 @pytest.mark.parametrize("where", ["address", "header", "trailer"])
 def test_what_surrounds_a_body_is_limited_too(server: Server, where: str) -> None:
-    """The HTTP library collects addresses, headers and trailers, however long they are."""
+    """The HTTP library collects addresses, headers and trailers of any length."""
     begin = {
         "address": b"GET /healthz?",
         "header": b"GET /healthz HTTP/1.1\r\nx: ",
@@ -128,7 +128,7 @@ def test_what_surrounds_a_body_is_limited_too(server: Server, where: str) -> Non
     answer = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         connection.sendall(begin)
-        with suppress(ConnectionError):  # it is closed in the end
+        with suppress(ConnectionError):  # the server closes the connection in the end
             for _ in range(2000):
                 connection.sendall(PIECE)
         with suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""The keepers' doors: what they serve, how they are known, and what is said of addresses that will not do."""
+"""The keepers' doors: what they serve, how keepers identify them, and the errors for unusable addresses."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from nnimgr.server.doors import Doors
 from tests.certificates import Authority
 from tests.server.harness import free_port
 from tests.trial_keeper.harness import oldest_python
+from training_services.addresses import PrivateDoor, Reach
 from training_services.base import ExperimentContext, JobEnded, JobStarted, ServiceUnavailable, TrialJobSpec
 from training_services.code import pack_code
-from training_services.doors import PrivateDoor
-from training_services.keeper_door import KeeperDoor
-from training_services.keeper_host import KeeperHost, Reach
-from training_services.keeper_hub import KeeperHub
-from training_services.keeper_link import StartOrder
-from training_services.keeper_service import ServiceTools
-from training_services.local import LocalConfig, LocalKeeper
-from training_services.machine_service import MachineService
-from training_services.placement import HostLedger
+from training_services.keepers.host import KeeperHost
+from training_services.keepers.http_door import KeeperDoor
+from training_services.keepers.hub import KeeperHub
+from training_services.keepers.jobs import StartOrder
+from training_services.machines.local import LocalConfig, LocalKeeper
+from training_services.machines.service import MachineService
+from training_services.placement.ledger import HostLedger
 from training_services.testing import CoreDouble
-from trial_keeper import connection as connections
+from training_services.tools import ServiceTools
+from trial_keeper.calls import connection as connections
 
 SYNC = "/keepers/v1/exp/local/sync"
 
@@ -53,14 +53,14 @@ async def opened(
 
 
 def trusting() -> ssl.SSLContext:
-    """What takes any certificate."""
+    """Return a TLS context that accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def ask(door: PrivateDoor, target: str) -> int:
-    """The status of a request over the private socket."""
+    """Return the status of a request over the private socket."""
     plain = socket.socket(socket.AF_UNIX)
     plain.settimeout(10)
     plain.connect(str(door.path))
@@ -75,7 +75,10 @@ def ask(door: PrivateDoor, target: str) -> int:
 
 @contextlib.asynccontextmanager
 async def ending_tls(tls: ssl.SSLContext, door: str) -> AsyncIterator[str]:
-    """What stands before a door ("https://host:port") as an ingress does: its own address."""
+    """Run a proxy that ends TLS before a door ("https://host:port"), as an ingress does.
+
+    Yield its address.
+    """
     host, _, port = door.removeprefix("https://").rpartition(":")
     passing: set[asyncio.Task[None]] = set()
 
@@ -107,7 +110,7 @@ async def ending_tls(tls: ssl.SSLContext, door: str) -> AsyncIterator[str]:
 
 
 def call(reach: Reach, folder: Path, *, fingerprint: str | None) -> int:
-    """The status of a keeper's call at this address."""
+    """Return the status of a keeper's call at this address."""
     manager = folder / "manager.json"
     said = {"token": "t", "fingerprint": fingerprint, "authorities": reach.authorities}
     manager.write_text(json.dumps({"urls": [reach.urls[0] + SYNC], **said}))
@@ -131,12 +134,12 @@ async def test_the_private_socket_serves_the_keepers_routes_and_nothing_else(tmp
 async def test_this_machines_keepers_call_at_a_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = tmp_path / ("x" * 120)  # longer than the kernel takes a socket's path
+    home = tmp_path / ("x" * 120)  # longer than the kernel allows for a socket's path
     home.mkdir()
     for folder in (tmp_path, home):
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as left:
             monkeypatch.chdir(folder)
-            left.bind("keepers-8080.sock")  # of a server that was killed
+            left.bind("keepers-8080.sock")  # left by a server that was killed
         async with opened(folder) as doors:
             reach = await doors.local()
             assert reach is await doors.local()

@@ -1,4 +1,4 @@
-"""Real experiments behind a real server: what clients see while servers come and go."""
+"""Real experiments on a real server: what clients see while servers start and end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Event = tuple[int, str, dict[str, Any]]  # number, kind, data
 
 
 def events(server: Server, after: int) -> Iterator[Event]:
-    """The stream after a cursor, until it ends. The server has answered when this returns."""
+    """Yield the events after a cursor until the stream ends. The server has answered when this returns."""
     connection = server.connection()
     headers = server.bearer | {"Last-Event-ID": str(after)}
     connection.request("GET", f"{URL}/exp/events", headers=headers)
@@ -77,7 +77,7 @@ def parsed(connection: http.client.HTTPConnection, response: http.client.HTTPRes
 def next_line(response: http.client.HTTPResponse) -> bytes:
     try:
         line = response.readline()
-    except (ConnectionError, http.client.IncompleteRead):  # its server was killed
+    except (ConnectionError, http.client.IncompleteRead):  # the server was killed
         return b""
     return line if line.endswith(b"\n") else b""
 
@@ -107,7 +107,7 @@ def test_an_experiment_from_its_creation_to_the_servers_leave(tmp_path: Path) ->
         assert read(server, f"{URL}/exp/trials/{trial}/logs/stdout") == f"{SECRET}\n"
         assert read(server, f"{URL}/exp/trials/{trial}/logs/stderr?follow=true") == "oops\n"
         assert SECRET not in json.dumps([profile, seen])
-        assert server.process.poll() is None  # DONE experiments are served on
+        assert server.process.poll() is None  # the server continues to serve DONE experiments
         assert server.call("POST", f"{URL}/exp/stop").body == {
             "stillRunning": [],
             "left": [],
@@ -129,7 +129,7 @@ def read(server: Server, path: str) -> str:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_trials_and_streams_outlive_their_server(tmp_path: Path, how: signal.Signals) -> None:
-    """A trial that runs when the server goes is adopted by the next one; a stream goes on from its cursor."""
+    """The next server adopts a trial that runs when its server ends. A stream continues from its cursor."""
     go = tmp_path / "go"
     starts = tmp_path / "starts"
     command = f'echo "$NNI_TRIAL_JOB_ID" >> {starts}; until [ -e {go} ]; do sleep 0.05; done'
@@ -144,7 +144,7 @@ def test_trials_and_streams_outlive_their_server(tmp_path: Path, how: signal.Sig
                 break
         stream = events(first, seen[-1][0])
         first.process.send_signal(how)
-        seen += list(stream)  # it ends with the server
+        seen += list(stream)  # the stream ends with the server
         assert first.wait() == (0 if how is signal.SIGTERM else -how)
     go.touch()
     with serving(tmp_path, port=first.port) as second:

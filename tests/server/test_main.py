@@ -1,4 +1,4 @@
-"""The server process: how it starts, what it tells, and how it leaves."""
+"""The server process: its start, its messages, and its end."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_after_a_kill_the_port_is_taken_again_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_requests_wait(tmp_path: Path, how: signal.Signals) -> None:
-    """A client that has sent half a request does not keep the server."""
+    """A client that has sent half a request does not keep the server from ending."""
     with serving(tmp_path) as server, closing(socket.create_connection(("127.0.0.1", server.port))) as half:
         half.sendall(b"GET /api/v1/server HTTP/1.1\r\nHost: loc")
         assert server.call("GET", "/api/v1/server").status == 200

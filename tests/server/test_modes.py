@@ -1,4 +1,4 @@
-"""Who may read and change what a server keeps, under the umasks of its user."""
+"""Permissions of the files that a server keeps, under different umasks of its user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ URL = "/api/v1/experiments/exp"
 
 @contextmanager
 def umask(mask: int) -> Iterator[None]:
-    """What this process and the servers that it starts run with."""
+    """Set the umask of this process and of the servers that it starts."""
     before = os.umask(mask)
     try:
         yield
@@ -32,7 +32,7 @@ def mode(path: Path) -> int:
 
 
 def reachable(folder: Path, rights: int) -> list[str]:
-    """What below the folder an account has rights to that is neither its owner nor root."""
+    """Return the files below a folder to which accounts besides their owner and root have these rights."""
     found = []
     for path in sorted(folder.iterdir()):
         if path.is_symlink():
@@ -64,7 +64,7 @@ def test_nothing_of_an_experiment_is_open_to_others(tmp_path: Path, mask: int) -
             assert reachable(folder, 0o077) == reachable(home, 0o077) == []
             first = server.call("GET", f"{URL}/trials?limit=1").body["trials"][0]["id"]
             said = read(server, f"{URL}/trials/{first}/logs/stdout")
-            assert int(said, 8) == mask  # the trial runs with its user's
+            assert int(said, 8) == mask  # the trial runs with the umask of its user
         with umask(0o000), serving(tmp_path, "--log-file", str(log), port=server.port) as server:
             assert server.call("POST", f"{URL}/resume", {}).status == 200
             assert reachable(folder, 0o077) == reachable(home, 0o077) == []
@@ -82,7 +82,7 @@ def test_what_an_earlier_version_has_made_is_closed(tmp_path: Path) -> None:
         with serving(tmp_path, port=server.port) as server:
             assert server.call("POST", f"{URL}/resume", {}).status == 200
             assert [mode(path) for path in (folder / "db", database)] == [FOLDER, FILE]
-            assert mode(folder) == 0o755  # others may still be shown its files, and change none
+            assert mode(folder) == 0o755  # others may still read its files, but not change them
         assert mode(tmp_path / "home" / ".experiment") == FILE
 
 

@@ -1,4 +1,4 @@
-"""When a server that should leave once it is idle leaves."""
+"""The time at which a server ends that has to end when it is idle."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import cast
 import pytest
 
 from nnimgr.api.dependencies import ApiParts
-from nnimgr.api.life import ServerLife
+from nnimgr.api.shutdown import Shutdown
 from nnimgr.server import process
 
 
 @dataclass(slots=True)
 class FakeManager:
-    """Experiments as a set of running ones, and whether there have ever been any."""
+    """Experiments as a set of running ones, with a mark of whether there has been any."""
 
     running: set[str] = field(default_factory=set)
     used: bool = False
@@ -42,16 +42,16 @@ class FakeManager:
 
 
 class Lifetime:
-    """A server until it leaves; ``why`` is what it says then."""
+    """A server until it ends. ``why``: the reason that it logs then."""
 
     def __init__(self) -> None:
-        self.manager, self.life = FakeManager(), ServerLife()
+        self.manager, self.shutdown = FakeManager(), Shutdown()
         self.why: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        parts = cast(ApiParts, SimpleNamespace(manager=self.manager, life=self.life))
+        parts = cast(ApiParts, SimpleNamespace(manager=self.manager, shutdown=self.shutdown))
         self._task = asyncio.create_task(process._leave_when_idle(parts, self.why.set_result))
 
     async def settle(self) -> None:
-        """Let everything run that can."""
+        """Run all tasks that can run."""
         for _ in range(10):
             await asyncio.sleep(0)
 
@@ -76,7 +76,7 @@ async def test_it_leaves_when_the_last_experiment_is_stopped() -> None:
 async def test_it_waits_for_a_request_that_creates_another_one() -> None:
     server = Lifetime()
     server.manager.start("a")
-    with server.life.change():
+    with server.shutdown.change():
         server.manager.stop("a")
         await server.settle()
         assert not server.why.done()

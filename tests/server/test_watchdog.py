@@ -1,4 +1,4 @@
-"""The watchdog sees a loop that stands still, and says where."""
+"""The watchdog notices a blocked loop and logs where it is blocked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nnimgr.server.watchdog import Watchdog
 
 
 class Listener(logging.Handler):
-    """Collects messages; ``heard`` is set by the first one."""
+    """Handler that collects messages. ``heard`` is set by the first message."""
 
     def __init__(self) -> None:
         super().__init__()

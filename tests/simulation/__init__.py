@@ -1,4 +1,4 @@
-"""Deterministic simulation: the product's own classes on a virtual clock, and everything around them failing.
+"""Deterministic simulation: the product's own classes on a virtual clock, with faults everywhere around them.
 
 ``world.World(seed).run()`` is one life of an experiment; ``python -m tests.simulation --help`` runs many.
 """

@@ -1,4 +1,4 @@
-"""Run seeds: ``python -m tests.simulation --seeds 0:2000 --jobs 2`` or ``--seed 7 -v`` for one story."""
+"""Run seeds: ``python -m tests.simulation --seeds 0:2000 --jobs 2``, or one with its log: ``--seed 7 -v``."""
 
 from __future__ import annotations
 

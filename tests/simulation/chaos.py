@@ -1,4 +1,4 @@
-"""What goes wrong by itself, from time to time: every seed has a crash of server and keeper."""
+"""Random faults. Every seed has at least one crash of the server and one of a keeper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JUMPS_S = (-3600.0, -5.0, 5.0, 3600.0, 86_400.0)
 
 
 class Chaos:
-    """Draws faults until the kernel has no more of them."""
+    """Source of faults, until the kernel allows no more."""
 
     def __init__(self, world: World) -> None:
         self._world, self._kernel = world, world.kernel
@@ -69,10 +69,11 @@ class Chaos:
             self._world.store.lose_power()
         else:
             server.die("by chance")
-            phased = self._world.witness.phased is not None  # sets that were given cannot be known again
+            # parameter sets that were given cannot be reconstructed
+            phased = self._world.witness.phased is not None
             if self._kernel.random.random() < 0.15 and not phased:
                 self._world.store.restore_older()
-                if self._kernel.random.random() < 0.5:  # the server gives orders before it hears of a keeper
+                if self._kernel.random.random() < 0.5:  # the server then gives orders before a keeper calls
                     for host in self._world.hosts:
                         self._cut(host)
 
@@ -100,7 +101,7 @@ class Chaos:
             chance = self._kernel.random
             length = chance.choice([1.0, 5.0, 20.0, 60.0, 120.0] if self._world.far else [1.0, 5.0, 20.0])
             host.cut_off(length)
-            if self._world.far:  # what the server does not see
+            if self._world.far:  # a fault that the server cannot see
                 acts = [_rest, _rest, host.lose_power, lambda: self._jump(host), lambda: self._crash(host)]
                 self._kernel.at(chance.uniform(0.0, length), chance.choice(acts))
                 if self._world.lease_s is not None and chance.random() < 0.4:
@@ -133,9 +134,9 @@ class Chaos:
             self._kernel.random.choice(shims).spoil_claim()
 
     def _shorten(self, host: Host) -> None:
-        """The keeper is killed, and the end of its journal is lost although it was flushed.
+        """Kill the keeper and cut the end of its journal, although it was flushed.
 
-        Not where claims were spoiled: then nothing would be left that knows those attempts.
+        Not after claims were damaged: then nothing would be left that knows those attempts.
         """
         if any(self._world.witness.attempts[shim.job].spoiled for shim in host.shims):
             return
@@ -149,7 +150,7 @@ class Chaos:
 
 
 def _rest() -> None:
-    """Nothing goes wrong this time."""
+    """Do nothing: no fault this time."""
 
 
 def _relax(kernel: Kernel, host: Host) -> None:

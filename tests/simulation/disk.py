@@ -1,6 +1,6 @@
-"""The files of an attempt: real bytes, of which power loss takes a tail that was not flushed.
+"""Files of an attempt, as bytes in memory; power loss removes their unflushed ends.
 
-As on ext4 and XFS, a file is cut, never filled with what nobody wrote.
+As on ext4 and XFS, a file is cut, and never filled with bytes that nobody wrote.
 """
 
 from __future__ import annotations
@@ -8,27 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.simulation.kernel import Kernel
-from trial_keeper import effects as fx
-from trial_keeper import frames
-from trial_keeper.claim import Claim, parse
+from trial_keeper.attempt import frames
+from trial_keeper.attempt.claim import Claim, parse
+from trial_keeper.core import effects as fx
 
-PIECE = 700  # bytes read at once: small, so that every loop over pieces is walked
-FLUSH_S = 8.0  # so long the shim may leave metrics unflushed
+PIECE = 700  # bytes per read: so few that every loop over pieces is tested
+FLUSH_S = 8.0  # longest time in seconds for which the shim leaves metrics unflushed
 
 
 @dataclass(slots=True)
 class Files:
-    """What lies in the directory of one attempt."""
+    """Content of the directory of one attempt."""
 
     claim: bytes | None = None
-    parted: bool = False  # the claim was removed: what its shim adds goes to a file without a name
+    parted: bool = False  # the claim was removed; its shim now writes to a file without a name
     metrics: bytes = b""
     grace: float | None = None
-    parameters: dict[int, str] = field(default_factory=dict)  # further sets, as their records
-    _sizes: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])  # when, how large
+    parameters: dict[int, str] = field(default_factory=dict)  # further parameter sets, as their records
+    # sizes of the metrics file: (time, bytes)
+    _sizes: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])
 
     def take(self, line: bytes) -> bool:
-        """Claim the attempt; False: somebody else has."""
+        """Claim the attempt. Return False if it was claimed before."""
         if self.claim is not None:
             return False
         self.claim = line
@@ -39,7 +40,7 @@ class Files:
             self.claim = (self.claim or b"") + line
 
     def spoil(self, kernel: Kernel) -> None:
-        """A trial removes the claim, empties it, or puts something else in its place."""
+        """Let a trial remove the claim, empty it, or replace its content."""
         self.claim = kernel.random.choice(
             [None, b"", b"aborted elsewhere\n", b"shim 1 2 nowhere\n", b"hello\n"]
         )
@@ -68,7 +69,7 @@ class Files:
         return fx.Tally(found.skipped, order.offset + found.end, found.bad, more, len(self.metrics), at)
 
     def lose_power(self, kernel: Kernel) -> bool:
-        """Cut what was not flushed. True: metrics were lost."""
+        """Cut what was not flushed. Return True if metrics were lost."""
         chance = kernel.random
         if self.claim is not None and chance.random() < 0.4:
             kept = chance.randint(0, len(self.claim))

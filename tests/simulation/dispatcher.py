@@ -1,4 +1,4 @@
-"""A dispatcher child: answers after a while, judges by the sign, and crashes by chance."""
+"""Simulated dispatcher child: answers after a delay, judges by the sign of a value, and crashes at random."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from nnimgr.dispatcher import messages as m
 from tests.simulation.kernel import Kernel
 
 CRASH = 0.03
-HEALTHY_S = 8.0  # between two crashes of a role: more than three in a row would be ERROR, and rightly
+HEALTHY_S = 8.0  # pause between two crashes of a role: more than three in a row would rightly be ERROR
 
 
 @dataclass(slots=True)
 class Health:
-    """When each role crashed last, and how many parameter sets the tuner has; over all servers."""
+    """Last crash of each role, and the number of the tuner's parameter sets, over all servers."""
 
     crashed_at: dict[str, float]
     size: int
 
 
 class SimChild:
-    """``nnimgr.core.running.search.Child`` without a process."""
+    """Simulated ``nnimgr.core.running.algorithm_process.Child``, without a process."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SimChild:
         self._alive = False
 
     def kill(self) -> None:
-        """It dies of itself, unless it has just done so."""
+        """Crash on its own, unless it has just crashed."""
         since = self._kernel.now - self._health.crashed_at.get(self._role, -HEALTHY_S)
         if self._alive and since >= HEALTHY_S:
             self._health.crashed_at[self._role] = self._kernel.now

@@ -1,4 +1,4 @@
-"""A machine: its boots, its disk, its processes, and at most one keeper."""
+"""Simulated machine: its boots, its disk, its processes, and at most one keeper."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.network import Network
 from tests.simulation.shim import Shim
 from tests.simulation.witness import Witness
-from trial_keeper import effects as fx
-from trial_keeper import memory
+from trial_keeper.core import effects as fx
+from trial_keeper.core import recovery
 
 
 class Host:
-    """``cut``: no network reaches it; ``full``: only metrics can be written; ``busy``: forks take long."""
+    """Machine.
+
+    ``cut``: no network reaches it; ``full``: only metrics can be written; ``busy``: forks are slow.
+    """
 
     def __init__(self, kernel: Kernel, name: str, network: Network, witness: Witness) -> None:
         self.kernel, self.name, self.network, self.witness = kernel, name, network, witness
         self.clock = Clock(kernel)
         self.up = True
-        self.ending: float | None = None  # the grace, once it was told to end
+        self.ending: float | None = None  # grace period after the machine was told to end
         self.cut = self.full = self.busy = False
         self.keeper: SimKeeper | None = None
         self.journal = Journal()
@@ -31,7 +34,7 @@ class Host:
         self.written: Mapping[str, Any] | None = None  # the server's copy of it, beside the database
         self.instance: str | None = None
         self.shims: list[Shim] = []
-        self.leases: dict[int, float] = {}  # number -> its end: one file
+        self.leases: dict[int, float] = {}  # lease number -> its end; the leases of one file
         self._lease_number = 0
         self._boots, self._instances, self._forks = 1, 0, 0
         self._files: dict[str, Files] = {}
@@ -47,7 +50,7 @@ class Host:
         return self._files.setdefault(directory, Files())
 
     def knows_claim(self, job: str) -> bool:
-        """Whether the keeper that runs has seen who has claimed the attempt."""
+        """Return True if the running keeper has seen who claimed the attempt."""
         found = None if self.keeper is None else self.keeper.core.attempts.get(job)
         return found is not None and found.claimed
 
@@ -55,7 +58,7 @@ class Host:
         return files.take(line)
 
     def boottime(self) -> float:
-        """Seconds since the boot: the clock of leases."""
+        """Return the seconds since the boot, by the clock that leases use."""
         return self.clock.monotonic()
 
     def find_lease(self) -> tuple[int, float]:
@@ -65,14 +68,14 @@ class Host:
         self._lease_number, self.leases = order.number, {order.number: order.until}
 
     def new_pid(self) -> tuple[int, str]:
-        """The lowest free one, so that numbers are used again at once; and its start time."""
+        """Return the lowest free pid, so that pids are reused quickly, and its start time."""
         self._forks += 1
         taken = {shim.pid for shim in self.shims if shim.alive}
         pid = next(number for number in range(100, 1000) if number not in taken)
         return pid, str(self._forks)
 
     def find(self, pid: int, start_time: str) -> Shim | None:
-        """The shim that runs under this number."""
+        """Return the running shim with this pid and start time, or None."""
         for shim in self.shims:
             if shim.alive and shim.pid == pid and shim.start_time == start_time:
                 return shim
@@ -82,13 +85,13 @@ class Host:
         self.shims.append(Shim(self, keeper, order))
 
     def looks_alive(self, job: str, pid: int, start_time: str) -> bool:
-        """Whether the process of the claim runs."""
+        """Return True if the process that the claim names runs."""
         return self.find(pid, start_time) is not None
 
     # ---- what the keeper is told --------------------------------------------------------------------------
 
     def wake(self, job: str, told: bytes) -> None:
-        """A shim names the job in the pipe of the present keeper, and sends its claim."""
+        """Write the job and its claim to the wake-up pipe of the current keeper."""
         if (keeper := self.keeper) is not None:
             slow = self.kernel.likely(0.1)
             delay = self.kernel.random.uniform(0.1, 2.0) if slow else 0.001
@@ -106,14 +109,14 @@ class Host:
     # ---- the keeper ---------------------------------------------------------------------------------------
 
     def launch(self) -> None:
-        """Start a keeper, unless one runs: it holds the lock."""
+        """Start a keeper, unless one runs and holds the lock."""
         if not self.up or self.keeper is not None:
             return
-        if self.instance is not None and not memory.is_whole(self.journal.load()):
+        if self.instance is not None and not recovery.is_whole(self.journal.load()):
             self.instance = None
             self.journal = Journal()
         if self.instance is None:
-            for shim in self.shims:  # what an earlier directory has left
+            for shim in self.shims:  # shims of an earlier directory
                 if shim.stirs:
                     self.kernel.say(self.name, "evicts %s", shim.job)
                     shim.die()
@@ -133,7 +136,7 @@ class Host:
     # ---- faults -------------------------------------------------------------------------------------------
 
     def lose_power(self, *, wipe: bool = False) -> None:
-        """Off, and on again after a while, with what was on the disk by then."""
+        """Turn off and, after a while, on again with the disk's content of that moment."""
         if not self.up:
             return
         self.kernel.fault("power loss", self.name)
@@ -144,7 +147,7 @@ class Host:
             shim.die()
         self.shims.clear()
         self._boots += 1
-        self.leases.clear()  # they name the boot that is over
+        self.leases.clear()  # leases name the previous boot
         self.journal.lose_power(self.kernel)
         for files in self._files.values():
             files.lose_power(self.kernel)
@@ -153,7 +156,7 @@ class Host:
         self.kernel.at(self.kernel.random.uniform(1.0, 10.0), self.boot)
 
     def cut_off(self, seconds: float) -> None:
-        """For so long no network reaches it."""
+        """Block the network of the machine for this many seconds."""
         if not self.cut:
             self.kernel.fault("partition", self.name)
             self.cut = True
@@ -170,7 +173,7 @@ class Host:
             self.ending = None
 
     def end(self) -> None:
-        """It is told to end, as a pod is: what runs has a grace, and a while later all of it is gone."""
+        """End the machine as a pod: its processes get a grace period, and then it disappears."""
         if not self.up or self.ending is not None:
             return
         self.kernel.fault("told to end", self.name)
@@ -185,7 +188,7 @@ class Host:
             self.lose_power(wipe=True)
 
     def wipe(self) -> None:
-        """The keeper's directory and the attempts' are removed; what runs runs on."""
+        """Remove the directories of the keeper and of the attempts; processes continue."""
         self.kernel.fault("wipe", self.name)
         if self.keeper is not None:
             self.keeper.die()

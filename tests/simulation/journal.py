@@ -1,23 +1,23 @@
-"""The keeper's journal on a disk that may lose what was not flushed."""
+"""Journal of the keeper on a disk that may lose data that was not flushed."""
 
 from __future__ import annotations
 
 from tests.simulation.kernel import Kernel
-from trial_keeper import journal as product
-from trial_keeper import memory
-from trial_keeper.effects import Record
+from trial_keeper.actions import journal as product
+from trial_keeper.core import recovery
+from trial_keeper.core.records import Record
 
 
 class Journal:
-    """The file's bytes. All before ``synced`` survive power loss; what follows may be there, or torn."""
+    """Bytes of the file. Bytes before ``synced`` survive power loss; later bytes may survive, or in part."""
 
     def __init__(self) -> None:
         self.content = b""
         self.synced = 0
-        self.shortened = False  # records that were durable are gone
+        self.shortened = False  # durable records were removed
 
     def load(self) -> list[Record]:
-        """The sound records; a torn tail is cut."""
+        """Return the valid records, and cut a torn end."""
         records, end = product.parse(self.content)
         if product.damaged(self.content[end:]):
             raise AssertionError("what power loss has torn is taken for damage")
@@ -26,25 +26,25 @@ class Journal:
         return records
 
     def rewrite(self, records: list[Record]) -> None:
-        """Replaced by rename, durably."""
+        """Replace the journal by rename, durably."""
         self.content = b"".join(map(product.frame, records))
         self.synced = len(self.content)
 
     def compact(self) -> None:
-        """The flushing thread writes the journal anew, as short as it can be."""
+        """Rewrite the journal in its shortest form, as the flushing thread does."""
         records, _ = product.parse(self.content)
-        self.rewrite(memory.fold(records))
+        self.rewrite(recovery.fold(records))
 
     def append(self, record: Record) -> None:
         self.content += product.frame(record)
 
     def tear(self, record: Record, kernel: Kernel) -> None:
-        """Only a part of the record is written."""
+        """Write only a part of the record."""
         frame = product.frame(record)
         self.content += frame[: kernel.random.randrange(len(frame))]
 
     def shorten(self, kernel: Kernel) -> None:
-        """The file is cut, behind its first record; without that the keeper would be a new one."""
+        """Cut the file behind its first record; without that record the keeper would be a new one."""
         first = product.size(self.content)
         longest = min(400, len(self.content) - first)
         if self.content and longest > 0:
@@ -58,6 +58,6 @@ class Journal:
         lost = len(self.content) - kept
         self.content = self.content[:kept]
         if lost and kernel.random.random() < 0.3:
-            self.content += bytes(lost)  # the length was written, the data was not
+            self.content += bytes(lost)  # the length was written, but not the data
         if lost:
             kernel.fault("journal torn", "disk")

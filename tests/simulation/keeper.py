@@ -1,4 +1,4 @@
-"""The keeper's body: carries out, one by one, what the product's ``KeeperCore`` asks for; may die between."""
+"""Simulated keeper: carries out each effect of the product's ``KeeperCore``, and may die in between."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.kernel import Violation
-from trial_keeper import claim
-from trial_keeper import core as product
-from trial_keeper import effects as fx
-from trial_keeper.identity import Identity
+from trial_keeper.attempt import claim
+from trial_keeper.core import core as product
+from trial_keeper.core import effects as fx
+from trial_keeper.core.identity import Identity
+from trial_keeper.core.records import Record
 
 if TYPE_CHECKING:
     from tests.simulation.host import Host
 
-STEP_CRASH = 0.004  # before any effect
-RECORD_CRASH = 0.03  # after a record is written, or soon: what follows from it has not happened
-ORDER_CRASH = 0.08  # when it is no start: these are fewer
-SPAWN_CRASH = 0.15  # soon after a shim was asked for
-VANISHING = 0.08  # of a machine, as something begins under a lease
+STEP_CRASH = 0.004  # probability before each effect
+RECORD_CRASH = 0.03  # probability soon after a record is written: its effects have not happened yet
+ORDER_CRASH = 0.08  # probability for commands other than starts, which are rarer
+SPAWN_CRASH = 0.15  # probability soon after a shim was requested
+VANISHING = 0.08  # probability that the machine disappears, as an attempt begins under a lease
 IDLE_S = (10.0, 300.0)
-GPUS = 2  # of each machine
+GPUS = 2  # GPUs of each machine
 
 
 class SimKeeper:
@@ -31,7 +32,7 @@ class SimKeeper:
     def __init__(self, host: Host) -> None:
         self.host, self.kernel = host, host.kernel
         self.alive = True
-        self.stalled_until = 0.0  # the process is stopped, or starved
+        self.stalled_until = 0.0  # until then the process is stopped, or gets no CPU time
         host.keeper = self
         self.told: dict[str, bytes] = {}  # claims in the wake-up pipe
         self._watched: set[str] = set()
@@ -73,13 +74,13 @@ class SimKeeper:
     # ---- life and death -----------------------------------------------------------------------------------
 
     def die(self) -> None:
-        """kill -9."""
+        """Die as by kill -9."""
         if self.alive:
             self.kernel.fault("keeper crash", self.host.name)
             self.exit()
 
     def exit(self) -> None:
-        """It ends as it should."""
+        """Exit normally."""
         self.alive = False
         self.host.keeper_ended()
 
@@ -90,7 +91,7 @@ class SimKeeper:
         return not self.alive
 
     def tell(self, input_: Callable[..., list[fx.Effect]], *arguments: Any) -> None:
-        """Give the core an input and carry out what follows."""
+        """Give the core an input and carry out its effects."""
         if not self.alive:
             return
         if self.kernel.now < self.stalled_until:
@@ -321,5 +322,5 @@ class SimKeeper:
         return []
 
 
-def _brief(record: fx.Record) -> str:
+def _brief(record: Record) -> str:
     return " ".join(f"{key}={value}" for key, value in record.items() if key != "start")

@@ -1,4 +1,4 @@
-"""The kernel: one heap of events, virtual time, and the only source of chance."""
+"""Kernel of the simulation: one heap of events, virtual time, and the only source of randomness."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Violation(AssertionError):
-    """A promise was broken; the message says which, of what."""
+    """Error: a promise was broken; the message names the promise and the object."""
 
 
 class Kernel:
-    """Runs events in the order of their times. While ``faults`` holds, ``likely`` lets things go wrong.
+    """Kernel that runs events in the order of their times.
 
-    ``severity``: how much more often than usual they do in this life.
+    While ``faults`` is True, ``likely`` permits faults. ``severity``: factor for the frequency of faults in
+    this life.
     """
 
     def __init__(self, seed: int) -> None:
@@ -35,12 +36,12 @@ class Kernel:
         self._events = 0
 
     def at(self, delay: float, act: Callable[..., None], *arguments: Any) -> None:
-        """Have ``act`` called after so many seconds; at the same instant, first come first served."""
+        """Call ``act`` after ``delay`` seconds; events of the same instant run in the order of creation."""
         self._events += 1
         heapq.heappush(self._heap, (self.now + max(0.0, delay), self._events, act, arguments))
 
     def run(self, until: float) -> None:
-        """Let time pass. Raises Violation."""
+        """Run events until this time. Raises Violation."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self.now, _, act, arguments = heapq.heappop(heap)
@@ -52,22 +53,22 @@ class Kernel:
     # ---- chance -------------------------------------------------------------------------------------------
 
     def likely(self, probability: float) -> bool:
-        """Whether a fault of this probability happens here."""
+        """Return True, with this probability, if a fault happens here."""
         return self.faults and self.random.random() < probability * self.severity
 
     def fault(self, kind: str, who: str, text: str = "", *arguments: Any) -> None:
-        """A fault was injected: count it and tell of it."""
+        """Count an injected fault and log it."""
         self.counts[kind] += 1
         self.say(who, f"FAULT {kind} {text}", *arguments)
 
     # ---- the story ----------------------------------------------------------------------------------------
 
     def say(self, who: str, text: str, *arguments: Any) -> None:
-        """One line of the story; ``text`` is a %-format."""
+        """Log one line of the story; ``text`` is a %-format."""
         self._story.append((self.now, who, text, arguments))
 
     def fail(self, sentence: str) -> None:
-        """A promise was broken: the run ends after the present event. The first one counts."""
+        """Record a broken promise; the run ends after the current event. Only the first counts."""
         if self.failure is None:
             self.failure = Violation(sentence)
             self.say("VIOLATION", "%s", sentence)
@@ -79,12 +80,12 @@ class Kernel:
         ]
 
     def digest(self) -> str:
-        """The story's hash: two runs of a seed have the same."""
+        """Return the hash of the story, which is equal for two runs of the same seed."""
         return hashlib.sha256("\n".join(self.story()).encode()).hexdigest()
 
 
 class Clock:
-    """A machine's clocks: a monotonic one that drifts, and a wall clock that also jumps."""
+    """Clocks of a machine: a monotonic clock that drifts, and a wall clock that also jumps."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel

@@ -1,4 +1,4 @@
-"""The product's bounds made so narrow that a short life meets them all."""
+"""Limits of the product, set so low that a short life reaches all of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from unittest.mock import patch
 
 from nnimgr.core.running import mailbox
 from tests.simulation.kernel import Kernel
-from training_services import keeper_hub, keeper_link, keeper_service
-from trial_keeper import reports, wire
+from training_services.keepers import commands
+from training_services.keepers import hub as keeper_hub
+from training_services.keepers import link as keeper_link
+from training_services.keepers import service as keeper_service
+from trial_keeper import wire
+from trial_keeper.core import reports
 
 
 @contextmanager
 def narrow(kernel: Kernel) -> Iterator[None]:
-    """For one life, and only in every other seed."""
+    """Lower the limits for one life, and only in every second seed."""
     with ExitStack() as stack:
         if kernel.random.random() < 0.5:
             kernel.say("world", "the bounds are narrow")
@@ -22,7 +26,7 @@ def narrow(kernel: Kernel) -> Iterator[None]:
                 (wire, "MAX_BYTES", 400),
                 (wire, "MAX_EVENTS", 3),
                 (reports, "_READS", 2),
-                (keeper_link, "MAX_COMMANDS", 1),
+                (commands, "MAX_COMMANDS", 1),
                 (keeper_link, "MAX_UNTOLD", 2),
                 (keeper_hub, "MAX_BACKLOG", 3),
                 (keeper_service, "MAX_BACKLOG", 3),

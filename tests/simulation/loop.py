@@ -1,4 +1,4 @@
-"""An asyncio event loop on the virtual clock: real coroutines run on it unmodified, and it can be killed."""
+"""Asyncio event loop on the virtual clock: real coroutines run on it unmodified, and it can be killed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.simulation.kernel import Clock, Kernel
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """The loop of one process. Once ``alive`` is False none of its callbacks is ever run again.
+    """Loop of one process. After ``alive`` is False, none of its callbacks runs again.
 
-    ``failed`` is told of exceptions that nobody catches.
+    ``failed`` is called with exceptions that nobody catches.
     """
 
     def __init__(self, kernel: Kernel, clock: Clock, failed: Callable[[str], None]) -> None:
@@ -24,7 +24,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready: collections.deque[asyncio.Handle] = collections.deque()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._pumping = False
-        self.stalled_until = 0.0  # the process is stopped, or starved
+        self.stalled_until = 0.0  # until then the process is stopped, or gets no CPU time
         self.alive = True
 
     # ---- what asyncio asks for ----------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._failed(f"{context.get('message')}: {context['exception']!r}")
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asyncio tells of it; the kernel drops the handle when its time comes."""
+        """Do nothing: asyncio requires this method, and the kernel drops the handle at its time."""
 
     # ---- running ------------------------------------------------------------------------------------------
 
@@ -102,9 +102,9 @@ class SimLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(None)
 
     def bury(self) -> None:
-        """Unwind what a dead process has left, so that nothing of it wakes up when it is collected.
+        """Unwind the coroutines of a dead process, so that none of them wakes up when it is collected.
 
-        The world must not listen to it any more.
+        The world must no longer listen to this loop.
         """
         self.alive = False
         asyncio._set_running_loop(self)

@@ -1,4 +1,4 @@
-"""The keepers' calls on their way to the server's door and back: lost, doubled, late, out of order."""
+"""Network for the keepers' calls to the server and back: calls are lost, doubled, delayed or reordered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.simulation.kernel import Kernel
 from trial_keeper import wire
-from trial_keeper.effects import Send
+from trial_keeper.core.effects import Send
 
 if TYPE_CHECKING:
     from tests.simulation.host import Host
@@ -23,7 +23,7 @@ Answered = Callable[[int, bytes], None]
 
 
 class Door(Protocol):
-    """A server process that takes calls."""
+    """Server process that accepts calls."""
 
     alive: bool
 
@@ -31,7 +31,7 @@ class Door(Protocol):
 
 
 class Exchange:
-    """One copy of a request at the server: what ASGI sees of it."""
+    """One copy of a request at the server, in the form that ASGI sees."""
 
     def __init__(self, path: str, token: str, body: bytes, answered: Answered | None) -> None:
         self.path, self.token, self._body, self._answered = path, token, body, answered
@@ -55,7 +55,7 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     def hang_up(self) -> None:
-        """The caller has gone."""
+        """Close the connection from the caller's side."""
         self.left = True
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
@@ -68,39 +68,39 @@ class Exchange:
 
 
 class Network:
-    """Between all hosts and the one server."""
+    """Network between all hosts and the only server."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.server: Door | None = None
-        self.greeted: Callable[[], None] = _nobody  # a keeper says all that it holds
+        self.greeted: Callable[[], None] = _nobody  # called when a keeper lists all its attempts
         self._calls = 0
-        self.held: dict[_Call, None] = {}  # at the server
-        self._lose_from, self._double_from = kernel.random.randint(1, 2), 1  # some lives hold few calls
+        self.held: dict[_Call, None] = {}  # calls that the server holds
+        self._lose_from, self._double_from = kernel.random.randint(1, 2), 1  # some lives have few calls
 
     def call(self, host: Host, keeper: SimKeeper, order: Send) -> None:
-        """Make a call; its outcome reaches the keeper, if it still lives."""
+        """Make a call; its result reaches the keeper if that is still alive."""
         self._calls += 1
         _Call(self._kernel, self, host, keeper, order, self._calls).make()
 
     def loses(self) -> bool:
-        """Whether the call of now is lost: by chance, but at least one is."""
+        """Return True if the current call is lost: at random, but at least once."""
         first = self._calls >= self._lose_from and not self._kernel.counts["lost message"]
         return self._kernel.likely(LOSS) or first
 
     def doubles(self) -> bool:
-        """Whether the call of now comes twice: by chance, but at least one does."""
+        """Return True if the current call is doubled: at random, but at least once."""
         first = self._calls >= self._double_from and not self._kernel.counts["doubled message"]
         return self._kernel.likely(DOUBLING) or first
 
     def server_died(self) -> None:
-        """Its connections are reset, sooner or later; answers under way still arrive."""
+        """Reset the dead server's connections, sooner or later; answers on their way still arrive."""
         held, self.held = self.held, {}
         for call in held:
             call.fail_after(self._kernel.random.choice([0.001, 0.001, 0.5, 5.0]), "connection reset")
 
     def delay(self) -> float:
-        """Most messages take a millisecond; some take so long that others overtake them."""
+        """Return a delay: mostly a millisecond, sometimes so long that other messages overtake."""
         if not self._kernel.faults or self._kernel.random.random() < 0.85:
             return 0.001
         return self._kernel.random.choice([0.01, 0.1, 0.1, 0.5, 2.0, 9.0])
@@ -166,7 +166,7 @@ class _Call:
         kernel.at(self.network.delay(), self.bring, status, body)
 
     def bring(self, status: int, body: bytes) -> None:
-        """The answer is there, if its caller still waits for it, whether its server lives or not."""
+        """Deliver the answer if its caller still waits for it, even if the server has died."""
         if not self.open:
             return
         self.open = False
@@ -196,10 +196,10 @@ class _Call:
 
 
 def _nobody() -> None:
-    """Nobody wants to know."""
+    """Do nothing: the default for ``greeted``."""
 
 
-def _reported(header: dict[str, Any]) -> str:
+def _reported(header: wire.ReportHeader) -> str:
     return ", ".join(
         f"{job} {entry['from']}+{len(entry['events'])}"
         + (f" final {entry['final']['n']} {entry['final']['reason']}" if entry["final"] else "")
@@ -207,7 +207,8 @@ def _reported(header: dict[str, Any]) -> str:
     )
 
 
-def _answer(answer: dict[str, Any]) -> str:
+def _answer(answer: wire.Answer) -> str:
     commands = [(seq, kind, job) for seq, kind, job, _ in answer["cmds"]]
-    words = {name: answer[name] for name in ("acks", "rewind", "done", "kill", "leave") if answer[name]}
+    names = ("acks", "rewind", "done", "kill", "leave")
+    words = {name: value for name, value in answer.items() if name in names and value}
     return f"epoch {answer['m_epoch']} {commands} {words}"

@@ -1,15 +1,14 @@
-"""Bugs to plant: each takes one rule out of the product, or out of what it stands on, for a while.
+"""Bugs to plant: each removes one rule from the product, or from its environment, for a while.
 
-Not here, because another rule covers each of them and no run can tell the difference: the order check of the
+Rules that are backed by another rule are not here, because no run can show their loss: the order check of the
 keeper's commands, the server's check for stale requests, the second spawn after a crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -23,19 +22,24 @@ from tests.simulation.disk import Files
 from tests.simulation.host import Host
 from tests.simulation.shim import Shim
 from tests.simulation.store import Store
-from training_services import keeper_link, keeper_seat
 from training_services.base import JobEvent, JobPlaced, TrialJobSpec
-from training_services.keeper_link import KeeperLink
-from training_services.keeper_request import Attempt as Reported
-from training_services.keeper_request import Request
-from training_services.keeper_seat import KeeperSeat
-from training_services.keeper_service import KeeperService
-from trial_keeper import core
-from trial_keeper import effects as fx
-from trial_keeper.attempt import Attempt
-from trial_keeper.commands import Decision
-from trial_keeper.core import KeeperCore
-from trial_keeper.lease import Lease
+from training_services.keepers import lease
+from training_services.keepers.commands import Commands
+from training_services.keepers.inventory import Inventory
+from training_services.keepers.job import End
+from training_services.keepers.jobs import Jobs
+from training_services.keepers.link import KeeperLink
+from training_services.keepers.request import Attempt as Reported
+from training_services.keepers.request import Request
+from training_services.keepers.seat import KeeperSeat
+from training_services.keepers.service import KeeperService
+from trial_keeper.core import attempts, stops
+from trial_keeper.core import effects as fx
+from trial_keeper.core.attempt import Attempt
+from trial_keeper.core.attempts import Attempts
+from trial_keeper.core.commands import Decision
+from trial_keeper.core.exchange import Exchange
+from trial_keeper.core.lease import Lease
 
 Plant = Callable[[], AbstractContextManager[None]]
 PLANTED: dict[str, Plant] = {}
@@ -51,7 +55,7 @@ def planted(make: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
 
 @planted
 def updates_not_adopted() -> Iterator[None]:
-    """After a restart nothing is known of parameter sets that running trials were to get."""
+    """After a restart, the parameter sets ordered for running trials are forgotten."""
     spec = service_session.job_spec
 
     def without(*args: Any, **kwargs: Any) -> Any:
@@ -63,7 +67,7 @@ def updates_not_adopted() -> Iterator[None]:
 
 @planted
 def results_not_taken() -> Iterator[None]:
-    """Of a turn's results only the first is taken."""
+    """Only the first of several results in one turn is taken."""
     step = phases.take_final
 
     def once(state: ExperimentState, *rest: Any) -> None:
@@ -79,7 +83,7 @@ def results_not_taken() -> Iterator[None]:
 
 @planted
 def no_claim_fence() -> Iterator[None]:
-    """The claim does not keep a second shim from starting the command."""
+    """The claim does not prevent a second shim from starting the command."""
 
     def take(self: Files, line: bytes) -> bool:
         self.claim = line
@@ -91,54 +95,54 @@ def no_claim_fence() -> Iterator[None]:
 
 @planted
 def kill_after_count() -> Iterator[None]:
-    """What a killed shim has left is not killed before its frames are counted."""
+    """Processes that a killed shim has left are killed only after its frames are counted."""
     with patch.object(Shim, "sweep", lambda self: False):
         yield
 
 
 @planted
 def spawn_before_the_record() -> Iterator[None]:
-    """A shim is forked before the journal knows of the start."""
-    decide = KeeperCore._decide
+    """A shim is forked before the start is in the journal."""
+    decide = Attempts.decide
 
-    def early(self: KeeperCore, now: float, seq: int, kind: str, job: str, body: Any) -> Decision:
-        if kind == "start" and job not in self.attempts:
-            self._out.append(fx.Spawn(job, body))
+    def early(self: Attempts, now: float, seq: int, kind: str, job: str, body: Any) -> Decision:
+        if kind == "start" and job not in self._held.attempts:
+            self._held.out.append(fx.Spawn(job, body))
         return decide(self, now, seq, kind, job, body)
 
-    with patch.object(KeeperCore, "_decide", early):
+    with patch.object(Attempts, "decide", early):
         yield
 
 
 @planted
 def stop_never_journaled() -> Iterator[None]:
-    """A stop is acted on and acknowledged, but a keeper that starts anew knows nothing of it."""
-    with patch.object(core, "stop_record", lambda attempt: {"k": "nop"}):
+    """A stop is carried out and acknowledged, but a restarted keeper does not know it."""
+    with patch.object(stops, "stop_record", lambda attempt: {"k": "nop"}):
         yield
 
 
 @planted
 def claims_not_remembered() -> Iterator[None]:
-    """Only the claim file says that an attempt was started, and a trial can remove that."""
-    with patch.object(core, "claimed_record", lambda attempt: {"k": "nop"}):
+    """Only the claim file shows that an attempt was started, and a trial can remove that file."""
+    with patch.object(attempts, "claimed_record", lambda attempt: {"k": "nop"}):
         yield
 
 
 @planted
 def vanished_claims_trusted() -> Iterator[None]:
-    """An attempt whose claim is gone is still waited for, whatever became of its processes."""
-    with patch.object(KeeperCore, "_judge_unread", lambda self, now, attempt, alive: None):
+    """An attempt without a claim file is waited for, even if its processes have ended."""
+    with patch.object(Attempts, "_judge_unread", lambda self, now, attempt, alive: None):
         yield
 
 
 @planted
 def acknowledged_commands_forgotten() -> Iterator[None]:
-    """A keeper that has lost the end of its journal is not sent those commands again."""
+    """Commands that a keeper has acknowledged are not sent again after it lost the end of its journal."""
     take = KeeperLink._take_acknowledgement
 
     def forgetful(self: KeeperLink, request: Request, events: list[JobEvent]) -> None:
         take(self, request, events)
-        self._orders.forget(range(self._acked_cmd + 1))
+        self.commands._orders.forget(range(self.commands.acked + 1))
 
     with patch.object(KeeperLink, "_take_acknowledgement", forgetful):
         yield
@@ -146,7 +150,7 @@ def acknowledged_commands_forgotten() -> Iterator[None]:
 
 @planted
 def used_numbers_given_again() -> Iterator[None]:
-    """A server does not look at how far the experiment had come before its database was replaced."""
+    """A server ignores how far the experiment had come before its database was replaced."""
 
     def hopeful(state: ExperimentState, *, m_epoch: int, missing: Any) -> list[f.Fact]:
         return [f.ExperimentOpened(m_epoch=m_epoch)]
@@ -157,28 +161,28 @@ def used_numbers_given_again() -> Iterator[None]:
 
 @planted
 def used_numbers_taken_for_obeyed() -> Iterator[None]:
-    """Orders of an older database keep numbers that their keeper has seen already, and it ignores them."""
-    with patch.object(KeeperLink, "_renumber", lambda self, seen: None):
+    """Orders of an older database keep used numbers, and the keeper ignores these orders."""
+    with patch.object(Jobs, "renumber", lambda self, seen: None):
         yield
 
 
 @planted
 def lost_start_run_again() -> Iterator[None]:
-    """After another boot, a start without a claim counts as never started and is run."""
-    judge = KeeperCore._judge
+    """After another boot, a start without a claim counts as never started, and is run."""
+    judge = Attempts._judge
 
-    def hopeful(self: KeeperCore, now: float, attempt: Attempt, seen: fx.Seen) -> None:
-        if seen.claim is None and not self._here(attempt) and attempt.start is not None:
-            attempt.boot_id = self._identity.boot_id
+    def hopeful(self: Attempts, now: float, attempt: Attempt, seen: fx.Seen) -> None:
+        if seen.claim is None and not self._held.here(attempt) and attempt.start is not None:
+            attempt.boot_id = self._held.boot_id
         judge(self, now, attempt, seen)
 
-    with patch.object(KeeperCore, "_judge", hopeful):
+    with patch.object(Attempts, "_judge", hopeful):
         yield
 
 
 @planted
 def identity_by_handle() -> Iterator[None]:
-    """The process of an attempt is the shim that was spawned last, not the one in the claim."""
+    """The process of an attempt is the shim spawned last, instead of the shim in the claim."""
 
     def looks_alive(self: Host, job: str, pid: int, start_time: str) -> bool:
         handles = [shim for shim in self.shims if shim.job == job and shim.keeper is self.keeper]
@@ -197,15 +201,15 @@ def identity_by_handle() -> Iterator[None]:
 
 @planted
 def no_epoch_check() -> Iterator[None]:
-    """A keeper obeys whichever server answers, also one that died long ago.
+    """A keeper obeys every server that answers, even one that died long ago.
 
-    Under one lock all that a dead server has said is true, so the rule itself is what is seen broken.
+    With one lock per database, a dead server's answers are still true. So the check is for the rule itself.
     """
 
-    def obeyed(self: KeeperCore, answer: dict[str, Any]) -> str | None:
+    def obeyed(self: Exchange, answer: dict[str, Any]) -> str | None:
         return None if answer["instance"] == self._identity.instance else "another instance"
 
-    with patch.object(KeeperCore, "_disobeyed", obeyed):
+    with patch.object(Exchange, "_disobeyed", obeyed):
         yield
 
 
@@ -214,61 +218,62 @@ def no_epoch_check() -> Iterator[None]:
 
 @planted
 def end_before_its_frames() -> Iterator[None]:
-    """The end is taken as it comes, whatever of the stream before it is missing."""
-    report = KeeperLink._report
+    """The end is taken at once, even if earlier frames are missing."""
+    report = Jobs.report
 
-    def hasty(self: KeeperLink, job_id: str, job: Any, attempt: Reported, events: list[JobEvent]) -> None:
-        report(self, job_id, job, attempt._replace(final=None), events)
-        if attempt.final is not None:
-            self._seal(job_id, job, attempt.final, events)
+    def hasty(self: Jobs, job: Any, attempt: Reported) -> list[JobEvent]:
+        events = report(self, job, attempt._replace(final=None))
+        return events if attempt.final is None else events + self._seal(job, attempt.final)
 
-    with patch.object(KeeperLink, "_report", hasty):
+    with patch.object(Jobs, "report", hasty):
         yield
 
 
 @planted
 def no_deduplication() -> Iterator[None]:
-    """Every frame that comes is news."""
-    report = KeeperLink._report
+    """Every frame that arrives counts as new, even a repeated one."""
+    report = Jobs.report
 
-    def naive(self: KeeperLink, job_id: str, job: Any, attempt: Reported, events: list[JobEvent]) -> None:
-        report(self, job_id, job, attempt._replace(first=job.received), events)
+    def naive(self: Jobs, job: Any, attempt: Reported) -> list[JobEvent]:
+        return report(self, job, attempt._replace(first=job.received))
 
-    with patch.object(KeeperLink, "_report", naive):
+    with patch.object(Jobs, "report", naive):
         yield
 
 
 @planted
 def inventory_trusted_early() -> Iterator[None]:
-    """What a keeper does not list is lost, whether its start has arrived or not."""
-    take = KeeperLink._take_inventory
+    """An attempt that a keeper does not list counts as lost, even if its start has not arrived yet."""
+    seek = Jobs.seek_missing
 
-    def early(self: KeeperLink, request: Request, events: list[JobEvent]) -> None:
-        take(self, request._replace(acked_cmd=10**9), events)
+    def early(self: Jobs, request: Request) -> list[JobEvent]:
+        return seek(self, request._replace(acked_cmd=10**9))
 
-    with patch.object(KeeperLink, "_take_inventory", early):
+    with patch.object(Jobs, "seek_missing", early):
         yield
 
 
 @planted
 def boot_of_the_sending() -> Iterator[None]:
-    """A start names the boot that its keeper is in now, not the one that it was placed on."""
-    outgoing = KeeperLink._outgoing
+    """A start names the keeper's current boot, instead of the boot on which it was placed."""
+    answer = KeeperLink.answer
 
-    def present(self: KeeperLink) -> list[Sequence[Any]]:
-        return [
-            (seq, kind, job, {**body, "boot_id": self.boot_id} if kind == "start" else body)
-            for seq, kind, job, body in outgoing(self)
+    def present(self: KeeperLink, request: Request) -> dict[str, Any]:
+        made = answer(self, request)
+        made["cmds"] = [
+            (seq, kind, job, {**body, "boot_id": self.caller.boot_id} if kind == "start" else body)
+            for seq, kind, job, body in made["cmds"]
         ]
+        return made
 
-    with patch.object(KeeperLink, "_outgoing", present):
+    with patch.object(KeeperLink, "answer", present):
         yield
 
 
 @planted
 def withdrawn_start_sent() -> Iterator[None]:
-    """A start that was given up before it was sent leaves all the same."""
-    with patch.object(KeeperLink, "_is_void", lambda self, seq, command, job: False):
+    """A start that was given up before it was sent is sent nevertheless."""
+    with patch.object(Commands, "_is_void", lambda self, seq, command, job: False):
         yield
 
 
@@ -278,13 +283,13 @@ def withdrawn_start_sent() -> Iterator[None]:
 @planted
 def start_not_revoked() -> Iterator[None]:
     """A start that has not left yet leaves, though its attempt was given up by its lease."""
-    with patch.object(KeeperLink, "_is_void", lambda self, seq, command, job: command.withdrawn):
+    with patch.object(Commands, "_is_void", lambda self, seq, command, job: command.withdrawn):
         yield
 
 
 @planted
 def lease_in_the_keeper_only() -> Iterator[None]:
-    """The keeper ends what runs when the lease is over; no shim does."""
+    """Only the keeper, and no shim, ends attempts when the lease has ended."""
     write = Host.write_lease
 
     def watched(self: Host, order: fx.Extend) -> None:
@@ -306,14 +311,14 @@ def lease_in_the_keeper_only() -> Iterator[None]:
 
 @planted
 def no_wait_after_server_start() -> Iterator[None]:
-    """A server that starts takes it that no host was answered for a long time."""
+    """A server that starts assumes that no host got an answer for a long time."""
     begin = KeeperSeat.open
 
     def hasty(self: KeeperSeat) -> None:
         begin(self)
-        if self._lease_timer is not None:
+        if self._lease is not None:
             self.desk.answered_at = -1e9
-            self._watch_lease(self._platform.context.lease or timedelta())
+            self._lease._look()
 
     with patch.object(KeeperSeat, "open", hasty):
         yield
@@ -321,7 +326,7 @@ def no_wait_after_server_start() -> Iterator[None]:
 
 @planted
 def lease_on_the_wall_clock() -> Iterator[None]:
-    """The end of the lease is an instant of a clock that is set."""
+    """The end of the lease is measured by a wall clock, which can be set."""
 
     def write(self: Host, order: fx.Extend) -> None:
         self._lease_number = order.number
@@ -341,22 +346,22 @@ def lease_on_the_wall_clock() -> Iterator[None]:
 
 @planted
 def begins_without_a_lease() -> Iterator[None]:
-    """A shim looks at the lease only once its command runs."""
+    """A shim checks the lease only when its command already runs."""
     with patch.object(Shim, "may_begin", lambda self: True):
         yield
 
 
 @planted
 def late_answers_obeyed() -> Iterator[None]:
-    """Whatever the server answers extends the lease, also when it was over."""
+    """Every answer of the server extends the lease, even after the lease has ended."""
     with patch.object(Lease, "refuses", lambda self, *args, **kwargs: False):
         yield
 
 
 @planted
 def margin_forgotten() -> Iterator[None]:
-    """The server reckons neither with clocks that differ nor with the time that killing takes."""
-    with patch.object(keeper_seat, "LEASE_CLOCKS", 1.0), patch.object(keeper_seat, "LEASE_KILL_S", 0.0):
+    """The server does not allow for clocks of different speed, nor for the time that killing takes."""
+    with patch.object(lease, "LEASE_CLOCKS", 1.0), patch.object(lease, "LEASE_KILL_S", 0.0):
         yield
 
 
@@ -365,7 +370,7 @@ def margin_forgotten() -> Iterator[None]:
 
 @planted
 def terminal_overwritten() -> Iterator[None]:
-    """A second end of an attempt is taken for news."""
+    """A second end of an attempt counts as news."""
     admits = fold.admits
 
     def gullible(state: ExperimentState, fact: f.Fact) -> bool:
@@ -373,20 +378,21 @@ def terminal_overwritten() -> Iterator[None]:
             return True
         return admits(state, fact)
 
-    report = KeeperLink._report
+    report = Jobs.report
 
-    def again(self: KeeperLink, job_id: str, job: Any, attempt: Reported, events: list[JobEvent]) -> None:
-        report(self, job_id, job, attempt, events)
-        if attempt.final is not None and job.end is keeper_link._End.TOLD:
-            job.end = keeper_link._End.NONE
+    def again(self: Jobs, job: Any, attempt: Reported) -> list[JobEvent]:
+        events = report(self, job, attempt)
+        if attempt.final is not None and job.end is End.TOLD:
+            job.end = End.NONE
+        return events
 
-    with patch.object(runner, "admits", gullible), patch.object(KeeperLink, "_report", again):
+    with patch.object(runner, "admits", gullible), patch.object(Jobs, "report", again):
         yield
 
 
 @planted
 def acknowledged_before_commit() -> Iterator[None]:
-    """Commands leave and keepers are answered before what they rest on is durable."""
+    """Commands leave and keepers are answered before the facts behind them are durable."""
     commit = ExperimentRunner._commit
 
     async def hasty(self: ExperimentRunner, turn: Any) -> None:
@@ -405,7 +411,7 @@ def gpus_not_rebuilt() -> Iterator[None]:
 
     def forgetful(self: KeeperService, job: TrialJobSpec, placed: JobPlaced) -> None:
         adopt(self, job, placed)
-        for machine in self._tools.ledger._machines.values():
+        for machine in self._ledger._machines.values():
             machine.held.pop(job.id, None)
 
     with patch.object(KeeperService, "_adopt", forgetful):
@@ -413,8 +419,18 @@ def gpus_not_rebuilt() -> Iterator[None]:
 
 
 @planted
+def unwanted_attempts_not_awaited() -> Iterator[None]:
+    """A machine takes new jobs while attempts that were given up still run there."""
+    with (
+        patch.object(Inventory, "unwanted", False),
+        patch.object(Inventory, "lists", lambda self, job_id: False),
+    ):
+        yield
+
+
+@planted
 def commit_not_durable() -> Iterator[None]:
-    """A commit is in the page cache: the server's machine loses the last ones with its power."""
+    """A commit stays in the page cache: if the server's machine loses power, the last commits are lost."""
 
     def lose_power(self: Store) -> None:
         lost = min(len(self.log) - 3, self.kernel.random.randint(1, 15))
@@ -424,11 +440,4 @@ def commit_not_durable() -> Iterator[None]:
             self.witness.replay(self.log)
 
     with patch.object(Store, "lose_power", lose_power):
-        yield
-
-
-@planted
-def silent_keepers_ended_at_once() -> Iterator[None]:
-    """A keeper that has not called when its experiment is over is killed, and not told what to stop."""
-    with patch.object(keeper_seat, "FAREWELL_S", 0.0):
         yield

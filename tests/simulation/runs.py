@@ -1,4 +1,4 @@
-"""Many lives: in several processes, counted and told."""
+"""Runs of many lives in several processes, with counts and reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Outcome = tuple[int, dict[str, int], str | None]
 
 
 def live(seed: int) -> Outcome:
-    """One seed: its faults by kind, and the promise that it broke."""
+    """Run one seed. Return its faults by kind, and the promise that it broke."""
     world = World(seed)
     try:
         world.run()
@@ -26,7 +26,7 @@ def live(seed: int) -> Outcome:
 
 
 def tell(seed: int, *, whole: bool) -> bool:
-    """Print the story of one seed; True if it keeps every promise."""
+    """Print the story of one seed. Return True if it keeps every promise."""
     world = World(seed)
     failure = None
     try:
@@ -49,7 +49,7 @@ def _outcomes(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
 
 
 def run(seeds: Sequence[int], *, jobs: int) -> bool:
-    """Run many seeds and print what was injected; True if none broke a promise."""
+    """Run many seeds and print the injected faults. Return True if no seed broke a promise."""
     began = time.perf_counter()
     faults: collections.Counter[str] = collections.Counter()
     broken: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""A server process: the product's runner, service, hub and door on a loop that can be killed."""
+"""Server process: the product's runner, service, hub and door, on a loop that can be killed."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tests.simulation.network import Exchange
 from tests.simulation.service import SimService
 from tests.simulation.store import SimWriter
 from training_services.base import ExperimentContext, TrainingService
-from training_services.keeper_door import KeeperDoor
-from training_services.keeper_hub import KeeperHub
-from training_services.keeper_service import ServiceTools
-from training_services.placement import HostLedger
+from training_services.keepers.http_door import KeeperDoor
+from training_services.keepers.hub import KeeperHub
+from training_services.placement.ledger import HostLedger
+from training_services.tools import ServiceTools
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-RESTART_S = 1.0  # as NNIManager waits after a failed commit
+RESTART_S = 1.0  # NNIManager's pause after a failed commit
 
 
 class Server:
-    """One start of the server. ``runner`` is None while there is none."""
+    """One start of the server; ``runner`` is None while none runs."""
 
     def __init__(self, world: World, clock: Clock, number: int) -> None:
         self._world, self._kernel, self._clock = world, world.kernel, clock
@@ -60,7 +60,7 @@ class Server:
     # ---- life and death -----------------------------------------------------------------------------------
 
     async def _main(self) -> None:
-        """As NNIManager keeps an experiment running."""
+        """Keep the experiment running, as NNIManager does."""
         self._kernel.say(self.name, "starts")
         while True:
             writer = self._writer = SimWriter(self._world.store, self.die)
@@ -104,13 +104,13 @@ class Server:
         await runner.run()
 
     def die(self, when: str) -> None:
-        """kill -9."""
+        """Die as by kill -9."""
         if self.alive:
             self._kernel.fault("server crash", self.name, "%s", when)
             self.end()
 
     def end(self) -> None:
-        """Its process is no more."""
+        """End the process."""
         self._gone()
         self._world.server_ended()
 
@@ -121,7 +121,7 @@ class Server:
             self._writer.release()
 
     def close(self) -> None:
-        """Asked to end: its trials run on."""
+        """End as requested: its trials continue."""
         if self.runner is not None:
             self._kernel.fault("server stopped", self.name)
             self.runner.close()

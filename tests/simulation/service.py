@@ -1,4 +1,4 @@
-"""The product's ``MachineService`` over simulated machines."""
+"""The product's ``MachineService`` on simulated machines."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.simulation.host import Host
-from training_services import placement
+from training_services.addresses import Reach
 from training_services.base import ExperimentContext, TrialJobSpec
-from training_services.keeper_host import JobFiles, KeeperHost, Reach
-from training_services.keeper_link import StartOrder
-from training_services.keeper_service import ServiceTools
-from training_services.machine_service import MachineService
+from training_services.keepers.host import JobFiles, KeeperHost
+from training_services.keepers.jobs import StartOrder
+from training_services.machines.service import MachineService
+from training_services.placement import ledger as placement
+from training_services.tools import ServiceTools
 
 UNREACHABLE_S = 1.0
 
 
 class SimKeeperHost(KeeperHost):
-    """A machine as a server reaches it, as if by SSH."""
+    """Simulated machine as a server reaches it, similar to SSH."""
 
     def __init__(self, host: Host, tools: ServiceTools) -> None:
         self._tools = tools
@@ -87,7 +88,7 @@ class SimKeeperHost(KeeperHost):
 
 
 class SimService(MachineService):
-    """A platform whose machines are simulated."""
+    """Platform with simulated machines."""
 
     def __init__(self, context: ExperimentContext, tools: ServiceTools, hosts: Sequence[Host]) -> None:
         super().__init__(context, tools, [SimKeeperHost(host, tools) for host in hosts])

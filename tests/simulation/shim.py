@@ -1,4 +1,4 @@
-"""The shim, its trial and the trial's stray children, as the keeper and the files see them."""
+"""Simulated shim, with its trial and the trial's stray children, as the keeper and the files see them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.kernel import Kernel
-from trial_keeper import claim
-from trial_keeper import effects as fx
-from trial_keeper.deadline import GRACE_S
+from trial_keeper.attempt import claim
+from trial_keeper.attempt.deadline import GRACE_S
+from trial_keeper.core import effects as fx
 
 if TYPE_CHECKING:
     from tests.simulation.host import Host
     from tests.simulation.keeper import SimKeeper
 
 ENDLESS = 10**9
-LOOK_S = 0.5  # at a parameter set that was asked for
+LOOK_S = 0.5  # interval in which a requested parameter set is looked for
 
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """What the command of a trial does."""
+    """Behaviour of the command of a trial."""
 
     frames: int
     gap: float
     code: int
     stubborn: bool  # ignores SIGTERM
-    straggler: bool  # leaves a child that writes on
-    bad: bool  # the assessor will not like it
-    junk: bool  # writes what is no frame
-    sets: int = 1  # parameter sets that it asks for, with a final result for each
+    straggler: bool  # leaves a child that continues to write
+    bad: bool  # the assessor will stop it
+    junk: bool  # writes bytes that are not a frame
+    sets: int = 1  # parameter sets that it requests, with a final result for each
 
     @classmethod
     def draw(cls, kernel: Kernel) -> Conduct:
@@ -48,25 +48,25 @@ class Conduct:
 
 
 class Shim:
-    """One shim of an attempt, from its fork on; only one that wins the claim starts the command."""
+    """One shim of an attempt, from its fork on; only the shim that wins the claim starts the command."""
 
     def __init__(self, host: Host, keeper: SimKeeper, order: fx.Spawn) -> None:
         self.host, self.keeper, self.job, self.start = host, keeper, order.job, order.start
-        self.lease = order.lease  # its number
-        self._lease_at = 0.0  # its end, as last seen
+        self.lease = order.lease  # number of its lease
+        self._lease_at = 0.0  # end of the lease, as last seen
         self._lapsed = False
         self.kernel = host.kernel
         self.boot, self.instance = host.boot_id, host.instance
         self.pid, self.start_time = host.new_pid()
         self.alive = True  # the shim itself
         self.main = False  # the command
-        self.strays = 0  # its daemonised children
+        self.strays = 0  # number of its daemonized children
         self.readable = True
-        self.half = False  # the last frame is not complete
+        self.half = False  # the last frame is incomplete
         self._asked: set[int] = set()
         self._parameter_id = json.loads(self.start["parameter"])["parameter_id"]
         self._stopping = False
-        self._reluctant = self.kernel.likely(0.1)  # its processes take a while to die of SIGKILL
+        self._reluctant = self.kernel.likely(0.1)  # its processes survive the first SIGKILL for a while
         files = host.files(order.start["directory"])
         self.files = files
         chance = self.kernel.random
@@ -78,21 +78,21 @@ class Shim:
 
     @property
     def stirs(self) -> bool:
-        """Something of it runs, or may yet start."""
+        """True if something of the attempt runs, or may still start."""
         return self.alive or self.main or self.strays > 0
 
     @property
     def runs(self) -> bool:
-        """A process with the attempt's mark runs."""
+        """True if a process with the attempt's mark runs."""
         return self.main or self.strays > 0
 
     def die(self) -> None:
-        """Everything of it is gone at once (power loss, eviction)."""
+        """End the shim and all its processes at once (power loss, eviction)."""
         self.alive = self.main = False
         self.strays = 0
 
     def lose_shim(self) -> None:
-        """Only the shim is killed: what it has started runs on."""
+        """Kill only the shim: the processes that it has started continue."""
         if not self.alive:
             return
         self.kernel.fault("shim killed", self.host.name, "%s, pid %d", self.job, self.pid)
@@ -102,7 +102,7 @@ class Shim:
         self._report_failure("killed by signal 9")
 
     def sweep(self) -> bool:
-        """SIGKILL to what carries the attempt's mark; True: there was something."""
+        """Send SIGKILL to all processes with the attempt's mark. Return True if there were any."""
         if not self.runs:
             return False
         if self._reluctant:
@@ -114,7 +114,7 @@ class Shim:
     # ---- the claim ----------------------------------------------------------------------------------------
 
     def _report_failure(self, why: str) -> None:
-        """The spawner, which lives as long as its keeper, says that a shim has failed."""
+        """Report the failure of the shim through the spawner, which lives as long as its keeper."""
         self.kernel.at(0.001, self.keeper.shim_failed, self.job, why)
 
     def _claim(self) -> None:
@@ -178,7 +178,7 @@ class Shim:
         return self.host.boottime()
 
     def is_over(self) -> bool:
-        """Whether there is a lease, and it is over; its file is looked at after the end last seen only."""
+        """Return True if the lease has ended; its file is read only after the end that was last seen."""
         if self.lease is None or self.lease_clock() < self._lease_at:
             return False
         self._lease_at = self.host.leases.get(self.lease, 0.0)
@@ -188,7 +188,7 @@ class Shim:
         return not self.is_over()
 
     def _mind_lease(self) -> None:
-        """While it runs, at each end that it has seen."""
+        """Check the lease at each end that was seen, while the shim runs."""
         if self.lease is None or not self.alive:
             return
         if self.is_over():
@@ -243,7 +243,7 @@ class Shim:
             self._finish(frame, content, content[8:])
 
     def _wait(self, index: int) -> None:
-        """The command looks for its next parameter set; None: it goes on with what it has."""
+        """Let the command look for its next parameter set; without one it continues with its current set."""
         if not self.main:
             return
         record = self.files.parameters.get(index)
@@ -257,7 +257,7 @@ class Shim:
         self._live(index)
 
     def _finish(self, frame: int, rest: bytes, payload: bytes) -> None:
-        """The last bytes of a frame; then the next one is due."""
+        """Write the last bytes of a frame, and schedule the next frame."""
         if self.main:
             self.half = False
             self._write(rest, payload)
@@ -292,14 +292,14 @@ class Shim:
         if self.conduct.straggler:
             self.strays = self.kernel.random.randint(1, 4)
             self.kernel.at(0.02, self._stray)
-            if self.alive:  # it kills what is left, in rounds
+            if self.alive:  # the shim kills remaining processes, in rounds
                 self.kernel.at(self.kernel.random.uniform(0.0, 0.2), self._seal, code, signal)
         elif self.alive:
             delay = self.kernel.random.choice([0.0, 0.0, 0.5])
             self.kernel.at(delay, self._seal, code, signal)
 
     def _stray(self) -> None:
-        """A child of the command writes on, until it is killed or has had enough."""
+        """Let a child of the command write until it is killed or has finished."""
         if self.strays <= 0:
             return
         if not self.half:
@@ -309,7 +309,7 @@ class Shim:
         self.kernel.at(self.kernel.random.uniform(0.02, 0.3), self._stray)
 
     def _seal(self, code: int | None, signal: int | None) -> None:
-        """The shim has nothing left below it: it says how the command ended."""
+        """Record how the command ended; the shim has no child left."""
         if not self.alive:
             return
         self.strays = 0
@@ -335,10 +335,10 @@ class Shim:
         self.files.add(line)
 
     def spoil_claim(self) -> None:
-        """The command does something to the file that says who has started it.
+        """Let the command damage the file that names its shim.
 
-        Not while another shim of the attempt is still being forked, as after a crash of the keeper: that one
-        would find no claim. Nor if no keeper has seen the claim yet: nothing else could stop a second shim.
+        Not while another shim of the attempt is being forked, as after a crash of the keeper: that shim would
+        find no claim. Nor before a keeper has seen the claim: nothing else could stop a second shim.
         """
         others = [shim for shim in self.host.shims if shim.job == self.job and shim is not self]
         if not self.main or any(shim.alive for shim in others) or not self.host.knows_claim(self.job):
@@ -350,7 +350,7 @@ class Shim:
     # ---- its stop -----------------------------------------------------------------------------------------
 
     def terminate(self) -> None:
-        """SIGTERM has come to the shim."""
+        """Handle SIGTERM to the shim."""
         if not self.alive or self._stopping:
             return
         self._stopping = True

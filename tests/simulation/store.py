@@ -1,4 +1,4 @@
-"""The experiment's database: a list of facts that survives, a lock, and a writer that takes its time."""
+"""Simulated database of the experiment: a list of facts that survives, a lock, and a slow writer."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.witness import Witness
 
 COMMIT_CRASH = 0.004
-SLOW = 0.06  # a disk that takes its time
-SLOW_CRASH = 0.15  # meanwhile
+SLOW = 0.06  # probability of a slow disk
+SLOW_CRASH = 0.15  # probability of a crash while the disk is slow
 
 
 class Store:
-    """What is on the disk. ``holder``: the writer that has the lock; ``placed`` is told of trials."""
+    """Content of the disk; ``holder``: the writer with the lock; ``placed`` is called with each trial."""
 
     def __init__(self, kernel: Kernel, witness: Witness, placed: Callable[[str], None]) -> None:
         self.kernel, self.witness, self._placed = kernel, witness, placed
         self.log: list[f.Recorded] = []
         self.m_epoch = 0
-        self.mark: HighWater | None = None  # in a file of its own
+        self.mark: HighWater | None = None  # stored in its own file
         self.holder: SimWriter | None = None
-        self.writing = False  # a turn is on its way to the disk
-        self._snapshot: tuple[int, Row] | None = None  # number of its last fact
+        self.writing = False  # a turn is being written to the disk
+        self._snapshot: tuple[int, Row] | None = None  # number of its last fact, and its row
 
     def commit(self, state: ExperimentState, turn: Sequence[f.Recorded]) -> None:
         self.log += turn
@@ -49,10 +49,10 @@ class Store:
                 self._placed(trial_of_job(recorded.fact.job_id)[0])
 
     def lose_power(self) -> None:
-        """All that was committed is there."""
+        """Keep everything: all committed facts survive power loss."""
 
     def restore_older(self) -> None:
-        """An older copy of the database takes its place."""
+        """Replace the database by an older copy."""
         lost = min(len(self.log) - 3, self.kernel.random.randint(1, 40))
         if lost > 0:
             self.kernel.fault("older database", "store", "%d facts are gone", lost)
@@ -62,7 +62,7 @@ class Store:
             self.witness.replay(self.log)
 
     def fold(self) -> ExperimentState:
-        """The log from its start."""
+        """Fold the log from its start."""
         state = ExperimentState()
         for recorded in self.log:
             apply(state, recorded)
@@ -70,7 +70,7 @@ class Store:
         return state
 
     def open(self) -> ExperimentState:
-        """As the product does: the latest snapshot, and what came after it."""
+        """Return the state as the product does: from the latest snapshot and the later facts."""
         state = None
         if self._snapshot is not None:
             row = self._snapshot[1]
@@ -82,11 +82,11 @@ class Store:
         return state
 
     def save(self, state: ExperimentState) -> None:
-        """A snapshot is left by a clean close."""
+        """Keep a snapshot, as a clean close does."""
         self._snapshot = (state.number, snapshot_row(state))
 
     def reread(self) -> list[f.Recorded]:
-        """The log as it comes back from the tables' rows."""
+        """Return the log as it is read back from the rows of the tables."""
         state = self.fold()
         rows = batch(state, self.log, Touched())
         found = [read_metric(state.id, (*row[1:5], *row[5:])) for row in rows.metrics]
@@ -98,7 +98,7 @@ class Store:
 
 
 class SimWriter:
-    """``ExperimentWriter``'s interface over the store. ``die`` ends the server that it belongs to."""
+    """``ExperimentWriter``'s interface on the store. ``die`` ends the server that uses it."""
 
     def __init__(self, store: Store, die: Callable[[str], None]) -> None:
         self._store, self._kernel, self._die = store, store.kernel, die
@@ -108,7 +108,7 @@ class SimWriter:
         self._closed = False
 
     async def open(self) -> ExperimentState:
-        """Raises StoreLocked."""
+        """Take the lock and return the state. Raises StoreLocked."""
         if self._store.holder is not None:
             raise StoreLocked("the experiment is open in another server")
         self._store.holder = self
@@ -119,7 +119,10 @@ class SimWriter:
         return state
 
     async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None:
-        """Commit one turn. Raises StoreError. The server may die before, or after without knowing."""
+        """Commit one turn. Raises StoreError.
+
+        The server may die before the commit, or after it without knowing its result.
+        """
         kernel = self._kernel
         self._store.writing = True
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -161,7 +164,7 @@ class SimWriter:
         self._store.holder = None
 
     def release(self) -> None:
-        """The process is gone, and with it its lock."""
+        """Release the lock, because the process is gone."""
         if self._store.holder is self:
             self._store.holder = None
 

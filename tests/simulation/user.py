@@ -1,4 +1,4 @@
-"""The user: stops trials and the experiment, resumes it, adds trials, changes how many run at once."""
+"""Simulated user: stops trials and the experiment, resumes it, adds trials, changes the concurrency."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAUSE_S = 1.0
 
 
 class User:
-    """Asks again what was not answered. ``wants_it``: the experiment shall run to its end."""
+    """User; ``wants_it``: the experiment must run to its end."""
 
     def __init__(self, world: World) -> None:
         self._world, self._kernel = world, world.kernel
@@ -28,12 +28,12 @@ class User:
         self._kernel.at(PAUSE_S, self._tend)
 
     def keeper_greets(self) -> None:
-        """A good moment to be in the way: waiting jobs are about to be placed."""
+        """Perhaps stop a trial, because waiting jobs are about to be placed."""
         if self._world.store.writing and self._kernel.likely(0.6):
             self._stop_some_trial()
 
     def job_placed(self, trial_id: str) -> None:
-        """Another: its shim is on its way."""
+        """Perhaps stop the trial, because its shim is about to start."""
         if self._kernel.likely(0.5 if trial_id in self._world.witness.endless() else 0.1):
             delay = self._kernel.random.choice([0.0, 0.02, 0.5, 2.0, 8.0])
             self._kernel.at(delay, self._stop_trial, trial_id)
@@ -61,7 +61,8 @@ class User:
 
     def _act(self) -> None:
         runner, chance = self._runner, self._kernel.random
-        if runner is None or not self._kernel.counts["keeper crash"]:  # no life ends before that
+        # no life ends before a keeper has crashed
+        if runner is None or not self._kernel.counts["keeper crash"]:
             self._kernel.at(PAUSE_S, self._act)
             return
         if self._world.far and self._world.lease_s is None and chance.random() < 0.5:
@@ -98,7 +99,7 @@ class User:
         self.wants_it = True
 
     def _stop_some_trial(self) -> None:
-        """One that waits for a place, if there is one."""
+        """Stop a trial that waits for a place, or else any trial."""
         runner = self._runner
         if runner is not None and runner.state.trials:
             waiting = [job.trial_id for job in runner.state.jobs.values() if job.placed is None]
@@ -114,7 +115,7 @@ class User:
             self._ask(f"stops trial {trial_id}", stop)
 
     def _lose_some_trial(self, runner: ExperimentRunner) -> None:
-        """Declare a trial lost whose machine is silent; later, if none is."""
+        """Declare a trial on a silent machine lost; if there is none, try again later."""
         unknown = list(runner.state.unknown)
         if unknown:
             trial_id = self._kernel.random.choice(unknown)
@@ -129,14 +130,14 @@ class User:
             self._ask(f"pauses trial {trial_id}", lambda: runner.request(pause))
 
     def _resume_trials(self, runner: ExperimentRunner) -> None:
-        """All that are paused, at a time."""
+        """Resume all paused trials."""
         for trial in runner.state.trials.values():
             if trial.target is f.StopKind.PAUSE:
                 resumed = f.ResumeRequested(trial_id=trial.id)
                 self._request(runner, f"resumes trial {trial.id}", resumed)
 
     def _tend(self) -> None:
-        """Resume what shall run; in the end, stop the trials that never end by themselves."""
+        """Resume the experiment if it must run; at the end, stop the trials that never end by themselves."""
         self._kernel.at(PAUSE_S, self._tend)
         runner = self._runner
         if runner is None or not runner.state.id:

@@ -1,4 +1,4 @@
-"""The invariants: what really happened on the hosts, and what is recorded, checked against each other."""
+"""Invariants: the events on the hosts and the recorded facts, checked against each other."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.shim import ENDLESS, Conduct
 from training_services.base import Place
 from training_services.frames import read_frame
-from trial_keeper import journal as product
 from trial_keeper import wire
-from trial_keeper.effects import Record
+from trial_keeper.actions import journal as product
+from trial_keeper.core.records import Record
 
 if TYPE_CHECKING:
     from tests.simulation.host import Host
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Attempt:
-    """What happened to one attempt, and what is recorded of it."""
+    """Events of one attempt on its host, and the recorded facts about it."""
 
     execs: int = 0
-    frames: list[bytes] = field(default_factory=list)  # written, whole
-    exit: tuple[int | None, int | None] | None = None  # as its shim saw it
+    frames: list[bytes] = field(default_factory=list)  # complete frames that were written
+    exit: tuple[int | None, int | None] | None = None  # exit code and signal, as its shim saw them
     shim_killed: bool = False
-    unrecorded: bool = False  # it was placed, and then an older database was put in place
+    unrecorded: bool = False  # it was placed, and then the database was replaced by an older copy
     spoiled: bool = False  # its claim was removed or overwritten
     exec_failed: bool = False
-    lapsed: bool = False  # its shim has ended it by its lease, or has not begun
-    forsaken: bool = False  # given up without proof, because a user wants that: it may still run, or start
-    sealed: str | None = None  # by its keeper: the reason
-    place: Place | None = None  # recorded, as what follows
+    lapsed: bool = False  # its shim has ended it, or not started it, because of its lease
+    forsaken: bool = False  # given up without proof at a user's request: it may still run, or start
+    sealed: str | None = None  # reason of its end in its keeper's record
+    place: Place | None = None  # this field and the following ones are recorded
     recorded: int = 0
     stop: f.StopOrdered | None = None
-    over: str | None = None  # how it ended, for the server
+    over: str | None = None  # reason of its end for the server
 
 
 @dataclass(slots=True)
 class _Trial:
     parameters: str
     ended: f.TrialStatus | None = None
-    stopped: bool = False  # by a user, durably
+    stopped: bool = False  # stop requested by a user, durably
     attempt: int = 1
-    declared: bool = False  # lost, by a user, durably
+    declared: bool = False  # declared lost by a user, durably
     sets: dict[int, tuple[int | None, str | None]] = field(
         default_factory=dict
-    )  # further ones: id, parameters
-    results: dict[int | None, str] = field(default_factory=dict)  # by the id of the set
+    )  # further parameter sets: id -> parameters
+    results: dict[int | None, str] = field(default_factory=dict)  # result by the id of the parameter set
 
 
 class Witness:
-    """Sees everything. Whatever it does not like ends the run."""
+    """Observer of everything; a broken promise ends the run."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -67,26 +67,26 @@ class Witness:
         self.trials: dict[str, _Trial] = {}
         self.reported: dict[tuple[str, str | None], list[str]] = collections.defaultdict(list)
         self._conducts: dict[str, Conduct] = {}
-        self._epochs: dict[str, int] = {}  # instance -> the server obeyed last
+        self._epochs: dict[str, int] = {}  # instance -> epoch of the last server that it obeyed
         self.leased = False
-        self._older = False  # an older database was put in place
-        self._stopped = False  # the experiment, by a user
-        self._silent: set[str] = set()  # keepers
-        self.phased: random.Random | None = None  # decides how many parameter sets trials ask for
+        self._older = False  # the database was replaced by an older copy
+        self._stopped = False  # a user has stopped the experiment
+        self._silent: set[str] = set()  # ids of silent keepers
+        self.phased: random.Random | None = None  # decides how many parameter sets trials request
         self.number = 0
-        self._at: datetime | None = None  # of the last fact
+        self._at: datetime | None = None  # time of the last fact
 
     def conduct(self, trial_id: str) -> Conduct:
-        """What the command of this trial does, in every attempt."""
+        """Return the behaviour of this trial's command, the same in every attempt."""
         if trial_id not in self._conducts:
             drawn = Conduct.draw(self._kernel)
             sets = 1 if self.phased is None else self.phased.choice([1, 2, 3, 5])
-            # Behind junk no request is read: such a trial waits for ever, and is told why.
+            # No request is read behind junk, so such a trial would wait forever for further sets.
             self._conducts[trial_id] = replace(drawn, sets=1 if drawn.junk else sets)
         return self._conducts[trial_id]
 
     def endless(self) -> list[str]:
-        """Trials that will not end by themselves."""
+        """Return the trials that will not end by themselves."""
         return [
             trial_id
             for trial_id, trial in self.trials.items()
@@ -95,8 +95,8 @@ class Witness:
 
     # ---- on the hosts -------------------------------------------------------------------------------------
 
-    def started(self, job: str, host: Host, start: dict[str, Any], instance: str | None) -> None:
-        """The command of an attempt is executed; its shim was forked by a keeper of this directory."""
+    def started(self, job: str, host: Host, start: wire.Start, instance: str | None) -> None:
+        """Check the start of an attempt's command, whose shim was forked by a keeper of this directory."""
         fail, attempt = self._kernel.fail, self.attempts[job]
         attempt.execs += 1
         trial_id = trial_of_job(job)[0]
@@ -111,7 +111,7 @@ class Witness:
                     or old.forsaken
                     or attempt.forsaken
                     or (self.leased and old.shim_killed)
-                )  # who holds a lease can be killed
+                )  # a shim with a lease can have been killed
                 if shim.main and shim.job != job and trial_of_job(shim.job)[0] == trial_id and not excused:
                     fail(f"attempts {shim.job} and {job} of one trial run together")
         self._check_gpus(job, host)
@@ -131,7 +131,7 @@ class Witness:
             fail(f"attempt {job} runs, but its keeper's journal knows nothing of it")
 
     def _check_gpus(self, job: str, host: Host) -> None:
-        """Nobody else computes on the GPUs that the attempt was given."""
+        """Check that no other attempt computes on the GPUs of this attempt."""
         place = self.attempts[job].place
         if place is None:
             return
@@ -141,7 +141,7 @@ class Witness:
                 self._kernel.fail(f"attempts {shim.job} and {job} share a GPU of {host.name}")
 
     def wrote(self, job: str, payload: bytes, *, readable: bool) -> None:
-        """A frame is complete. Not ``readable``: something without a header lies before it."""
+        """Record a complete frame; not ``readable``: bytes without a header precede it."""
         attempt = self.attempts[job]
         if readable:
             attempt.frames.append(payload)
@@ -149,7 +149,7 @@ class Witness:
             self._kernel.fail(f"attempt {job} wrote frame {len(attempt.frames)} after its end was sealed")
 
     def given(self, job: str, index: int, record: dict[str, Any]) -> None:
-        """The command of an attempt has found a further parameter set."""
+        """Check a further parameter set that the command of an attempt has found."""
         found = self.trials[trial_of_job(job)[0]].sets.get(index)
         parameters = None if record["parameters"] is None else json.dumps(record["parameters"])
         if found != (record["parameter_id"], parameters) or record["parameter_index"] != index:
@@ -171,7 +171,7 @@ class Witness:
         self.attempts[job].exec_failed = True
 
     def journaled(self, host: Host, record: Record) -> None:
-        """A keeper has written a record."""
+        """Check a record that a keeper has written."""
         if record["k"] == "server":
             assert host.instance is not None
             if record["m_epoch"] < self._epochs.get(host.instance, 0):
@@ -189,7 +189,7 @@ class Witness:
     # ---- in the database ----------------------------------------------------------------------------------
 
     def committed(self, turn: Sequence[f.Recorded]) -> None:
-        """A turn is durable."""
+        """Check a turn that is durable."""
         for number, at, fact in turn:
             if number != self.number + 1 or (self._at is not None and at < self._at):
                 self._kernel.fail(f"fact {number} of {at} follows fact {self.number} of {self._at}")
@@ -200,12 +200,12 @@ class Witness:
                 self._fact(fact)
 
     def stop_accepted(self, trial_id: str) -> None:
-        """A user was told that the trial will stop."""
+        """Record that a user was told that the trial will stop."""
         if not self.trials[trial_id].stopped:
             self._kernel.fail(f"the stop of trial {trial_id} was accepted and is not recorded")
 
     def replay(self, log: Sequence[f.Recorded]) -> None:
-        """The database holds this, and never held anything else."""
+        """Rebuild the recorded facts from this log, as if the database had never contained other facts."""
         self._older = True
         self.number, self._at = 0, None
         self.trials.clear()
@@ -282,7 +282,7 @@ class Witness:
             self._silent.discard(fact.keeper_id)
 
     def _wished(self, fact: f.LossDeclared | f.StopRequested | f.ExperimentStopRequested) -> None:
-        """By a user, durably."""
+        """Record the wish of a user, durably."""
         match fact:
             case f.LossDeclared():
                 self.trials[fact.trial_id].declared = True
@@ -350,11 +350,11 @@ class Witness:
             justified = justified and (unsaid or attempt.shim_killed or attempt.spoiled)
         elif attempt.exit != (fact.exit_code, fact.signal):
             justified = False
-        if not justified and not attempt.unrecorded:  # why it was stopped may be forgotten
+        if not justified and not attempt.unrecorded:  # the reason of its stop may be forgotten
             fail(f"attempt {job} ended without cause: {fact}; {attempt}")
 
     def _fenced(self, attempt: _Attempt) -> bool:
-        """The boot or the directory that the attempt was placed on is over: nothing of it runs."""
+        """Return True if the attempt's boot or directory is gone, so that nothing of it runs."""
         if attempt.place is None:
             return False
         host = self.hosts[attempt.place.keeper_id]
@@ -365,12 +365,13 @@ class Witness:
         trial = self.trials[trial_of_job(fact.job_id)[0]]
         wanted = attempt.stop is not None and (trial.declared or trial.stopped)
         if wanted or self._stopped:
-            attempt.forsaken = True  # even if its directory is gone: nobody may have ended it there yet
+            attempt.forsaken = True  # even if its directory is gone: perhaps nobody has ended it there yet
             self._kernel.counts["given up by a user"] += 1
         elif self._fenced(attempt) or attempt.unrecorded:
             return
         elif self._older and not attempt.execs:
-            self._kernel.counts["given up behind an older database"] += 1  # which had used its number before
+            # the newer database had used its number before
+            self._kernel.counts["given up behind an older database"] += 1
         elif self._ending(attempt):
             if self._runs(fact.job_id) or attempt.recorded != len(attempt.frames):
                 self._kernel.fail(
@@ -385,7 +386,7 @@ class Witness:
             self._kernel.counts["given up by its lease"] += 1
 
     def _ending(self, attempt: _Attempt) -> bool:
-        """Its host has told that it ends; behind a cut a lease runs out first, whatever lies there."""
+        """Return True if the attempt's host has reported that it ends, unless its lease ends first."""
         if attempt.place is None or (self.leased and attempt.place.keeper_id in self._silent):
             return False
         return self.hosts[attempt.place.keeper_id].ending is not None
@@ -394,7 +395,10 @@ class Witness:
         return any(shim.main and shim.job == job for host in self.hosts.values() for shim in host.shims)
 
     def leftovers(self) -> list[str]:
-        """What still runs and must not. An older database does not know whom to ask for the rest."""
+        """Return the attempts that still run although they must not.
+
+        Attempts that an older database does not know are exempt.
+        """
         return [
             f"{shim.job} still runs on {host.name}"
             for host in self.hosts.values()
@@ -406,7 +410,7 @@ class Witness:
     # ---- at the end ---------------------------------------------------------------------------------------
 
     def check_end(self, status: f.ExperimentStatus) -> None:
-        """The faults have stopped long ago and the experiment says that it is over."""
+        """Check the end: no faults for a long time, and the experiment reports that it has ended."""
         fail = self._kernel.fail
         if status not in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED):
             fail(f"the experiment is {status} in the end")
@@ -426,9 +430,9 @@ class Witness:
             if attempt.place is not None and attempt.over is None:
                 fail(f"attempt {job} is open in the end: {attempt}")
             excused = attempt.unrecorded or self._fenced(attempt) or self._ending(attempt)
-            # A start that was withdrawn, and that a restarted server asks for, is sealed without having run.
+            # A withdrawn start that a restarted server sends again is sealed without having run.
             if attempt.sealed == wire.HOST_LOST and attempt.execs and not excused:
                 fail(f"attempt {job} was sealed as lost without cause")
 
 
-_OTHER_STOPS = (f.TrialStatus.EARLY_STOPPED, f.TrialStatus.SYS_CANCELED)  # whoever came first
+_OTHER_STOPS = (f.TrialStatus.EARLY_STOPPED, f.TrialStatus.SYS_CANCELED)  # another stop may have come first

@@ -1,4 +1,4 @@
-"""One life of an experiment on a few machines: everything in it, and how it ends."""
+"""One life of an experiment on a few machines: all its parts, and its end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.simulation.store import Store
 from tests.simulation.user import User
 from tests.simulation.witness import Witness
 
-SETTLE_S = 900.0  # after the last fault everything must have come to its end
-LATEST_FORK_S = 35.0  # then the slowest shim has found its claim taken
+SETTLE_S = 900.0  # time after the last fault by which everything must have ended
+LATEST_FORK_S = 35.0  # time after which even the slowest shim has found its claim taken
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
 
 
 class World:
-    """``run`` raises Violation; ``kernel.story()`` tells what happened."""
+    """One life. ``run`` raises Violation; ``kernel.story()`` returns the log of the life."""
 
     def __init__(self, seed: int) -> None:
         self.kernel = Kernel(seed)
@@ -36,13 +36,13 @@ class World:
         self.silent_after_s = chance.choice([5.0, 15.0, 30.0])
         self.assessed = chance.random() < 0.7
         self.health = Health({}, size=chance.choice([8, 1000, 1000, 1000]))
-        self.far = seed % 4 in (1, 2)  # many machines, and networks that are cut for long
+        self.far = seed % 4 in (1, 2)  # many machines, and networks with long outages
         self.lease_s: float | None = None
         if seed % 4 == 1:
             self.silent_after_s = 5.0
             self.lease_s = chance.choice([5.0, 10.0, 20.0])
-        self.gpus = 1 if seed % 4 == 0 else None  # that each trial asks for
-        self.clock = Clock(self.kernel)  # of the server's machine
+        self.gpus = 1 if seed % 4 == 0 else None  # GPUs that each trial requests
+        self.clock = Clock(self.kernel)  # clock of the server's machine
         self.witness = Witness(self.kernel)
         self.store = Store(self.kernel, self.witness, lambda trial_id: self.user.job_placed(trial_id))
         self._network = network = Network(self.kernel)
@@ -51,7 +51,7 @@ class World:
         phased = seed % 4 == 3
         self.witness.phased = (
             random.Random(seed) if phased else None
-        )  # of its own: other lives stay as they are
+        )  # its own random source, so that other lives do not change
         self.witness.leased = self.lease_s is not None
         self.created = _experiment(self.kernel, phased=phased, far=self.far)
         self._servers: list[Server] = []
@@ -72,7 +72,7 @@ class World:
         self.serves(self._make_server())
 
     def serves(self, server: Server) -> None:
-        """This one has the database, or is about to: of several, one gets it."""
+        """Make this the current server, which has the database or is about to get it."""
         self.server = self._network.server = server
 
     def _make_server(self) -> Server:
@@ -81,7 +81,7 @@ class World:
         return server
 
     def start_second_server(self) -> None:
-        """It finds the database locked."""
+        """Start a second server, which finds the database locked."""
         if self.server.alive:
             self._make_server()
 
@@ -92,7 +92,7 @@ class World:
     # ---- the end ------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """From the first turn to the end of the experiment. Raises Violation."""
+        """Run from the first turn to the end of the experiment. Raises Violation."""
         kernel = self.kernel
         with _quiet(), narrow(kernel):
             try:
@@ -110,7 +110,7 @@ class World:
                     server.loop.bury()
 
     def _calm(self) -> None:
-        """The faults stop."""
+        """End the faults."""
         self.kernel.say("world", "the faults stop")
         self.kernel.faults = False
         for host in self.hosts:
@@ -126,7 +126,7 @@ class World:
         over = state.status is f.ExperimentStatus.DONE or (
             state.status is f.ExperimentStatus.STOPPED and not state.detached and not self.user.wants_it
         )
-        return over and state.number == len(self.store.log)  # no turn is under way
+        return over and state.number == len(self.store.log)  # equal: no turn is being committed
 
     def _limbo(self) -> None:
         state = self.store.fold()
@@ -144,7 +144,7 @@ class World:
             self.kernel.fail("the log is another one when it is read from its rows")
 
     def check_log(self, state: ExperimentState) -> None:
-        """The state in memory is what the log says."""
+        """Check that the state in memory equals the state from the log."""
         if self.store.fold() != state:
             self.kernel.fail("the log folds to another state than the server's")
 
@@ -172,12 +172,13 @@ def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreat
             multi_phase=phased,
             slot_held_for=timedelta(seconds=chance.choice([10, 40, 600]) if far else 600),
         ),
+        traits=f.TunerTraits(),
     )
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The product's log tells of every fault."""
+    """Silence the product's log, which reports every fault."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""The store: what is committed is there, once, and folds back to the same state."""
+"""The store: committed facts are stored once and fold to an equal state."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState, Touched
 from nnimgr.store import writer as store
 from nnimgr.store.errors import NewerDatabase, StoreError, StoreLocked
-from nnimgr.store.reader import ExperimentReader, stored_live_trials, stored_status
+from nnimgr.store.location import database_path
+from nnimgr.store.overview import stored_live_trials, stored_status
+from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.schema import SCHEMA_VERSION
-from nnimgr.store.writer import ExperimentWriter, database_path, load
+from nnimgr.store.writer import ExperimentWriter, load
 from tests.rules.driver import Life
 
 
 class StoredLife(Life):
-    """A life whose turns are written down."""
+    """A life that keeps its turns to be stored."""
 
     def __init__(self, **limits: Any) -> None:
         self.turns: list[tuple[list[f.Recorded], Touched]] = []
@@ -63,7 +65,7 @@ def busy_life() -> StoredLife:
     life.start(1)
     life.take(f.JobLost(job_id=life.job(1), reason="gone"))
     life.take(f.TrialNoted(trial_id=life.trial(0), note="noted after its end"))
-    life.take(f.AlgorithmFailed(role="tuner", call="receive", sentence="boom", traceback="tb"))
+    life.take(f.AlgorithmFailed(role=f.Role.TUNER, call="receive", sentence="boom", traceback="tb"))
     return life
 
 

@@ -1,4 +1,4 @@
-"""Metrics of a trial that has reported very many: pages from any place, and a curve that keeps the peaks."""
+"""Metrics of a trial with very many: pages from any place, and a curve that keeps the peaks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from nnimgr.store.location import database_path
 from nnimgr.store.reader import ExperimentReader
-from nnimgr.store.writer import ExperimentWriter, database_path
+from nnimgr.store.writer import ExperimentWriter
 from tests.api.lab import StoredLife, full_config
 
 TRIALS = ("aaaaa", "bbbbb")
@@ -20,7 +21,7 @@ COUNT = 4_000
 
 
 def rows() -> Iterator[tuple[Any, ...]]:
-    """Two trials that report in turns, with gaps in the positions; the first one has a lost attempt."""
+    """Yield metrics of two trials in turns, with gaps in the positions. One trial has a lost attempt."""
     draw = random.Random(3)
     position = {(trial, attempt): 0 for trial in TRIALS for attempt in (1, 2)}
     for number in range(100, 100 + COUNT):
@@ -54,7 +55,7 @@ async def reader(tmp_path: Path) -> AsyncIterator[ExperimentReader]:
 
 
 def numbers(trial: str, *, attempt: int | None = None, kind: str | None = None, after: int = 0) -> list[int]:
-    """What a page without a limit has to hold."""
+    """Return the numbers of the metrics that a page without a limit has to hold."""
     return [
         row[1]
         for row in rows()

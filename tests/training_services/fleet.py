@@ -1,4 +1,4 @@
-"""Machines with keepers that run nothing: they say what a test has them say."""
+"""Machines with keepers that run no processes: a test decides what they report."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from training_services.addresses import Reach
 from training_services.base import ExperimentContext, JobEnded, JobLost, JobPlaced, TrialJobSpec
-from training_services.keeper_host import JobFiles, KeeperHost, Reach, Wants
-from training_services.keeper_hub import Answer, KeeperDesk, KeeperHub
-from training_services.keeper_link import StartOrder
-from training_services.keeper_service import ServiceTools
-from training_services.machine_service import MachineService
-from training_services.placement import Host, HostLedger
+from training_services.keepers.host import JobFiles, KeeperHost
+from training_services.keepers.hub import Answer, KeeperDesk, KeeperHub
+from training_services.keepers.jobs import StartOrder
+from training_services.machines.service import MachineService
+from training_services.placement.ledger import Host, HostLedger
+from training_services.placement.needs import Wants
 from training_services.testing import CoreDouble
+from training_services.tools import ServiceTools
 from trial_keeper import wire
 
 CAPACITY = {"cpus": 8.0, "memory": 16384, "disk": 100_000, "version": "1"}
 
 
 class FakeMachine(KeeperHost):
-    """A machine; ``speak`` is its keeper's first word, after which it is called on when a job comes."""
+    """Machine whose keeper calls only when a test makes it; ``speak`` is its first call."""
 
     def __init__(self, name: str, *, wants: Wants | None = None, **capacity: float) -> None:
         self.keeper_id = name
@@ -31,9 +33,9 @@ class FakeMachine(KeeperHost):
         self.manager: Mapping[str, Any] | None = None
         self.told = asyncio.Event()
         self.unreachable: str | None = None
-        self.ended = 0  # how often it was told to end
+        self.ended = 0  # number of calls of ``end``
         self.left_before_end = False
-        self.running: dict[str, int] = {}  # job -> frames that were sent
+        self.running: dict[str, int] = {}  # job -> number of frames sent
         self.left = False
         self._hub: KeeperHub | None = None
         self._sync_no = 0
@@ -74,7 +76,7 @@ class FakeMachine(KeeperHost):
     # ---- what its keeper does -----------------------------------------------------------------------------
 
     async def speak(self, hub: KeeperHub) -> None:
-        """The keeper calls for the first time, once it was told where to."""
+        """Make the keeper's first call, after its ``manager.json`` was written."""
         await self.told.wait()
         self._hub = hub
         self.epoch += 1
@@ -85,11 +87,11 @@ class FakeMachine(KeeperHost):
         await self._sync(held, [], all=True, host=self.capacity)
 
     async def poll(self) -> None:
-        """It calls, and takes the commands that are there."""
+        """Make a call, and take the commands in its answer."""
         await self._sync({}, [])
 
     async def wait(self) -> None:
-        """It calls, and its call is held until there is something to say."""
+        """Make a waiting call, which is held until there is something to report."""
         await self._sync({}, [], wait=True)
 
     async def report(self, metrics: Mapping[str, list[bytes]]) -> None:
@@ -104,12 +106,12 @@ class FakeMachine(KeeperHost):
         await self._end(job_id, frames, reason="exited", code=code)
 
     async def refused(self) -> str | None:
-        """Why the hub refuses its calls."""
+        """Return the reason for which the hub refuses the keeper's calls, or None."""
         found = self._find()
         return found.body.get("reason") if isinstance(found, Answer) else None
 
     def is_dismissed(self) -> bool:
-        """Whether its next call would be told to leave."""
+        """Return True if the answer to the keeper's next call would tell it to leave."""
         found = self._find()
         return isinstance(found, KeeperDesk) and found.link.leaving
 
@@ -143,7 +145,7 @@ class FakeMachine(KeeperHost):
                 self.running[job_id] = 0
             elif kind == "stop" and job_id in self.running:
                 await self._end(job_id, self.running.pop(job_id), reason="stopped", code=None)
-        for number, *_ in answer.body["reads"]:  # its jobs have written nothing
+        for number, *_ in answer.body["reads"]:  # jobs of this keeper have no files
             if (stream := desk.take_read(number)) is not None:
                 stream.open()
                 stream.finish(FileNotFoundError("no such file"))
@@ -151,7 +153,7 @@ class FakeMachine(KeeperHost):
 
 
 class Fleet:
-    """One experiment on such machines."""
+    """One experiment on fake machines."""
 
     def __init__(self, directory: Path, *machines: FakeMachine, **context: Any) -> None:
         self.hub = KeeperHub()
@@ -172,13 +174,13 @@ class Fleet:
         return MachineService(self.context, self.tools, list(self.machines.values()))
 
     async def open(self, *names: str) -> None:
-        """Open the service, and have the keepers of these speak; without names all."""
+        """Open the service, and make the first calls of the keepers with these names; by default of all."""
         await self.core.open(self.make())
         for name in names or self.machines:
             await self.machines[name].speak(self.hub)
 
     def jobs(self, name: str) -> list[str]:
-        """The trials that are placed on a machine and have not ended, by what is committed."""
+        """Return the trials that, by the committed facts, are placed on a machine and have not ended."""
         facts = self.core.facts
         over = {fact.job_id for fact in facts if isinstance(fact, JobEnded | JobLost)}
         return [

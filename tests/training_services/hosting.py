@@ -1,4 +1,4 @@
-"""A real server for keepers of this machine."""
+"""Real server for keepers of this machine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from nnimgr.server.doors import Doors
-from training_services.keeper_door import KeeperDoor
-from training_services.keeper_hub import KeeperHub
+from training_services.keepers.http_door import KeeperDoor
+from training_services.keepers.hub import KeeperHub
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""The trials' code: packed here, fetched by real keepers through a real door, copied for each attempt."""
+"""Tests of the trial code: packed here, fetched by real keepers through a real door, copied per attempt."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from training_services.base import (
     TrialJobSpec,
 )
 from training_services.code import CodeLimits, archive_path, code_folder, pack_code
-from training_services.keeper_hub import KeeperHub
-from training_services.keeper_link import StartOrder
-from training_services.keeper_service import ServiceTools
-from training_services.local import LocalConfig, LocalKeeper
-from training_services.machine_service import MachineService
-from training_services.placement import HostLedger
-from training_services.process import lock_holder
+from training_services.keepers.hub import KeeperHub
+from training_services.keepers.jobs import StartOrder
+from training_services.machines.local import LocalConfig, LocalKeeper
+from training_services.machines.process import lock_holder
+from training_services.machines.service import MachineService
+from training_services.placement.ledger import HostLedger
 from training_services.testing import CoreDouble
-from trial_keeper import unpacked
-from trial_keeper.code import CodeStore
-from trial_keeper.connection import CallFailed
-from trial_keeper.unpacked import Entry
+from training_services.tools import ServiceTools
+from trial_keeper.calls.connection import CallFailed
+from trial_keeper.code import unpacked
+from trial_keeper.code.store import CodeStore
+from trial_keeper.code.unpacked import Entry
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -144,10 +144,10 @@ def test_only_what_the_trial_left_as_it_was_is_taken_away(tmp_path: Path) -> Non
     attempt = tmp_path / "attempt"
     unpacked.copy(str(tmp_path / "tree"), entries, str(attempt / "code"))
     copy = attempt / "code"
-    (copy / "b.py").write_text("B")  # same size
+    (copy / "b.py").write_text("B")  # the same size as before
     (copy / "same.py").chmod(0o700)
     write(copy, {"lib/out.txt": "o", "new.txt": "n"})
-    (copy / "moved").rename(outside)  # with what it held, in whose place there is a way out now
+    (copy / "moved").rename(outside)  # the moved folder keeps its files; in its place is a link to outside
     (copy / "moved").symlink_to(outside)
     unpacked.take_away(str(attempt), "code", entries)
     left = sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if "moved/" not in str(path))
@@ -191,7 +191,7 @@ def test_a_tree_that_lost_a_part_is_not_whole(tmp_path: Path) -> None:
 
 
 class CodeKeeper(LocalKeeper):
-    """On this machine, but as if the trials' code were not here."""
+    """Keeper of this machine that behaves as if the trial code were on another machine."""
 
     code: dict[str, Any]
 
@@ -200,7 +200,7 @@ class CodeKeeper(LocalKeeper):
 
 
 class Machine:
-    """A host with a home of its own, where experiments have keepers."""
+    """Host with its own home folder, where experiments have keepers."""
 
     def __init__(self, directory: Path, tools: ServiceTools) -> None:
         self.directory = directory
@@ -261,19 +261,19 @@ async def test_each_attempt_has_a_copy_of_its_own(machine: Machine) -> None:
 
 
 async def taken_away(copy: Path, left: list[str]) -> None:
-    """Wait until only this is left of an attempt's copy."""
+    """Wait until the copy of an attempt contains only these paths."""
 
     def files() -> list[str] | None:
         try:
             return sorted(str(path.relative_to(copy)) for path in copy.rglob("*"))
-        except FileNotFoundError:  # a folder was taken away while it was listed
+        except FileNotFoundError:  # a folder was removed while it was listed
             return None
 
     await asyncio.to_thread(wait_for, lambda: files() == left, "the copy to be taken away")
 
 
 async def noted(core: CoreDouble, job_id: str, words: str) -> str:
-    """The first note on the job that holds these words, when it has come."""
+    """Wait for a note on the job that contains these words, and return the first."""
 
     def notes() -> list[str]:
         return [fact.note for fact in core.of(job_id) if isinstance(fact, JobNoted) and words in fact.note]
@@ -304,7 +304,7 @@ async def test_a_copy_that_was_left_as_it_was_serves_again_and_no_other(machine:
 async def test_two_keepers_fetch_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     write(machine.code, {"run.sh": "cat big | wc -c", "big": "x" * 3_000_000})
     opened: list[str] = []
-    monkeypatch.setattr("training_services.keeper_service.archive_path", counting(opened))
+    monkeypatch.setattr("training_services.keepers.seating.archive_path", counting(opened))
     cores = CoreDouble(), CoreDouble()
     for core, name in zip(cores, ("one", "two"), strict=True):
         await core.open(machine.make(name))
@@ -359,7 +359,7 @@ async def test_a_killed_keeper_goes_on_where_it_was(machine: Machine) -> None:
     await noted(core, job_id, "any more")
     write(machine.attempt("aaaa1"), {"code.new/half": "x"})
     machine.kill_keeper()
-    archive.write_bytes(b"?" * 1000 + content[1000:])  # what has arrived is not asked for again
+    archive.write_bytes(b"?" * 1000 + content[1000:])  # the keeper must not request the part that it has
     await core.seen(JobStarted, job_id)
     stdout = machine.attempt("aaaa1") / "stdout"
     await asyncio.to_thread(wait_for, lambda: stdout.read_text() == "3000000\n", "the output")
@@ -401,7 +401,7 @@ async def test_a_stop_does_not_wait_for_the_code(machine: Machine) -> None:
 
 
 def arrived(folder: Path, source: Path, text: str) -> tuple[str, int]:
-    """Put an archive of this content among what a machine has, as if it had just been fetched."""
+    """Put an archive with this content into a machine's store, as if it had just been fetched."""
     write(source, {"a.py": text})
     archive = pack_code(source, folder / "exp")
     folder.mkdir(exist_ok=True)
@@ -413,7 +413,7 @@ def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     store = CodeStore(str(folder), manager="none", boot_id="b", limit=2500)
     contents = [arrived(folder, tmp_path / "source", letter * 1000) for letter in "abc"]
-    with store.held(*contents[0], print) as held:  # in use: it stays
+    with store.held(*contents[0], print) as held:  # an archive in use is kept
         for sha256, size in contents[1:]:
             with store.held(sha256, size, print):
                 os.utime(folder / f"{sha256}.lock", (1, 1))

@@ -1,4 +1,4 @@
-"""What is made of the facts about a machine."""
+"""Tests of the findings from the facts about a machine."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_room_on_the_disk(free: int, level: Level) -> None:
 
 def test_files_on_the_disk() -> None:
     assert "only 12 more files" in find(Check.DISK, free_files=12).sentence
-    assert find(Check.DISK, free_files=0).level is Level.OK  # such a file system does not count them
+    # a file system that reports 0 does not count files
+    assert find(Check.DISK, free_files=0).level is Level.OK
 
 
 def test_what_cannot_be_written_to() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from training_services import registry
-from training_services.local import LocalConfig, LocalHosts, LocalService
+from training_services.machines.local import LocalConfig, LocalHosts, LocalService
 
 
 def test_local_is_built_in() -> None:

@@ -1,4 +1,4 @@
-"""Durations, sizes and GPU lists as NNI writes them."""
+"""Tests of durations, sizes and GPU lists in NNI's format."""
 
 from __future__ import annotations
 

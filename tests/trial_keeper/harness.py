@@ -21,11 +21,17 @@ from pathlib import Path
 from typing import Any
 
 import trial_keeper
-from trial_keeper import journal, local_http, procs, wire
-from trial_keeper.memory import Memory
+from trial_keeper import wire
+from trial_keeper.actions import journal
+from trial_keeper.attempt import claim
+from trial_keeper.calls import local_http
+from trial_keeper.core.recovery import DurableState
+from trial_keeper.machine import procs
 
 PACKAGE = Path(trial_keeper.__file__).parent
 DEADLINE_S = 20.0
+# A function for trials in shell.
+REPORT = "report() { printf 'ME%06d%s\\n' $((${#1} + 1)) \"$1\" >> $NNI_SYS_DIR/.nni/metrics; }; "
 
 
 def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
@@ -235,7 +241,7 @@ class Host:
         self.keeper = directory / "keeper"
         self.keeper.mkdir(parents=True)
         (self.keeper / "instance").write_text("instance-1")
-        journal.rewrite(str(self.keeper / "journal"), Memory([]).records())
+        journal.rewrite(str(self.keeper / "journal"), DurableState([]).records())
         self.boot = directory / "boot_id"
         self.boot.write_text("boot-1\n")
         self.python = python
@@ -334,3 +340,22 @@ def oldest_python() -> str | None:
             if subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
                 return candidate
     return None
+
+
+def ending(told: Told) -> tuple[object, object, object]:
+    """Return reason, exit code and signal of an end."""
+    final = told.final
+    assert final is not None
+    return final["reason"], final["code"], final["signal"]
+
+
+def text(path: Path) -> str:
+    """Return what is in a file; nothing if it does not exist."""
+    return path.read_text() if path.exists() else ""
+
+
+def claim_of(here: Host, job: str) -> claim.Claim:
+    """Return the attempt's claim."""
+    found = claim.read(claim.prefix(str(here.keeper), job))
+    assert found is not None
+    return found

@@ -5,23 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.trial_keeper.harness import Host, Told, host, wait_for
-from trial_keeper import claim, procs
+from tests.trial_keeper.harness import REPORT, Host, Told, wait_for
+from trial_keeper.attempt import claim
+from trial_keeper.machine import procs
 
-REPORT = "report() { printf 'ME%06d%s\\n' $((${#1} + 1)) \"$1\" >> $NNI_SYS_DIR/.nni/metrics; }; "
 WAITING = "touch up; while [ ! -e go ]; do sleep 0.02; done; "
 JOB = "e-a-1"
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Host]:
-    with host(tmp_path) as found:
-        yield found
 
 
 def own(here: Host, name: str) -> Path:

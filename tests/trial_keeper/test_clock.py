@@ -10,7 +10,7 @@ import pytest
 
 from tests.machines.machine import Unable, faketime
 from tests.trial_keeper.harness import Host, wait_for
-from trial_keeper import claim
+from trial_keeper.attempt import claim
 
 DAY = 86_400
 
@@ -41,9 +41,11 @@ def test_a_step_of_the_clock_is_no_part_of_the_duration(tmp_path: Path, step: in
         here.start()
         here.attempt("e-a-1", f"touch up; read -r word < {gate}")
         wait_for((here.directory / "up").exists, "the trial")
+        prefix = claim.prefix(str(here.keeper), "e-a-1")
+        wait_for(lambda: getattr(claim.read(prefix), "started", None), "the word of its start")
         clock.write_text(f"{step:+d}")
         if killed:
-            found = claim.read(claim.prefix(str(here.keeper), "e-a-1"))
+            found = claim.read(prefix)
             assert found is not None and found.pid is not None
             os.kill(found.pid, signal.SIGKILL)
         else:

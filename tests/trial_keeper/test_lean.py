@@ -8,7 +8,7 @@ import typing
 import pytest
 
 from trial_keeper import lean
-from trial_keeper.effects import Leave
+from trial_keeper.core.effects import Leave
 
 
 class Ours(lean.NamedTuple):

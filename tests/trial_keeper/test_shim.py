@@ -51,7 +51,8 @@ def test_a_rehearsal_runs_nothing_of_the_user_s(tmp_path: Path) -> None:
 
 SHELLS = """
 import sys
-from trial_keeper import claim, shim
+from trial_keeper import shim
+from trial_keeper.attempt import claim
 shim.SHELL = None
 folder = sys.argv[1].encode()
 fields = [b"e-a-1", b"boot", folder, b"true", b"/", b"{}", b"4096", folder + b"/", b""]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.trial_keeper.harness import DEADLINE_S, Host, oldest_python, wait_for
-from trial_keeper import claim, procs, wrap, zipapp
-
-REPORT = "report() { printf 'ME%06d%s\\n' $((${#1} + 1)) \"$1\" >> $NNI_SYS_DIR/.nni/metrics; }; "
+from tests.trial_keeper.harness import DEADLINE_S, REPORT, Host, oldest_python, wait_for
+from trial_keeper import wrap, zipapp
+from trial_keeper.attempt import claim
+from trial_keeper.machine import procs
 
 
 class Container(Host):

@@ -1,4 +1,4 @@
-"""A tuner at work without processes: so many trials at a time, whose results are a function of their sets."""
+"""A tuner at work without processes: a fixed number of concurrent trials, with computed results."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from nnimgr.algorithm import NoMoreTrialError, Tuner
 
 
 class Life:
-    """What a tuner is asked and told, as its host does it; ``told`` holds all of it, for a rebuild."""
+    """Makes the calls that a tuner's host makes. ``told`` holds all calls, for a rebuild."""
 
     def __init__(self, make: Callable[[], Any], space: dict[str, Any]) -> None:
         self._make, self._space = make, space
         self.tuner: Any = make()
         self.tuner.update_search_space(space)
         self.told: list[tuple[str, tuple[Any, ...]]] = []
-        self.open: dict[int, Any] = {}  # parameter id -> set, in the order of their coming
+        self.open: dict[int, Any] = {}  # parameter id -> set, in the order of arrival
         self.given: list[Any] = []
         self.exhausted = False
 
     def ask(self, count: int) -> int:
-        """How many of so many sets it gives."""
+        """Ask for ``count`` sets. Return how many the tuner gives."""
         ids = list(range(len(self.given), len(self.given) + count))
         try:
             found = self.tuner.generate_multiple_parameters(ids)
@@ -37,14 +37,17 @@ class Life:
         return len(found)
 
     def end(self, parameter_id: int, value: float | None) -> None:
-        """``value`` None: it has failed."""
+        """End a trial. ``value`` is None for a failed trial."""
         parameters = self.open.pop(parameter_id)
         if value is not None:
             self._tell("receive_trial_result", parameter_id, parameters, value)
         self._tell("trial_end", parameter_id, value is not None)
 
     def run(self, trials: int, concurrency: int, value: Callable[[int, Any], float | None]) -> None:
-        """Until so many sets were given, or no more. The cheapest and oldest trial ends next."""
+        """Run until ``trials`` sets were given, or there are no more.
+
+        The cheapest and oldest trial ends next.
+        """
         while True:
             wanted = min(concurrency - len(self.open), trials - len(self.given))
             if wanted > 0:
@@ -56,7 +59,7 @@ class Life:
             self.end(first, value(first, self.open[first]))
 
     def rebuilt(self) -> Tuner:
-        """Another one of the same past."""
+        """Return another tuner that is rebuilt from the same calls."""
         tuner: Any = self._make()
         tuner.update_search_space(self._space)
         for call, arguments in self.told:

@@ -1,4 +1,4 @@
-"""ASHA that promotes, and its other half's side of the parameters."""
+"""ASHA that promotes, and the parameters of ASHA that stops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def promoting(**more: Any) -> ASHA:
 
 
 def chains(given: list[Any]) -> list[list[int]]:
-    """The budgets of each configuration, in order."""
+    """Return the budgets of each configuration, in order."""
     found: dict[str, list[int]] = {}
     for each in given:
         configuration, budget = split(each)
@@ -65,9 +65,9 @@ def test_who_is_promoted() -> None:
     life.ask(2)
     assert [each["TRIAL_BUDGET"] for each in life.given[3:]] == [3, 1]
     assert life.given[3] == {**life.given[1], "TRIAL_BUDGET": 3}
-    life.end(4, None)  # of four, one more than a third has been promoted
+    life.end(4, None)  # one more than a third of the four has been promoted
     assert life.ask(1) == 1 and life.given[-1]["TRIAL_BUDGET"] == 1
-    life.tuner.receive_trial_result(4, life.given[4], 0.5)  # run again by hand
+    life.tuner.receive_trial_result(4, life.given[4], 0.5)  # run again by a user
     life.ask(2)
     assert life.given[6] == {**life.given[4], "TRIAL_BUDGET": 3} and life.given[7]["TRIAL_BUDGET"] == 1
 

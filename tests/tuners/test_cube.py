@@ -1,4 +1,4 @@
-"""Arrays of points: they agree with the encoding of single ones, and vary as they should."""
+"""Arrays of points: they agree with the encoding of single points, and vary as intended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_neighbour_differs_and_lies_in_the_cube() -> None:
     found = space.varied(points, 0.1, rng)
     assert ((found >= 0) & (found <= 1)).all()
     assert np.abs(found - space.settled(found)).max() == 0
-    assert (np.abs(found - points).max(axis=1) > 0).mean() > 0.7  # a choice may be drawn as it was
+    assert (np.abs(found - points).max(axis=1) > 0).mean() > 0.7  # a choice may be drawn with its old option
     assert np.median(np.abs(found - points)[:, 0][found[:, 0] != points[:, 0]]) < 0.2
 
 

@@ -1,4 +1,4 @@
-"""Values as codes, and back."""
+"""Values as codes, and codes as values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_codes_are_snapped_to_those_of_the_values_they_stand_for(kind: str) -> N
     snapped = dimension.snapped(codes)
     assert snapped == pytest.approx(wanted)
     reaches = np.broadcast_to(dimension.reaches(snapped), codes.shape)
-    # At the bounds a value may be clipped from farther away, and nothing is too small to be rounded to 0.
+    # Leave out values at the bounds, which may be clipped, and zeros, which may be rounded.
     inside = (codes > 0.1) & (codes < 0.9) & ~((np.array(values) == 0) & kind.startswith("qlog"))
     assert (np.abs(snapped - codes) <= reaches + 1e-9)[inside].all()
 

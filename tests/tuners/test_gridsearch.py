@@ -1,4 +1,4 @@
-"""Grid search: order, refinement, and an end where there is one."""
+"""Grid search: order, refinement, and the end of a finite grid."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_brackets_are_those_of_the_paper(concurrency: int, mode: str) -> None:
                 assert not before or {key(each) for each in rung} == {key(each) for each in before[:size]}
                 before = sorted(rung, key=lambda each: each["x"])
     else:
-        # Another bracket begins while one waits; each is what it would be alone.
+        # Another bracket starts while one waits. Each bracket's trials are the same as if it ran alone.
         life.run(3 * RUNS, concurrency, lambda _, parameters: parameters["x"])
         most = Counter(key(each) for each in life.given)
         assert max(most.values()) <= 5
@@ -68,7 +68,7 @@ def test_brackets_are_those_of_the_paper(concurrency: int, mode: str) -> None:
 @pytest.mark.parametrize("mode", ["serial", "parallelism"])
 @pytest.mark.parametrize("failing", [2, 3, 1])
 def test_failures_block_nothing_and_are_not_promoted(concurrency: int, mode: str, failing: int) -> None:
-    """Every second or third trial fails, or all of them do."""
+    """Every second or third trial fails, or all trials do."""
     life = Life(lambda: Hyperband(R=27, exec_mode=mode, seed=2), NESTED)
     failed = set()
 
@@ -153,12 +153,12 @@ def test_a_trial_that_is_cut_off_or_run_again_by_hand_keeps_its_place() -> None:
     tuner = Hyperband(R=3, exec_mode="serial", seed=7, optimize_mode="minimize")
     tuner.update_search_space(SPACE)
     given = tuner.generate_multiple_parameters([0, 1, 2])
-    tuner.trial_end(0, False, again=True)  # it runs again when the experiment goes on
+    tuner.trial_end(0, False, again=True)  # runs again when the experiment is resumed
     tuner.trial_end(1, False)
     tuner.receive_trial_result(2, given[2], 5.0)
     tuner.trial_end(2, True)
     assert tuner.generate_multiple_parameters([3]) == []
-    tuner.receive_trial_result(1, given[1], 1.0)  # a user has run it again
+    tuner.receive_trial_result(1, given[1], 1.0)  # a user has run the trial again
     tuner.trial_end(1, True)
     tuner.receive_trial_result(0, given[0], 7.0)
     tuner.trial_end(0, True)

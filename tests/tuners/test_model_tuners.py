@@ -1,4 +1,4 @@
-"""The tuners that see a search space as a unit cube: what they suggest, and that it is any good."""
+"""The tuners that see a search space as a unit cube: their suggestions, and their quality."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def made(make: Make, space: Any, **arguments: Any) -> LearningTuner:
 
 
 def goes_on(make: Make, raw: dict[str, Any], arguments: dict[str, Any], interrupted_at: int) -> None:
-    """Sets lie in the space, and a tuner that was told of the past only goes on as the first one does.
+    """Check that sets are inside the space, and that a rebuilt tuner gives the same sets as the first.
 
-    Every fourth trial fails, two run at once.
+    Every fourth trial fails, and two trials run at once.
     """
     space = search_space.parse(raw)
     first, again = made(make, raw, **arguments), made(make, raw, **arguments)
@@ -172,7 +172,7 @@ def test_a_finite_space_is_given_completely_and_once(make: Make, arguments: dict
 
 @pytest.mark.parametrize(("make", "arguments"), ALL)
 def test_constraints_are_kept_and_learned_under(make: Make, arguments: dict[str, Any]) -> None:
-    """The optimum is on the border of what is feasible."""
+    """The optimum is on the border of the feasible region."""
     tuner = make(seed=0, **arguments)
     tuner.obey(Rules(feasible=lambda p: p["x"] + p["y"] >= 20))
     tuner.update_search_space(BRANIN)
@@ -202,7 +202,7 @@ def test_a_model_is_asked_once_where_little_is_feasible(
 
 @pytest.mark.parametrize(("make", "arguments"), MODELS)
 def test_pending_points_lie_apart(make: Make, arguments: dict[str, Any]) -> None:
-    """At least half as far as those that are drawn at random; after 40 results, 16 at once."""
+    """After 40 results, 16 open points are at least half as far apart as random points."""
 
     def smallest(tuner: LearningTuner) -> float:
         tuner.update_search_space(BRANIN)
@@ -242,7 +242,7 @@ def test_it_finds_more_than_chance_does(
 
 @pytest.mark.parametrize(("make", "arguments"), [GP, METIS])
 def test_gaussian_processes_come_close_with_few_results(make: Make, arguments: dict[str, Any]) -> None:
-    """The minimum of Branin is 0.3979; chance needs some hundred trials to get below 0.7."""
+    """The minimum of Branin is 0.3979. Random search needs some hundred trials to get below 0.7."""
     tuner = make(**{"seed": 0, **arguments})
     tuner.update_search_space(BRANIN)
     assert min(search(tuner, branin, 40, at_once=2)) < 0.6
@@ -276,7 +276,7 @@ def test_a_gaussian_process_of_many_results_keeps_the_best_and_the_newest() -> N
 
 
 def test_a_converged_distribution_starts_elsewhere() -> None:
-    """A sphere of two parameters is found to the last digit; what comes then is not the same for ever."""
+    """The optimum of a sphere of two parameters is found exactly, and later sets still vary."""
     space = {"x": {"_type": "uniform", "_value": [0, 1]}, "y": {"_type": "uniform", "_value": [0, 1]}}
     tuner = made(CmaesTuner, space)
     losses = search(tuner, lambda p: (p["x"] - 0.3) ** 2 + (p["y"] - 0.6) ** 2, 1500)
@@ -285,7 +285,7 @@ def test_a_converged_distribution_starts_elsewhere() -> None:
 
 
 def test_late_and_foreign_results_do_no_harm() -> None:
-    """A distribution that has become narrow is told of results from all over the space."""
+    """A distribution that has become narrow gets results from the whole space."""
     tuner = made(CmaesTuner, LINE | {"y": LINE["x"]})
     search(tuner, lambda p: p["x"] ** 2 + p["y"] ** 2, 150)
     tuner.import_data([{"parameter": {"x": x, "y": -x}, "value": 2 * x * x} for x in range(-10, 10, 3)])

@@ -1,4 +1,4 @@
-"""Optuna's samplers as tuners: what they give, what they learn, and that nothing of it is lost."""
+"""Optuna's samplers as tuners: what they suggest and learn, and that a rebuild loses nothing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SAMPLERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 class Told:
-    """Tells a tuner of a life, and others of it after the tuner's death."""
+    """Reports a series of events to a tuner, and to other tuners after its death."""
 
     def __init__(self, make: Any) -> None:
         self._make = make
@@ -88,7 +88,7 @@ def _call(tuner: Any, call: str, arguments: str) -> None:
 
 
 def life_of(make: Any, space: dict[str, Any], *, several: bool, suggestions: int = 24) -> Told:
-    """Every suggestion of a life is asked of a tuner that was made anew as well."""
+    """Ask every suggestion of a rebuilt tuner, too."""
     told = Told(make)
     told.tell("update_search_space", space)
     rng = Random(0)
@@ -234,7 +234,7 @@ def test_results_are_learnt_from(sampler: str, mode: str, sign: int) -> None:
 
 
 def test_two_objectives_are_brought_to_their_front() -> None:
-    """Zitzler's first function: on the front all numbers but the first are 0."""
+    """Zitzler's first function: on the front, all numbers but the first are 0."""
 
     def distance(tuner: OptunaTuner) -> float:
         tuner.set_objectives({"first": "minimize", "second": "maximize"})
@@ -255,7 +255,7 @@ def test_two_objectives_are_brought_to_their_front() -> None:
 
 
 def test_what_others_have_found_is_learnt() -> None:
-    """With results of others alone the start-up of random sets is over."""
+    """Results of other tuners alone end the start-up with random sets."""
     tuner = OptunaTuner(seed=0)
     tuner.update_search_space(SQUARE)
     rng = Random(1)
@@ -270,7 +270,7 @@ def test_what_others_have_found_is_learnt() -> None:
 
 
 def test_pending_trials_keep_others_away() -> None:
-    """TPE's constant liar: what is under way is no place to go to again."""
+    """TPE's constant liar: sets of running trials are avoided."""
     tuner = OptunaTuner(seed=0)
     tuner.update_search_space({"x": {"_type": "uniform", "_value": [0, 1]}})
     tuner.import_data([{"parameter": {"x": n / 30}, "value": abs(n / 30 - 0.5)} for n in range(31)])

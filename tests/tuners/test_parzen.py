@@ -1,4 +1,4 @@
-"""Parzen estimators of several parameters: that they are densities, and that they know what goes together."""
+"""Parzen estimators of several parameters: they are densities, and know which values go together."""
 
 from __future__ import annotations
 

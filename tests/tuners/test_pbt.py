@@ -47,7 +47,7 @@ def test_generations_go_on_from_checkpoints() -> None:
     assert life.ask(9) == 5
     second = life.given[5:]
     assert [each["save_checkpoint_dir"] for each in second] == [f"/c/1/{member}" for member in range(5)]
-    # The third was the worst and the second the best.
+    # The third member was the worst and the second the best.
     assert [each["load_checkpoint_dir"] for each in second] == [
         "/c/0/0",
         "/c/0/1",
@@ -142,7 +142,7 @@ def test_constraints_hold_for_what_is_changed() -> None:
 @settings(CALM, max_examples=60)
 @given(raw_spaces(), st.integers(0, 2**32))
 def test_whatever_is_changed_stays_in_the_space(space: Any, seed: int) -> None:
-    """Any type, nested ones too: values are of the declared types and within the bounds."""
+    """Values of any type, nested ones too, keep the declared types and bounds."""
     tuner = make(seed=seed, population_size=2, fraction=0.5, resample_probability=0.1)
     tuner.update_search_space(space)
     parsed = spaces.parse(space)

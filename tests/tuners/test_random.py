@@ -1,4 +1,4 @@
-"""Random search and the grid it falls back to."""
+"""Random search, and its fallback to a grid."""
 
 from __future__ import annotations
 

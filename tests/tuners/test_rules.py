@@ -1,4 +1,4 @@
-"""Every built-in tuner keeps the rules that an experiment gives it."""
+"""Every built-in tuner keeps the rules of its experiment."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ NESTED_CONSTRAINTS = [
     "optimizer == 'adam' or optimizer.momentum > 0.5",
     "step >= 0.5 or rate < 0.1",
 ]
-OF_THE_TUNER = {"TRIAL_BUDGET", "load_checkpoint_dir"}  # which make other sets of the same parameters
+# Parameters that the tuner adds, which make other sets of the same values.
+OF_THE_TUNER = {"TRIAL_BUDGET", "load_checkpoint_dir"}
 FEW = 40  # suggestions: enough for every tuner to have begun to learn
 
 
 def tuner_for(name: str, *spaces: dict[str, Any], rules: Rules) -> tuple[Tuner, dict[str, Any]]:
-    """The built-in tuner under these rules, with the first of the spaces that it can serve."""
+    """Return the built-in tuner under these rules, with the first space that it accepts."""
     builtin = registry.find("tuner", name)
     for space in spaces:
         try:
@@ -70,7 +71,7 @@ def tuner_for(name: str, *spaces: dict[str, Any], rules: Rules) -> tuple[Tuner, 
 
 
 def suggestions(tuner: Tuner, count: int) -> list[Any]:
-    """Sets whose results are told, four behind or when the tuner waits for them; every tenth fails."""
+    """Return sets whose results arrive four sets later, or when the tuner waits. Every tenth trial fails."""
     rng, ended = Random(0), 0
     given: list[Any] = []
 
@@ -105,7 +106,7 @@ def test_all_sets_meet_the_constraints(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.names("tuner"))
 def test_no_set_is_repeated_where_none_may(name: str) -> None:
-    """In a small space they end, which is as it should be; and what is not feasible is no reason to go on."""
+    """A small space ends with its last set. Infeasible sets do not end it earlier."""
     constraints = Constraints(["n < 3"])
     rules = Rules(feasible=constraints.feasible, never_repeat=True)
     tuner, space = tuner_for(name, SMALL, NUMBERS, WHOLE, rules=rules)
@@ -117,7 +118,7 @@ def test_no_set_is_repeated_where_none_may(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.names("tuner"))
 def test_continuous_sets_are_not_repeated_either(name: str) -> None:
-    """Not even if they were drawn again: whoever has recalled them gives others."""
+    """A tuner that has recalled sets does not give them again, even if it draws the same ones."""
     tuner, _ = tuner_for(name, NUMBERS, WHOLE, rules=Rules(never_repeat=True))
     again, space = tuner_for(name, NUMBERS, WHOLE, rules=Rules(never_repeat=True))
     first = [tuner.generate_parameters(parameter_id) for parameter_id in range(3)]

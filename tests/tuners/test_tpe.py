@@ -1,4 +1,4 @@
-"""TPE: what it suggests, what it learns from, and that it finds more than chance does."""
+"""TPE: its suggestions, its learning, and its advantage over random search."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def search(
     first: int = 0,
     at_once: int = 1,
 ) -> list[float]:
-    """The losses; ``at_once`` trials run at any time."""
+    """Return the losses. ``at_once`` trials run at the same time."""
     running: list[tuple[int, dict[str, Any]]] = []
     losses = []
     for parameter_id in range(first, first + trials):
@@ -104,7 +104,7 @@ def test_it_finds_more_than_chance_does(space: Any, objective: Any, at_once: int
 
 
 def test_what_runs_at_the_same_time_lies_apart() -> None:
-    """Half as far as random points do would be enough."""
+    """Half the distance of random points is enough."""
     space = {f"x{n}": {"_type": "uniform", "_value": [0, 1]} for n in range(6)}
 
     def typical(make: Callable[[int], LearningTuner]) -> float:
@@ -128,7 +128,7 @@ def test_results_learned_at_once_teach_what_they_teach_one_by_one() -> None:
     rng = Random(0)
     for number in range(40):
         parameters = search_space.sample(space, rng)
-        loss = mixed(parameters) // 1  # some are equal
+        loss = mixed(parameters) // 1  # some losses are equal
         at_once.learn(parameters, loss)
         one_by_one.learn(parameters, loss)
         one_by_one.suggest(Random(number))
@@ -138,7 +138,7 @@ def test_results_learned_at_once_teach_what_they_teach_one_by_one() -> None:
 
 
 def test_of_very_many_bad_results_some_are_enough() -> None:
-    """The narrow valley in the middle is found again among 5,000."""
+    """The narrow valley in the middle is found among 5,000 results."""
     model = Model(search_space.parse(LINE), TpeArguments())
     rng = Random(0)
     for _ in range(5000):
@@ -165,7 +165,7 @@ def test_the_default_of_a_mapping_is_the_result() -> None:
 def test_suggestions_lie_in_the_space_and_a_rebuilt_tuner_goes_on(
     raw: dict[str, Any], liar: str | None, startup: int, interrupted_at: int
 ) -> None:
-    """Every third trial fails, two run at once; the second tuner is told of the past only."""
+    """Every third trial fails, and two run at once. The second tuner is rebuilt from the calls."""
     arguments = {"constant_liar_type": liar, "n_startup_jobs": startup, "n_ei_candidates": 4}
     space = search_space.parse(raw)
     first, again = tpe(raw, tpe_args=arguments), tpe(raw, tpe_args=arguments)

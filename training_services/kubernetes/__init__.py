@@ -1,1 +1,1 @@
-"""A Kubernetes cluster: a pod with a keeper in it for each job, or for many; nothing to install there."""
+"""Kubernetes as a platform: one pod with a keeper per job, or a pool of pods for all jobs."""

@@ -1,4 +1,4 @@
-"""Where pods may reach this machine, if nobody has said."""
+"""Search for the address at which pods may reach this machine, for configurations that give none."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _HTTPS = 443
 
 
 def own_address(server_url: str) -> str | None:
-    """The address of this machine from which it reaches the API server, which pods may reach in turn.
+    """Return the address from which this machine reaches the API server; pods may reach the machine there.
 
-    None if there is no such address: the server's name is not known, no way leads there, or it is this
-    machine's own loopback. Looks up the name, which may take its time; sends nothing else.
+    Return None if there is no such address: the server's name is unknown, no route leads to it, or it runs on
+    this machine's loopback. Looks up the name, which may take some time, and sends nothing else.
     """
     url = urlsplit(server_url)
     try:

@@ -1,31 +1,34 @@
-"""What ``nnictl doctor`` finds of a cluster: whether it can be asked, takes such Jobs, and runs one."""
+"""Checks of ``nnictl doctor`` for a cluster: is it reachable, does it accept our Jobs, can it run a trial."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
-from training_services.base import TRIAL_GRACE, ExperimentContext, ServiceError
+from training_services.base import TRIAL_GRACE
+from training_services.examination import Examination, look_at_code, run_one_trial
 from training_services.findings import Check, Finding, Level
-from training_services.keeper_host import Wants
-from training_services.keeper_service import ServiceTools
 from training_services.kubernetes.client import Cluster
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import ResourceFault
 from training_services.kubernetes.preview import first_job, usual_namespace, verdict
 from training_services.kubernetes.service import KubernetesService
 from training_services.kubernetes.template import TemplateError
-from training_services.rehearsal import rehearse
+from training_services.placement.needs import Wants
 
-__all__ = ["check_cluster"]
+__all__ = ["examine"]
 
 TITLE = "the cluster"
-TRIAL_S = 180.0  # an image may have to be fetched
+TRIAL_S = 180.0  # an image may have to be pulled
 
 
-async def check_cluster(
-    context: ExperimentContext, config: KubernetesConfig, tools: ServiceTools
-) -> AsyncIterator[Finding]:
-    """Findings, one after the other; nothing is left there. ``context``: of an experiment of its own."""
+def examine(examination: Examination, config: KubernetesConfig) -> Sequence[AsyncIterator[Finding]]:
+    """Look at the cluster, and at the code that all pods get."""
+    return [look_at_code(examination.context), _cluster(examination, config)]
+
+
+async def _cluster(examination: Examination, config: KubernetesConfig) -> AsyncIterator[Finding]:
+    """Yield findings one after the other; nothing is left in the cluster."""
+    context = examination.for_one_trial()
 
     def finding(check: Check, sentence: str, level: Level = Level.FAULT) -> Finding:
         return Finding(machine=TITLE, check=check, level=level, sentence=sentence)
@@ -49,13 +52,7 @@ async def check_cluster(
     if not accepted:
         return
     alone = config.model_copy(update={"reuse_mode": False})
-    service = KubernetesService(context, alone, tools)
-    try:
-        took = await rehearse(service, experiment_id=context.experiment_id, limit_s=TRIAL_S)
-    except ServiceError as error:
-        yield finding(Check.TRIAL, str(error))
-    else:
-        done = f"a trial that does nothing ran, and both its results arrived, in {took:.1f} s"
-        yield finding(Check.TRIAL, done, Level.OK)
+    service = KubernetesService(context, alone, examination.tools)
+    yield await run_one_trial(TITLE, service, context.experiment_id, limit_s=TRIAL_S)
     for left in await service.remove():
         yield finding(Check.TRIAL, left, Level.WARNING)

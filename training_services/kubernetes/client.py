@@ -1,7 +1,7 @@
-"""The cluster's API as coroutines over threads: plain dicts in and out, and sentences for what fails.
+"""Cluster's API as coroutines over threads: plain dicts in and out, and a sentence for each error.
 
-Requests are sent by threads, each by one of its own: one that hangs holds up neither others nor the end of
-the process. ``login.py`` has the rest, and is imported in a thread, since its library is large.
+Each request is sent by its own thread, so a request that hangs delays neither others nor the end of the
+process. ``login.py`` has the rest; a thread imports it, since its library is large.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-ANSWER_S = 60.0  # for a request with all that belongs to it, such as a login command
-WATCH_S = 60  # so long the server keeps a watch open
-WATCH_SLACK_S = 10.0  # after that a watch without an end is a dead one
-SLOTS = 8  # requests at a time
-PAGE = 500  # objects of a list
+ANSWER_S = 60.0  # limit for a request with everything that it needs, such as a login command
+WATCH_S = 60  # seconds for which the server keeps a watch open
+WATCH_SLACK_S = 10.0  # a watch that is open for longer than this in addition is dead
+SLOTS = 8  # concurrent requests
+PAGE = 500  # objects in one page of a list
 TRIES = 4
-LONGEST_PAUSE_S = 10.0  # that is waited because the server asks for it
+LONGEST_PAUSE_S = 10.0  # longest pause before a retry that the server can request
 LOG_LIMIT = 1 << 20  # bytes of a pod's log
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class Resource(NamedTuple):
-    """A kind of objects: its name in addresses, and what comes before the namespace there."""
+    """Kind of objects: its name in URLs, and the path before the namespace there."""
 
     plural: str
     prefix: str
@@ -80,7 +80,7 @@ EVENTS = Resource("events", "/api/v1")
 
 
 class WatchEvent(NamedTuple):
-    """``type``: ADDED, MODIFIED, DELETED, or BOOKMARK, whose object has nothing but a version."""
+    """Event of a watch; ``type``: ADDED, MODIFIED, DELETED or BOOKMARK (its object has only a version)."""
 
     type: str
     object: Object
@@ -90,22 +90,22 @@ WatchEvents = list[WatchEvent]
 
 
 class Listing(NamedTuple):
-    """Objects, and the version of the cluster's state that they are."""
+    """Objects of a list, and the version of the cluster's state that they show."""
 
     items: Objects
     resource_version: str
 
 
 class Cluster:
-    """One cluster as one user sees it.
+    """Cluster as one user sees it.
 
-    ``kubeconfig``: a file; None: what ``KUBECONFIG`` in ``environ`` names, else ``~/.kube/config``, else, in
-    a pod, its service account. ``context``: None is the current one, which is kept from then on. Login
-    commands run with ``environ``, which may hold secrets.
+    ``kubeconfig``: a file; None: the files in ``KUBECONFIG`` of ``environ``, else ``~/.kube/config``, else,
+    in a pod, its service account. ``context`` None: the current context, which is kept from then on. Login
+    commands run with ``environ``, which may contain secrets.
 
-    All that asks the cluster raises ``ServiceUnavailable`` (unreachable, overloaded, no way to log in) or
-    ``ApiError`` (the cluster refuses), with one sentence each. Requests that change nothing when they are
-    repeated are repeated after a broken connection; a login that is no longer accepted is made anew.
+    Methods that ask the cluster raise ``ServiceUnavailable`` (unreachable, overloaded, no way to log in) or
+    ``ApiError`` (the cluster refuses), with one sentence each. Requests other than POST are repeated once
+    after a broken connection. When a login is no longer accepted, the client logs in again.
     """
 
     def __init__(
@@ -127,17 +127,17 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """The context's. After ``connect``."""
+        """Namespace of the context. Read after ``connect``."""
         return self._known().namespace
 
     @property
     def server(self) -> str:
-        """The API server's URL. After ``connect``."""
+        """URL of the API server. Read after ``connect``."""
         return self._known().server
 
     @property
     def context(self) -> str | None:
-        """The context's name; None: the pod's service account. After ``connect``."""
+        """Name of the context; None: the pod's service account. Read after ``connect``."""
         return self._known().context
 
     def _known(self) -> Login:
@@ -146,24 +146,24 @@ class Cluster:
         return self._first
 
     async def connect(self) -> None:
-        """Read how to log in, if that was not done yet; nothing is asked. Raises ServiceUnavailable."""
+        """Read how to log in, unless that was done; the cluster is not asked. Raises ServiceUnavailable."""
         await self._logged_in()
 
     async def create(
         self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
     ) -> Object:
-        """The object as the cluster has it now. ``dry_run``: it is only checked, unknown fields too."""
+        """Create the object and return it as stored. With ``dry_run`` it is only checked, strictly."""
         query: dict[str, str | int] = {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else {}
         request = self._request("creating", "POST", resource, namespace, query=query, body=body)
         return _object(await self._ask(request))
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
-        """Merge ``body`` into the object: None takes a key away, lists are replaced."""
+        """Merge ``body`` into the object and return it: None deletes a key, lists are replaced."""
         request = self._request("changing", "PATCH", resource, namespace, name, body=body)
         return _object(await self._ask(request._replace(content_type="application/merge-patch+json")))
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """The object; None: there is none."""
+        """Return the object, or None if it does not exist."""
         try:
             return _object(await self._ask(self._request("reading", "GET", resource, namespace, name)))
         except ApiError as error:
@@ -179,7 +179,7 @@ class Cluster:
         label_selector: str | None = None,
         field_selector: str | None = None,
     ) -> Listing:
-        """All objects that the selectors choose, as they are now; asked for in pages."""
+        """Return all objects that match the selectors, as they are now; read page by page."""
         request = self._request("listing", "GET", resource, namespace)
         for attempt in itertools.count(1):
             items: Objects = []
@@ -193,7 +193,7 @@ class Cluster:
                         return Listing(items, str(meta.get("resourceVersion") or ""))
                     query = {**query, "continue": meta["continue"]}
             except ApiError as error:
-                if error.status != 410 or attempt == TRIES:  # the pages have got too old meanwhile
+                if error.status != 410 or attempt == TRIES:  # the pages have expired meanwhile
                     raise
         raise AssertionError("unreachable")
 
@@ -206,7 +206,7 @@ class Cluster:
         propagation: str = "Background",
         uid: str | None = None,
     ) -> bool:
-        """Have the object deleted. False: there is none, or (``uid``) it is another one of that name."""
+        """Delete the object. Return False if it does not exist or does not have this ``uid``."""
         body: dict[str, Any] = {"propagationPolicy": propagation}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
@@ -226,7 +226,10 @@ class Cluster:
         container: str | None = None,
         tail_lines: int | None = None,
     ) -> str:
-        """The end of what a container (of the pod's only one by default) has printed, at most 1 MiB."""
+        """Return the end of a container's output, at most 1 MiB.
+
+        ``container`` may be None if the pod has only one.
+        """
         request = self._request("reading the logs of", "GET", PODS, namespace, pod)
         query: dict[str, str | int] = {"limitBytes": LOG_LIMIT}
         if container is not None:
@@ -246,11 +249,12 @@ class Cluster:
         field_selector: str | None = None,
         timeout_s: int = WATCH_S,
     ) -> AsyncGenerator[WatchEvents]:
-        """What has changed since ``resource_version``, in batches, for ``timeout_s``.
+        """Yield the changes after ``resource_version`` in batches, for ``timeout_s`` seconds.
 
-        The first batch is empty: the watch is open. Raises ApiError (410: the version is too old, list
-        again) and ServiceUnavailable (the connection broke, or has been silent for too long); ends without
-        either when the time is over, and goes on from the last version seen. To be closed with ``aclose``.
+        The first batch is empty: it shows that the watch is open. Raises ApiError (410: the version is too
+        old, list again) and ServiceUnavailable (the connection broke, or was silent for too long). Ends
+        without an error after the timeout; continue then from the last version seen. Close the generator with
+        ``aclose``.
         """
         request = self._request("watching", "GET", resource, namespace)
         query = {
@@ -303,7 +307,7 @@ class Cluster:
         )
 
     async def _ask(self, request: Request) -> Answer:
-        """The answer to the request, which is a good one. Raises ApiError, ServiceUnavailable."""
+        """Send the request until it succeeds, and return the answer. Raises ApiError, ServiceUnavailable."""
         again = broken = False
         for attempt in itertools.count(1):
             login = await self._logged_in()
@@ -313,7 +317,7 @@ class Cluster:
             except Exception as error:
                 if not isinstance(error, (TimeoutError, *login.failures)):
                     raise
-                self._forget(login)  # what there is to log in with may have changed, too
+                self._forget(login)  # the credentials may have changed, too
                 if login.was_cut(error) and request.method != "POST" and not broken:
                     broken = True
                     continue
@@ -326,7 +330,8 @@ class Cluster:
                 continue
             if (answer.status == 429 or answer.pause_s is not None) and attempt < TRIES:
                 pause_s = min(LONGEST_PAUSE_S, 0.5 * attempt if answer.pause_s is None else answer.pause_s)
-                await asyncio.sleep(pause_s * random.uniform(1, 1.25))  # so that not all come at once
+                # random, so that not all clients retry at the same time
+                await asyncio.sleep(pause_s * random.uniform(1, 1.25))
                 continue
             raise refusal(answer, request.doing, login.server)
         raise AssertionError("unreachable")
@@ -342,7 +347,8 @@ class Cluster:
                         f"the login command of the kubeconfig has not ended within {ANSWER_S:g} s"
                     ) from None
                 self._first = self._first or self._login
-                self._context = self._first.context  # whatever becomes the current one later
+                # keep this context even if another becomes the current one
+                self._context = self._first.context
             return self._login
 
     def _log_in(self) -> Login:
@@ -357,7 +363,7 @@ class Cluster:
 
 
 class _Reading:
-    """A thread that reads a watch to its end, and hands over what has come."""
+    """Thread that reads a watch to its end and passes its events on."""
 
     def __init__(self, response: urllib3.HTTPResponse) -> None:
         self.failure: BaseException | None = None
@@ -369,7 +375,7 @@ class _Reading:
         threading.Thread(target=self._read, name="kubernetes watch", daemon=True).start()
 
     async def batch(self) -> list[WatchEvent] | None:
-        """The next events, one at least; None: there are no more."""
+        """Return the next events, at least one, or None if there are no more."""
         while not self._events and not self._ended:
             await self._come.wait()
             self._come.clear()
@@ -377,8 +383,8 @@ class _Reading:
         return [self._events.popleft() for _ in range(len(self._events))] or None
 
     def close(self) -> None:
-        """End the thread's waiting; it closes the connection itself."""
-        with contextlib.suppress(OSError, RuntimeError, ValueError):  # it has ended already
+        """End the thread's waiting; the thread itself closes the connection."""
+        with contextlib.suppress(OSError, RuntimeError, ValueError):  # the thread has ended already
             self._response.shutdown()
 
     def _read(self) -> None:
@@ -391,7 +397,7 @@ class _Reading:
                     self._events.append(WatchEvent(str(event["type"]), event["object"]))
                 if lines:
                     self._tell()
-        except Exception as error:  # a broken connection, or what is no watch
+        except Exception as error:  # a broken connection, or an answer that is not a watch
             self.failure = error
         finally:
             self._response.close()
@@ -406,7 +412,7 @@ class _Reading:
 
 
 def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
-    """Have a thread of its own do it: one that hangs holds up neither others nor the end of the process."""
+    """Run the call in its own thread: a call that hangs delays neither others nor the end of the process."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -432,7 +438,7 @@ def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 
 
 def _object(answer: Answer) -> Object:
-    """Raises ServiceUnavailable: this is no Kubernetes API server."""
+    """Return the answer's object. Raises ServiceUnavailable if the server is not a Kubernetes API server."""
     if not isinstance(answer.value, dict):
         raise ServiceUnavailable("the server's answer is no object of the Kubernetes API: see its address")
     return answer.value

@@ -1,9 +1,9 @@
-"""``trainingService`` with ``platform: kubernetes``: what a trial's pod is made of."""
+"""``trainingService`` with ``platform: kubernetes``: the content of a trial's pod."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -25,6 +25,7 @@ from pydantic.alias_generators import to_camel
 from training_services.kubernetes import syntax
 from training_services.kubernetes.syntax import OWN_FOLDER, OWN_LABELS, OWN_VARIABLES, OWN_VOLUMES
 from training_services.kubernetes.template import check_affinity, check_template
+from training_services.platform import KeyPath, PlatformConfig
 from training_services.units import parse_duration
 
 __all__ = [
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 _IMAGE = re.compile(
-    r"(?:(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d+)?/)?"  # registry
+    r"(?:(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d+)?/)?"  # optional registry
     r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
     r"(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-f]{32,})?",
     re.ASCII,
@@ -139,14 +140,14 @@ def _only_one(model: BaseModel, fields: tuple[str, ...]) -> None:
 
 
 class Requests(_Model):
-    """What the scheduler keeps free for a trial, where that is less than its limits."""
+    """Amounts that the scheduler reserves for a trial, if they are less than its limits."""
 
     cpu: _Cpu | None = None
     memory: _Memory | None = None
 
 
 class Resources(_Model):
-    """The limits of a trial. What is not given comes from trialCpuNumber, trialMemorySize, trialGpuNumber."""
+    """Limits of a trial; missing values come from trialCpuNumber, trialMemorySize, trialGpuNumber."""
 
     cpu: _Cpu | None = None
     memory: _Memory | None = None
@@ -174,7 +175,7 @@ class Toleration(_Model):
 
 
 class EnvironmentSource(_Model):
-    """The value of a variable that stands in the cluster."""
+    """Key of a Secret or a ConfigMap that has the value of a variable."""
 
     secret: Name | None = None
     config_map: Name | None = None
@@ -202,7 +203,7 @@ class EnvironmentValues(_Model):
 
 
 def _environment_value(value: Any) -> SecretStr | EnvironmentSource:
-    """A text of the user's, which may be a secret, or where in the cluster it stands."""
+    """Return a variable's value: a text, which may be a secret, or where in the cluster the value is."""
     if isinstance(value, SecretStr | EnvironmentSource):
         return value
     if isinstance(value, str):
@@ -238,7 +239,7 @@ _VOLUME_SOURCES = ("pvc", "config_map", "secret", "empty_dir", "host_path", "nfs
 
 
 class PodVolume(_Model):
-    """A volume of the pod, and where it is mounted in the trial's container."""
+    """Volume of the pod, and the path where it is mounted in the trial's container."""
 
     name: Annotated[str, AfterValidator(syntax.check_namespace)]
     mount_path: MountPath
@@ -262,11 +263,11 @@ class PodVolume(_Model):
 
 
 class CodeSource(_Model):
-    """Trial code that is not sent from the manager: in the cluster, or in the image."""
+    """Trial code that the manager does not send: it is in the cluster, or in the image."""
 
     pvc: Name | None = None
     config_map: Name | None = None
-    image: MountPath | None = None  # a directory in it
+    image: MountPath | None = None  # a directory in the image
     path: Text | None = None  # a directory in the volume
     read_only: bool = False
 
@@ -288,18 +289,18 @@ def _code(value: Any) -> Any:
     return None
 
 
-class KubernetesConfig(_Model):
-    """The pods that an experiment's trials run in.
+class KubernetesConfig(_Model, PlatformConfig):
+    """Pods that an experiment's trials run in.
 
-    ``namespace``, ``context`` and ``kubeconfig`` None: those that kubectl would use, or, in a pod, its own.
-    ``trialCode`` None: ``trialCodeDirectory``, sent by the manager. ``keepJobs``: how long a Job stays that
-    has ended. ``reuseMode``: pods run one trial after the other; one without a trial for ``reuseIdle`` goes.
-    ``orphanedAfter``: how long trials run on without a word from the server; None: for ever.
+    ``namespace``, ``context`` and ``kubeconfig`` None: the values that kubectl would use, or, in a pod, its
+    own. ``trialCode`` None: the manager sends ``trialCodeDirectory``. ``keepJobs``: how long a Job is kept
+    after its end. ``reuseMode``: each pod runs many trials in turn, and ends after ``reuseIdle`` without a
+    trial. ``orphanedAfter``: time without contact to the server after which trials are stopped; None: never.
     """
 
     platform: Literal["kubernetes"] = "kubernetes"
     image: Image
-    docker_image: str | None = None  # NNI's name for it; never set once it is read
+    docker_image: str | None = None  # NNI's name for ``image``; always None after validation
     image_pull_policy: Annotated[PullPolicy, Field(strict=False)] | None = None
     image_pull_secrets: list[Name] = Field(default_factory=list)
     keeper_image: Image | None = None
@@ -354,10 +355,20 @@ class KubernetesConfig(_Model):
 
     @property
     def code_directory(self) -> str | None:
-        """Where a pod finds the trial code; None: the manager sends it."""
+        """Directory of the trial code in a pod; None: the manager sends the code."""
         if self.trial_code is None:
             return None
         return self.trial_code.image or f"{OWN_FOLDER}/code"
+
+    def sends_code(self) -> bool:
+        return self.trial_code is None
+
+    def places(self) -> tuple[str, ...]:
+        return (f"pods of {self.image}",)
+
+    def key_files(self) -> Iterator[tuple[KeyPath, Path]]:
+        if self.kubeconfig is not None:
+            yield ("kubeconfig",), self.kubeconfig
 
     @property
     def deadline(self) -> timedelta | None:
@@ -365,12 +376,12 @@ class KubernetesConfig(_Model):
 
     @property
     def kept(self) -> timedelta:
-        """How long an ended Job stays."""
+        """Time for which an ended Job is kept."""
         return parse_duration(self.keep_jobs)
 
     @property
     def idle(self) -> timedelta:
-        """How long a pod of the pool stays without a trial."""
+        """Time for which a pod of the pool is kept without a trial."""
         return parse_duration(self.reuse_idle)
 
     @property

@@ -1,4 +1,4 @@
-"""A request to the cluster's API server, its answer, and why there is no good one: one sentence each."""
+"""Request to the cluster's API server, its answer, and the errors instead of an answer, one sentence each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST = 500  # characters of a message that are shown
 
 
 class Request(NamedTuple):
-    """``doing``: what it does, for sentences; ``stream``: a good answer is not read."""
+    """Request; ``doing`` describes it in sentences; ``stream``: do not read the body of a good answer."""
 
     doing: str
     method: str
@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``pause_s``: after which the server wants to be asked again, if it says so."""
+    """Answer; ``pause_s`` is the pause that the server requests before the next attempt, if any."""
 
     status: int
     pause_s: float | None
@@ -42,9 +42,9 @@ class Answer(NamedTuple):
 
 
 class ApiError(ServiceError):
-    """The API server has refused something.
+    """Refusal of a request by the API server.
 
-    ``status``: of HTTP; ``reason``: one word, such as AlreadyExists; ``message``: the server's own.
+    ``status``: of HTTP; ``reason``: one word, such as AlreadyExists; ``message``: the server's own text.
     """
 
     def __init__(self, status: int, reason: str, message: str, sentence: str | None = None) -> None:
@@ -55,7 +55,7 @@ class ApiError(ServiceError):
 
 
 def refusal(answer: Answer, doing: str, server: str) -> ApiError | ServiceUnavailable:
-    """What an answer says that is none to the question; ``doing``: what was asked for."""
+    """Return the error for an answer that is not a success; ``doing`` says what was requested."""
     status, said = answer.status, answer.value
     told = said if isinstance(said, dict) and said.get("kind") == "Status" else {}
     error = status_error({**told, "code": status}, doing)
@@ -65,7 +65,7 @@ def refusal(answer: Answer, doing: str, server: str) -> ApiError | ServiceUnavai
 
 
 def status_error(told: Mapping[str, Any], doing: str) -> ApiError:
-    """What a ``Status`` object says."""
+    """Return the error for a ``Status`` object."""
     code = told.get("code")
     status = code if isinstance(code, int) else 500
     reason, message = _text(told.get("reason")), _text(told.get("message"))
@@ -80,7 +80,7 @@ def status_error(told: Mapping[str, Any], doing: str) -> ApiError:
 
 
 def unreachable(server: str, error: BaseException, read_s: float) -> str:
-    """Why there is no answer."""
+    """Return a sentence that says why there is no answer."""
     return f"{_title(server)} cannot be reached: {_why(error, read_s)}"
 
 
@@ -109,7 +109,7 @@ def _why(error: BaseException, read_s: float) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it came from, as causes or as arguments."""
+    """Yield the error and all errors that it came from, as causes or as arguments."""
     seen: set[int] = set()
     todo = [error]
     while todo:

@@ -1,7 +1,8 @@
-"""NNI's platforms ``kubeflow`` and ``frameworkcontroller``: with a single role they are plain Jobs.
+"""NNI's platforms ``kubeflow`` and ``frameworkcontroller``: with a single role they are run as plain Jobs.
 
-They needed an operator in the cluster and an NFS server that the manager mounted. Neither is used here: code
-and results go between the keeper and the manager, and the NFS export is only mounted where trials know it.
+NNI needed an operator in the cluster, and an NFS server that the manager had mounted. Here neither is needed:
+the keeper exchanges code and results with the manager. The NFS export is mounted only in the trials'
+containers, where trials may expect it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from training_services.units import parse_cpu_number, parse_gpu_number, parse_si
 
 __all__ = ["PLATFORMS", "AsJobs", "FrameworkControllerConfig", "KubeflowConfig", "RoleConfig"]
 
-_MOUNTED = "/tmp/mount"  # in NNI's containers
+_MOUNTED = "/tmp/mount"  # mount path in NNI's containers
 
 
 def _size(value: Any) -> str | int:
@@ -47,8 +48,10 @@ class _Model(BaseModel):
 
 
 class AsJobs(NamedTuple):
-    """What a configuration becomes. ``shared``: the fields that training services share, by their names in a
-    file; ``origins``: where each of them was written; ``sentence``: what its author should hear.
+    """Kubernetes configuration that a configuration of NNI becomes.
+
+    ``shared``: fields that all training services share, by their names in a file; ``origins``: the place
+    where each was written; ``sentence``: a note for the author.
     """
 
     config: KubernetesConfig
@@ -86,7 +89,7 @@ class Storage(_Model):
 
 
 class RoleConfig(_Model):
-    """What NNI's roles have in common."""
+    """Fields that all roles of NNI share."""
 
     command: Annotated[str, Field(min_length=1)] | None = None
     docker_image: Image = "msranni/nni:latest"
@@ -96,7 +99,7 @@ class RoleConfig(_Model):
     memory_size: _Size | None = None
 
     def shared(self) -> dict[str, tuple[str, Any]]:
-        """Field of a training service -> field of the role, and its value."""
+        """Return field of a training service -> field of the role, and its value."""
         said = {
             "trialCommand": ("command", self.command),
             "trialCodeDirectory": ("codeDirectory", self.code_directory),
@@ -112,7 +115,7 @@ class ReplicaConfig(RoleConfig):
 
 
 class CompletionPolicy(_Model):
-    """When several tasks count as one result; of a single one its exit code says that."""
+    """Numbers of tasks that decide the result of a trial; with a single task its exit code decides."""
 
     min_failed_task_count: int | None = None
     min_succeed_task_count: int | None = None
@@ -125,7 +128,7 @@ class TaskConfig(RoleConfig):
 
 
 class _WithRoles(_Model, abc.ABC):
-    """A configuration of NNI's that becomes plain Jobs."""
+    """Configuration of NNI that becomes plain Jobs."""
 
     storage: Storage | None = None
     namespace: Namespace = "default"
@@ -135,7 +138,7 @@ class _WithRoles(_Model, abc.ABC):
 
     @abc.abstractmethod
     def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
-        """The only role: its name, where it stands, and itself."""
+        """Return the only role: its name, its place in the configuration, and the role itself."""
 
     def as_jobs(self) -> AsJobs:
         name, place, role = self.role()
@@ -161,7 +164,7 @@ class _WithRoles(_Model, abc.ABC):
 
 
 def _refuse_several(found: list[tuple[str, int]], count: str) -> None:
-    """``found``: roles and how many pods each has."""
+    """Raise ValueError if there are several roles or pods; ``found``: each role with its number of pods."""
     if len(found) > 1:
         names = ", ".join(name for name, _ in found)
         raise ValueError(
@@ -177,7 +180,7 @@ def _refuse_several(found: list[tuple[str, int]], count: str) -> None:
 class KubeflowConfig(_WithRoles):
     platform: Literal["kubeflow"] = "kubeflow"
     operator: Literal["tf-operator", "pytorch-operator"]
-    api_version: str | None = None  # of an operator that is not used
+    api_version: str | None = None  # version of an operator that is not used
     worker: ReplicaConfig | None = None
     ps: ReplicaConfig | None = None
     master: ReplicaConfig | None = None

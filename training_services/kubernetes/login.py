@@ -1,6 +1,6 @@
-"""How one logs in to a cluster, and sends one request: the one module that knows the ``kubernetes`` library.
+"""Login to a cluster, and sending of one request: the only module that uses the ``kubernetes`` library.
 
-It is imported in a thread when it is needed first, for the library is large. All here blocks.
+A thread imports it on first use, because the library is large. All functions here block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from training_services.kubernetes.exchange import Answer, Request
 
 __all__ = ["Login", "log_in"]
 
-# These have no types.
+# These classes have no type annotations.
 KubeConfigMerger: Any = kube_config.KubeConfigMerger
 KubeConfigLoader: Any = kube_config.KubeConfigLoader
 InClusterConfigLoader: Any = incluster_config.InClusterConfigLoader
@@ -34,13 +34,13 @@ CONNECTIONS = 32
 
 
 class Login:
-    """Where the API server is, and the library's client, which knows how to log in there."""
+    """Address of the API server, and the library's client, which can log in there."""
 
     failures = (urllib3.exceptions.HTTPError, ApiException, ConfigException, OSError)
 
     def __init__(self, configuration: Configuration, context: str | None, namespace: str) -> None:
-        configuration.retries = False  # it is we who say what may be repeated
-        configuration.keep_alive = True  # a peer that has vanished is noticed
+        configuration.retries = False  # the caller decides what may be repeated
+        configuration.keep_alive = True  # detects a peer that has vanished
         configuration.connection_pool_maxsize = CONNECTIONS
         self.server = str(configuration.host)
         self.context = context
@@ -48,7 +48,7 @@ class Login:
         self._api: Any = ApiClient(configuration)
 
     def send(self, request: Request) -> Answer:
-        """Any answer that the server gives. Raises one of ``failures``."""
+        """Send the request and return the answer, with any status. Raises one of ``failures``."""
         sent = self._api.param_serialize(
             request.method,
             request.path,
@@ -65,7 +65,7 @@ class Login:
 
     @staticmethod
     def was_cut(error: BaseException) -> bool:
-        """Whether the connection ended before an answer, as one does that was idle for too long."""
+        """Return True if the connection ended before an answer, as after a long idle time."""
         return isinstance(error, urllib3.exceptions.ProtocolError)
 
     def close(self) -> None:
@@ -76,7 +76,10 @@ class Login:
 def log_in(
     kubeconfig: str | None, context: str | None, environ: Mapping[str, str], service_account: Path
 ) -> Login:
-    """Read the files and run the login command, if there is one. Raises ServiceUnavailable."""
+    """Log in by the kubeconfig and its login command, or the service account.
+
+    Raises ServiceUnavailable.
+    """
     home = Path(environ.get("HOME") or Path.home())
     named = kubeconfig or environ.get("KUBECONFIG") or ""
     paths = [home / path.removeprefix("~/") for path in named.split(os.pathsep) if path]
@@ -104,7 +107,7 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
         raise ServiceUnavailable(f"{title} is no YAML: {getattr(error, 'problem', None)}") from None
     except OSError as error:
         raise ServiceUnavailable(f"{title} cannot be read: {error.strerror}") from None
-    except Exception:  # odd content, which the library's messages quote, secrets and all
+    except Exception:  # the library's messages quote the content, including secrets
         raise ServiceUnavailable(f"{title} is not valid: kubectl config view shows what it has") from None
     if current not in names:
         known = ", ".join(sorted(map(str, names))) or "none"
@@ -126,7 +129,7 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
 
 
 def _login_command(loader: Any, environ: Mapping[str, str]) -> str | None:
-    """The command that the user's entry names, made to run in the environment of the experiment's creator."""
+    """Return the login command of the user's entry; it is set to run in the creator's environment."""
     user = loader._user
     if not user or "exec" not in user:
         return None

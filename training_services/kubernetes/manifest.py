@@ -1,4 +1,4 @@
-"""The objects of an experiment in the cluster, as plain mappings. Pure."""
+"""Manifests of an experiment's objects in the cluster, as plain mappings. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import SecretStr
 
 from training_services.base import ServiceUnavailable
-from training_services.keeper_host import Wants
 from training_services.kubernetes.config import (
     EnvironmentSource,
     EnvironmentValue,
@@ -33,6 +32,7 @@ from training_services.kubernetes.syntax import (
     parse_quantity,
 )
 from training_services.kubernetes.template import merged
+from training_services.placement.needs import Wants
 
 __all__ = [
     "DATABASE_LABEL",
@@ -60,9 +60,9 @@ MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "nnimgr"
 
 ARCHIVE = "trial_keeper.pyz"
-MOST_ARCHIVE = 1_000_000  # bytes: a ConfigMap takes 1 MiB
+MOST_ARCHIVE = 1_000_000  # bytes: the limit of a ConfigMap is 1 MiB
 _KEEPER = f"{OWN_FOLDER}/keeper"
-_IMAGE_FOLDER = "/nnimgr-keeper"  # in the keeper's image, as deploy/keeper-image makes it
+_IMAGE_FOLDER = "/nnimgr-keeper"  # path in the keeper's image, set by deploy/keeper-image
 _MANAGER = f"{OWN_FOLDER}/manager"
 _WORK = f"{OWN_FOLDER}/work"
 _CODE = f"{OWN_FOLDER}/code"
@@ -70,14 +70,14 @@ _KEEPER_VOLUME = f"{OWN_VOLUMES}keeper"
 _MANAGER_VOLUME = f"{OWN_VOLUMES}manager"
 _WORK_VOLUME = f"{OWN_VOLUMES}work"
 _CODE_VOLUME = f"{OWN_VOLUMES}code"
-_UNREPORTED = timedelta(days=1)  # so long a pod waits with what has ended for a manager that is away
-_LAST_STEPS = timedelta(seconds=10)  # of the keeper, after the grace of its trial
-# Readable by whatever user the image names: nobody but the trial and its keeper is in the container.
+_UNREPORTED = timedelta(days=1)  # how long a pod keeps unreported ends for a manager that is away
+_LAST_STEPS = timedelta(seconds=10)  # time of the keeper after the grace of its trial
+# Readable by any user that the image names: only the trial and its keeper are in the container.
 _READABLE = 0o444
 
 
 class ResourceFault(ValueError):
-    """What a trial asks for contradicts itself; one sentence. ``path``: the field below the platform's."""
+    """Error: a trial's resources contradict each other; ``path`` is the field below the platform's."""
 
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ class ResourceFault(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belonging:
-    """Whose an object is. ``owner_uid``: of the experiment's ConfigMap; None: there is none yet."""
+    """Owner of an object; ``owner_uid`` is the experiment's ConfigMap's, None before it exists."""
 
     experiment_id: str
     database_id: str
@@ -95,12 +95,12 @@ class Belonging:
 
 
 def shared_name(experiment_id: str) -> str:
-    """The name of the experiment's ConfigMap, which owns all the rest, and of its Secret."""
+    """Return the name of the experiment's ConfigMap, which owns all its other objects, and of its Secret."""
     return object_name(f"nnimgr-{experiment_id}")
 
 
 def labels(belonging: Belonging) -> dict[str, str]:
-    """What all objects of an experiment have."""
+    """Return the labels of all objects of an experiment."""
     return {
         MANAGED_LABEL: MANAGER,
         EXPERIMENT_LABEL: label_value(belonging.experiment_id),
@@ -109,7 +109,7 @@ def labels(belonging: Belonging) -> dict[str, str]:
 
 
 def owner(belonging: Belonging) -> dict[str, Any]:
-    """The experiment's ConfigMap, with which all the rest goes."""
+    """Return the experiment's ConfigMap; when it is deleted, all its other objects are deleted, too."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -122,17 +122,18 @@ def owner(belonging: Belonging) -> dict[str, Any]:
 
 
 def archive_name(experiment_id: str, content: bytes) -> str:
-    """The name of the ConfigMap that brings this keeper.
+    """Return the name of the ConfigMap that contains this keeper.
 
-    Its content never changes: pods have it mounted, and read on in it while they run.
+    The name depends on the content, which never changes: running pods have it mounted and keep reading from
+    it.
     """
     return object_name(f"{shared_name(experiment_id)}-{hashlib.sha256(content).hexdigest()[:8]}")
 
 
 def archive(belonging: Belonging, content: bytes) -> dict[str, Any]:
-    """The ConfigMap with the keeper, where no image brings it (``keeperImage``).
+    """Return the ConfigMap with the keeper, used without ``keeperImage``.
 
-    Raises ServiceUnavailable: it is larger than a ConfigMap may be.
+    Raises ServiceUnavailable if it is larger than a ConfigMap may be.
     """
     if len(content) > MOST_ARCHIVE:
         raise ServiceUnavailable(f"the keeper has {len(content):,} bytes, more than a ConfigMap takes")
@@ -146,7 +147,7 @@ def archive(belonging: Belonging, content: bytes) -> dict[str, Any]:
 
 
 def secret(belonging: Belonging, texts: Mapping[str, str]) -> dict[str, Any]:
-    """The experiment's Secret: keepers' ``manager.json`` by their ids, and what ``secret_texts`` gives."""
+    """Return the experiment's Secret: ``manager.json`` by keeper id, and the texts of ``secret_texts``."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -157,7 +158,7 @@ def secret(belonging: Belonging, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def secret_texts(config: KubernetesConfig) -> dict[str, str]:
-    """The values of the user's own variables, by their keys in the experiment's Secret."""
+    """Return the values of the user's own variables, by their keys in the experiment's Secret."""
     return {
         _variable_key(name): value.get_secret_value()
         for name, value in config.env.items()
@@ -166,7 +167,7 @@ def secret_texts(config: KubernetesConfig) -> dict[str, str]:
 
 
 def secret_patch(texts: Mapping[str, str | None]) -> dict[str, Any]:
-    """A merge patch of the Secret that sets keys, or removes those that are None."""
+    """Return a merge patch of the Secret that sets keys, or removes keys whose text is None."""
     return {"data": {key: None if text is None else _encoded(text) for key, text in texts.items()}}
 
 
@@ -180,12 +181,11 @@ def job(
     trial: tuple[str, int] | None = None,
     archive: str | None = None,
 ) -> dict[str, Any]:
-    """The Job whose pod is this keeper's. ``keeper_id``: a name that ``object_name`` leaves as it is.
+    """Return the Job of this keeper's pod. Raises ResourceFault, TemplateError.
 
-    ``archive``: the name of the ConfigMap with the keeper, where no image brings it.
-
-    ``trial``: the id of the only trial that it runs, and the number of its attempt; None: it runs many.
-    ``grace``: how long a trial has to end when it is stopped. Raises ResourceFault, TemplateError.
+    ``keeper_id``: a name that ``object_name`` leaves unchanged. ``archive``: name of the ConfigMap with the
+    keeper; None with ``keeperImage``. ``trial``: id of the only trial of the pod, and number of its attempt;
+    None: the pod runs many trials. ``grace``: time that a stopped trial has to end.
     """
     tags = {**config.labels, **labels(belonging), KEEPER_LABEL: keeper_id}
     if trial is not None:
@@ -207,7 +207,7 @@ def job(
 
 
 def container_resources(config: KubernetesConfig, wants: Wants) -> dict[str, Any]:
-    """Limits and requests of a trial; ``wants``: where the platform's own fields say nothing.
+    """Return limits and requests of a trial; ``wants`` is used for values that the configuration omits.
 
     Raises ResourceFault.
     """
@@ -274,7 +274,7 @@ def _pod(
 
 
 def _install(config: KubernetesConfig, image: str) -> dict[str, Any]:
-    """The container that brings a Python of its own, and the keeper."""
+    """Return the init container that installs the keeper with its own Python."""
     return {
         "name": f"{OWN_VOLUMES}install",
         "image": image,
@@ -286,7 +286,7 @@ def _install(config: KubernetesConfig, image: str) -> dict[str, Any]:
 
 
 def _python(folder: str) -> list[str]:
-    """What starts the Python of a keeper's image in any other one: its own loader comes first."""
+    """Return the command that starts the Python of a keeper's image, with its own loader, in any image."""
     loader = [f"{folder}/lib/ld.so", "--inhibit-cache", "--library-path", f"{folder}/lib"]
     return [*loader, f"{folder}/bin/python3", "-I", "-S"]
 
@@ -427,7 +427,7 @@ def _pull_policy(config: KubernetesConfig) -> dict[str, str]:
 
 
 def _harmless() -> dict[str, Any]:
-    """The security context of a container that needs no right of its own."""
+    """Return the security context of a container that needs no privileges."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -446,7 +446,7 @@ def _metadata(belonging: Belonging, name: str, tags: Mapping[str, str]) -> dict[
 
 
 def _variable_key(name: str) -> str:
-    """Unlike the id of any keeper, which has no dot."""
+    """Return the Secret's key for a variable; the dot distinguishes it from every keeper id."""
     return f"env.{name}"
 
 
@@ -459,5 +459,5 @@ def _seconds(duration: timedelta) -> int:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """What is not None of it."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}

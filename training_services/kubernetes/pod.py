@@ -1,4 +1,4 @@
-"""A pod as the host of a keeper."""
+"""Pod as the host of a keeper."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from training_services.addresses import Reach
 from training_services.base import ExperimentContext, ServiceError, ServiceUnavailable, TrialJobSpec
-from training_services.keeper_host import HostGone, KeeperHost, Reach, Wants, start_order
-from training_services.keeper_link import StartOrder
+from training_services.keepers.host import HostGone, KeeperHost, start_order
+from training_services.keepers.jobs import StartOrder
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting
 from training_services.kubernetes.site import ImpossibleJob, Site
-from training_services.placement import Host
+from training_services.placement.ledger import Host
+from training_services.placement.needs import Wants
 
 __all__ = ["COMING", "PodHost"]
 
 COMING = "waits for its pod, which is being made"
-RETRY_S = 5.0  # where the cluster cannot be asked
-LEAVE_S = 30.0  # for a keeper that was told to leave, until its pod is seen to have ended
-_MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}  # its keeper has perhaps said why
-_OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}  # a further attempt would end the same way
+RETRY_S = 5.0  # pause after the cluster could not be asked
+LEAVE_S = 30.0  # limit for a pod to end after its keeper was told to leave
+_MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}  # causes that the keeper's output may explain
+# causes after which a further attempt would end in the same way
+_OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}
 
 
 class PodHost(KeeperHost):
-    """The keeper of one experiment in one pod, whose Job has the keeper's name.
+    """Keeper of one experiment in one pod, whose Job has the keeper's name.
 
-    ``trial``: the only one that it is for, and the number of its attempt. ``known``: its Job may have been
-    made by an earlier server; ``spoken``: its keeper has called before, so that its Job must not be made
-    again.
+    ``trial``: the only trial that the pod is for, and the number of its attempt. ``known``: an earlier server
+    may have created its Job. ``spoken``: its keeper has called before, so its Job must not be created again.
     """
 
     passing = True
@@ -48,17 +50,17 @@ class PodHost(KeeperHost):
     ) -> None:
         self.keeper_id = keeper_id
         self.host = Host(id=f"kubernetes/{keeper_id}", name=f"pod {keeper_id}")
-        self.wants = Wants(None, None, None)  # the cluster's own scheduler counts
+        self.wants = Wants(None, None, None)  # the cluster's own scheduler counts resources
         self.trial = trial
         self.over: Over | None = None
-        self.leaves_at_once = False  # it is not waited for: everything ends
-        self.obeys = False  # its keeper has heard that it is to leave
+        self.leaves_at_once = False  # nobody waits for its end, because the experiment ends
+        self.obeys = False  # its keeper has received the order to leave
         self._context, self._config, self._site = context, config, site
         self.spoken = spoken
         self._made = known  # its Job was created, or may have been
-        self._awaited = False  # it was created just now: the watch will tell of it
-        self._creating: asyncio.Future[None] | None = None  # goes on when nobody waits for it any more
-        self._made_at: float | None = None  # on the loop's clock, if it was made since the server started
+        self._awaited = False  # its Job was created just now: the watch will show it
+        self._creating: asyncio.Future[None] | None = None  # continues even if nobody waits for it any longer
+        self._made_at: float | None = None  # time on the loop's clock, if this server created the Job
         self._written: str | None = None
 
     async def open(self) -> None:
@@ -97,16 +99,17 @@ class PodHost(KeeperHost):
             pod = self._seen().pod
             said = None if pod is None else await self._site.last_words(pod)
             reason = f"{reason}, before its keeper had called"
-            failed = over.cause is not Cause.COMPLETED  # it may have waited for a server that was away
+            # a keeper that completed may have waited for a server that was away
+            failed = over.cause is not Cause.COMPLETED
             raise HostGone(reason if said is None else f"{reason}; it says: {said}", failed=failed)
         raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
 
     def heard(self) -> None:
-        """Its keeper has called."""
+        """Record that its keeper has called."""
         self.spoken = True
 
     def verdict(self) -> str | None:
-        """It has run too long: by the cluster's word, or by the time where that has not come yet."""
+        """Return why the pod ran too long, or None, even before the cluster has reported it."""
         if (ending := self._seen().ending) is not None:
             return ending.reason
         limit = self._config.deadline
@@ -118,7 +121,7 @@ class PodHost(KeeperHost):
         return f"the Job {self.keeper_id} ran longer than its activeDeadlineSeconds of {math.ceil(seconds)} s"
 
     async def _end(self) -> Over:
-        """How its pod has ended, once it has."""
+        """Wait for the end of the pod, and return it."""
         name = self.keeper_id
         news = self._site.news(name)
         while True:
@@ -138,7 +141,7 @@ class PodHost(KeeperHost):
     async def end(self, *, told: bool) -> None:
         if told and (self.obeys or (not self.leaves_at_once and await self._ends_by_itself())):
             return
-        if self._creating is not None:  # what is deleted before it is made would be made all the same
+        if self._creating is not None:  # a late creation would undo the deletion
             await asyncio.wait({self._creating})
         while self._made and self._may_run():
             try:
@@ -150,7 +153,7 @@ class PodHost(KeeperHost):
             await asyncio.sleep(RETRY_S)
 
     def _may_run(self) -> bool:
-        """Whether a pod of the Job may be there: a Job replaces one that somebody has deleted."""
+        """Return True if a pod of the Job may be there: a Job replaces a pod that was deleted."""
         sight = self._seen()
         if sight.over is None:
             return True
@@ -168,7 +171,7 @@ class PodHost(KeeperHost):
         self._site.forget(self.keeper_id)
 
     def obstacle(self) -> str | None:
-        """Why its keeper has not called yet, as the cluster says it."""
+        """Return why its keeper has not called yet, as the cluster reports it, or None."""
         if self.spoken:
             return None
         sight = self._seen()
@@ -181,7 +184,7 @@ class PodHost(KeeperHost):
 
     @property
     def doubt(self) -> str | None:
-        """Why it may run no longer."""
+        """Sentence that says why the pod may no longer run, or None."""
         return self._seen().doubt
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:

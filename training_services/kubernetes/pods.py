@@ -1,4 +1,4 @@
-"""Which pod takes which job: each its own one, or any of a pool that run one after the other."""
+"""Queues that decide which pod takes which job: its own pod, or any pod of a pool, one job after another."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from training_services.base import (
     TrialJobSpec,
     never_started,
 )
-from training_services.keeper_host import HostGone
-from training_services.keeper_link import Received
-from training_services.keeper_seat import KeeperSeat
+from training_services.keepers.host import HostGone
+from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.syntax import object_name
+from training_services.placement.needs import Capacity, GpuReading
 
 __all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods"]
 
-FIRST = 8  # so many waiting jobs are told whatever is new of why they wait; what an event costs is bounded
-FAILURES = 3  # pods in a row that never came to work, after which a job is not tried in a further one
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a further pod after such a one
+FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
+FAILURES = 3  # pods in a row that never started to work; then the job is not tried again
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # pause before the next pod after a pod that never started to work
 
 
 class Acts(NamedTuple):
-    """What a queue has done.
+    """Actions of a queue.
 
-    ``start`` gives a job a place on a seat, ``put`` takes events for the core, ``bring(keeper_id, trial)``
-    has a pod made, ``send_away`` has one go.
+    ``start`` gives a job a place on a seat; ``put`` takes events for the core; ``bring(keeper_id, trial)``
+    creates a pod; ``send_away`` releases one.
     """
 
     start: Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
@@ -46,15 +46,15 @@ class Acts(NamedTuple):
 
 
 class PodQueue(abc.ABC):
-    """``JobPlacing`` over pods. A pod runs one job at a time."""
+    """``JobPlacing`` on pods. A pod runs one job at a time."""
 
     def __init__(self, acts: Acts) -> None:
         self._start, self._put, self._bring, self._send_away = acts
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
         self._told: dict[str, str] = {}
-        self._seats: dict[str, KeeperSeat] = {}  # by keeper
-        self._busy: dict[KeeperSeat, str] = {}  # its job
-        self._owners: dict[str, str] = {}  # keeper -> job, of pods that are made for one
+        self._seats: dict[str, KeeperSeat] = {}  # by keeper id
+        self._busy: dict[KeeperSeat, str] = {}  # job on each busy seat
+        self._owners: dict[str, str] = {}  # keeper -> job, for pods that are created for one job
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs
@@ -85,23 +85,23 @@ class PodQueue(abc.ABC):
 
     @abc.abstractmethod
     def gone(self, keeper_id: str, gone: HostGone) -> None:
-        """The pod is no more. What was placed there is seen to elsewhere."""
+        """Handle the end of the pod. Jobs that were placed there are handled by the service."""
 
     @abc.abstractmethod
     def expects(self, seat: KeeperSeat) -> bool:
-        """Whether the pod has something to do, or may yet get it."""
+        """Return True if the pod has a job, or may still get one."""
 
     @abc.abstractmethod
     def awaits(self, keeper_id: str) -> bool:
-        """Whether the pod is still wanted, though nothing of it is there."""
+        """Return True if the pod is still wanted although it does not exist yet."""
 
     @abc.abstractmethod
     def explain(self, keeper_id: str, reason: str) -> None:
-        """Tell those who wait for this pod why."""
+        """Report the reason to the jobs that wait for this pod."""
 
     @abc.abstractmethod
     def tell(self, keeper_ids: Sequence[str]) -> None:
-        """There is news of these pods: why jobs wait may have changed."""
+        """Report changed reasons to waiting jobs: there is news of these pods."""
 
     def reasons_changed(self) -> None:
         self.tell(list(self._seats))
@@ -121,7 +121,7 @@ class PodQueue(abc.ABC):
         del self._busy[seat]
         return True
 
-    def told(self, seat: KeeperSeat, received: Received) -> None:
+    def told(self, seat: KeeperSeat, capacity: Capacity | None, gpus: GpuReading | None) -> None:
         return None
 
     def _place(self, job: TrialJobSpec, seat: KeeperSeat) -> JobPlaced:
@@ -144,7 +144,7 @@ class PodQueue(abc.ABC):
 
 
 class OwnPods(PodQueue):
-    """Each job has a pod of its own, with its name."""
+    """Queue in which each job has its own pod, whose name is the job's."""
 
     def remove(self, seat: KeeperSeat) -> None:
         super().remove(seat)
@@ -208,22 +208,22 @@ class OwnPods(PodQueue):
                 self._say(job_id, _reason(seat))
 
     def _job_of(self, keeper_id: str) -> str | None:
-        """The job that waits for this pod."""
+        """Return the job that waits for this pod, or None."""
         job_id = self._owners.get(keeper_id)
         return job_id if job_id in self._jobs else None
 
 
 class SharedPods(PodQueue):
-    """A pool: there are as many pods as jobs at a time, and one without a job goes after ``idle``."""
+    """Pool with at most one pod per job; a pod without a job is released after ``idle``."""
 
     def __init__(self, acts: Acts, experiment_id: str, *, idle: timedelta) -> None:
         super().__init__(acts)
         self._experiment_id = experiment_id
         self._idle_s = idle.total_seconds()
-        self._coming: dict[str, None] = {}  # keepers that have not spoken
+        self._coming: dict[str, None] = {}  # keepers that have not called yet
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
-        self._gone = 0  # pods in a row that never came to work
-        self._failed = 0  # those of them that never will, and were not the cluster's doing
+        self._gone = 0  # pods in a row that never started to work
+        self._failed = 0  # the part of them that failed for good, and not through the cluster
         self._pause: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -252,7 +252,7 @@ class SharedPods(PodQueue):
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         while self._free:
-            seat, timer = self._free.popitem()  # the one used last: the others may go
+            seat, timer = self._free.popitem()  # the seat used last; the others can become idle
             timer.cancel()
             if seat.obstacle() is None:
                 return self._place(job, seat)
@@ -300,7 +300,7 @@ class SharedPods(PodQueue):
             self.explain(coming, _reason(self._seats[coming]))
 
     def _offer(self, seat: KeeperSeat) -> None:
-        """The seat takes a job: one that waits, or the next one to come."""
+        """Give the seat the first waiting job, or keep it free for the next job."""
         if seat.obstacle() is not None:
             return
         if self._jobs:
@@ -318,7 +318,7 @@ class SharedPods(PodQueue):
         self._call()
 
     def _call(self) -> None:
-        """Have as many pods made as jobs wait that none is on its way for."""
+        """Create a pod for each waiting job for which no pod is coming yet."""
         if self._pause is not None:
             return
         for _ in range(len(self._jobs) - len(self._coming)):
@@ -330,4 +330,4 @@ class SharedPods(PodQueue):
 def _reason(seat: KeeperSeat) -> str:
     if seat.trouble is not None:
         return f"waits, since {seat.trouble}"
-    return seat.keeper.obstacle() or seat.obstacle() or COMING
+    return seat.keeper_host.obstacle() or seat.obstacle() or COMING

@@ -1,4 +1,4 @@
-"""What would be made in the cluster, before anything is, and what the cluster says to it."""
+"""Preview of the objects for a cluster, and the cluster's answer to them in a dry run."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from training_services.base import ServiceUnavailable
-from training_services.keeper_host import Wants
 from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS, ApiError, Resource
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, archive_name, job, object_name, owner, secret
+from training_services.placement.needs import Wants
 from trial_keeper import zipapp
 
 __all__ = ["Asked", "first_job", "usual_namespace", "verdict"]
 
-ANSWER_S = 20.0  # for all that is asked: somebody waits for it
+ANSWER_S = 20.0  # limit for all requests together: a user waits for the result
 USUAL_NAMESPACE = "default"
-_NOT_YET = "00000000-0000-0000-0000-000000000000"  # for what the cluster gives out
+_NOT_YET = "00000000-0000-0000-0000-000000000000"  # stands for an id that the cluster assigns
 
 
 class Asked(Protocol):
-    """What a ``Cluster`` is asked for here."""
+    """Methods of a ``Cluster`` that the preview uses."""
 
     @property
     def namespace(self) -> str: ...
@@ -40,8 +40,10 @@ class Asked(Protocol):
 def first_job(
     config: KubernetesConfig, job_id: str, *, namespace: str, wants: Wants, grace: timedelta
 ) -> dict[str, Any]:
-    """The manifest of an experiment's first Job, with stand-ins for the ids that only the cluster and the
-    experiment's database give out. ``job_id``: of its first trial. Raises ResourceFault, TemplateError.
+    """Return the manifest of an experiment's first Job. Raises ResourceFault, TemplateError.
+
+    Ids that only the cluster and the experiment's database assign have stand-ins. ``job_id`` is that of the
+    experiment's first trial.
     """
     experiment_id, trial_id, attempt = job_id.rsplit("-", 2)
     belonging = _belonging(experiment_id, namespace)
@@ -58,7 +60,7 @@ def first_job(
 
 
 async def usual_namespace(cluster: Asked) -> str:
-    """The one of the kubeconfig's context. ``default`` if there is no kubeconfig that can be read."""
+    """Return the namespace of the kubeconfig's context, or ``default`` if no kubeconfig can be read."""
     try:
         await cluster.connect()
     except ServiceUnavailable:
@@ -67,9 +69,9 @@ async def usual_namespace(cluster: Asked) -> str:
 
 
 async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any]) -> tuple[bool | None, str]:
-    """Whether the cluster would take the objects of an experiment with this Job, and one sentence about it.
+    """Return True if the cluster would accept an experiment's objects with this Job, and a sentence about it.
 
-    None: it could not be asked. Nothing is made there.
+    Return None instead of True or False if the cluster could not be asked. Nothing is created there.
     """
     namespace = manifest["metadata"]["namespace"]
     belonging = _belonging(experiment_id, namespace)
@@ -86,10 +88,11 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
             await cluster.create(CONFIG_MAPS, namespace, owner(belonging), dry_run=True)
             await cluster.create(SECRETS, namespace, secret(belonging, {}), dry_run=True)
             await cluster.create(JOBS, namespace, manifest, dry_run=True)
-            try:  # what shows only when the Job makes its pod: quotas, service accounts, policies
+            try:  # Quotas, service accounts and policies show only when the Job creates its pod.
                 await cluster.create(PODS, namespace, pod, dry_run=True)
             except ApiError as error:
-                if "cannot create resource" not in error.message:  # Jobs make pods, we need not be allowed to
+                # we need no right to create pods: the cluster creates them for Jobs
+                if "cannot create resource" not in error.message:
                     raise
     except TimeoutError:
         return None, f"the cluster could not be asked: it has not answered within {ANSWER_S:g} s"

@@ -1,8 +1,8 @@
-"""Kubernetes: each trial job a Job of the cluster, or a pool of pods that run one after the other.
+"""Kubernetes as a training service: one Job of the cluster per trial job, or a pool of pods for all.
 
-A pod is a host with a keeper of its own, made for the jobs that it runs and gone after them. Nothing of ours
-has to be installed in the cluster. What a pod cannot say itself (why it has not started, that it was evicted,
-deleted or killed for want of memory) is seen by the watch.
+A pod is a host with its own keeper; it is created for its jobs and removed after them. The cluster needs no
+add-on. The watch shows what the keeper cannot report: why a pod has not started, and that it was evicted,
+deleted, or killed for lack of memory.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ from training_services.base import (
     StopOrdered,
     TrialJobSpec,
 )
-from training_services.keeper_host import HostGone, KeeperHost, attempt_folder
-from training_services.keeper_hub import KeeperDesk
-from training_services.keeper_link import Received
-from training_services.keeper_seat import KeeperSeat
-from training_services.keeper_service import JobPlacing, KeeperService, ServiceTools
+from training_services.keepers.host import HostGone, KeeperHost, attempt_folder
+from training_services.keepers.hub import KeeperDesk
+from training_services.keepers.link import Received
+from training_services.keepers.placing import JobPlacing
+from training_services.keepers.seat import KeeperSeat
+from training_services.keepers.service import KeeperService
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.pod import PodHost
 from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
 from training_services.kubernetes.site import Site
 from training_services.logs import LOG_NAMES, FolderFiles, check_log_name
+from training_services.tools import ServiceTools
 
 __all__ = ["KubernetesService"]
 
 logger = logging.getLogger(__name__)
 
-INSIST_S = 10.0  # after a trial's grace its pod is deleted, if its keeper has not obeyed
-LISTING_S = 120.0  # for what a trial has left, by a keeper that may not be heard
-LAST_FETCHES_S = 30.0  # for logs that are on their way when the experiment ends
+INSIST_S = 10.0  # after a trial's grace and this time, the pod of a keeper that has not obeyed is deleted
+LISTING_S = 120.0  # limit for listing a trial's files through a keeper that may not answer
+LAST_FETCHES_S = 30.0  # limit for logs that are being copied when the experiment ends
 PREPARE_AGAIN_S = 5.0
 
 
 class KubernetesService(KeeperService):
-    """Runs the jobs of one experiment in pods."""
+    """Training service that runs the jobs of one experiment in pods."""
 
     capabilities = Capabilities(updates=True, keeps_files=True)
     _queue: PodQueue
@@ -59,10 +61,11 @@ class KubernetesService(KeeperService):
     def __init__(self, context: ExperimentContext, config: KubernetesConfig, tools: ServiceTools) -> None:
         self._config = config
         self._site = Site(context, config, tools.doors, changed=self._seen)
-        super().__init__(context, tools)
-        self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}  # of logs: by pod, by ended job
-        self._insistence: dict[str, asyncio.TimerHandle] = {}  # on stops, by job
-        self._leaving: set[str] = set()  # keepers
+        super().__init__(context, hub=tools.hub, ledger=tools.ledger)
+        # copies of logs under way: by pod, by ended job
+        self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}
+        self._insistence: dict[str, asyncio.TimerHandle] = {}  # timers that enforce stops, by job
+        self._leaving: set[str] = set()  # keepers whose pods are being released
 
     def _make_queue(self) -> JobPlacing:
         acts = Acts(self._start, self._outbox.put, self._bring, self._send_away)
@@ -99,7 +102,7 @@ class KubernetesService(KeeperService):
         if not detach:
             if fetches:
                 await asyncio.wait(fetches, timeout=LAST_FETCHES_S)
-            self._leaving.update(self._seats)  # what is read from now on is read here
+            self._leaving.update(self._seats)  # files are read from the local folder from now on
             for seat in self._seats.values():
                 seat.link.leaving = True
                 seat.desk.flush()
@@ -131,24 +134,25 @@ class KubernetesService(KeeperService):
     # ---- pods ---------------------------------------------------------------------------------------------
 
     def _bring(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
-        self._spawn(keeper_id, self._enter(keeper_id, trial))
+        self._errands.spawn(keeper_id, self._enter(keeper_id, trial))
 
     async def _enter(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
         while True:
             try:
                 seat = await self._join(self._host(keeper_id, trial))
                 break
-            except (ServiceError, OSError) as error:  # the code cannot be packed, say: that may be mended
+            # for example, the code cannot be packed: the user may repair that
+            except (ServiceError, OSError) as error:
                 logger.warning("experiment %s: a pod: %s", self.context.experiment_id, error)
                 self._queue.explain(keeper_id, f"waits, since {error}")
             await asyncio.sleep(PREPARE_AGAIN_S)
             if not self._queue.awaits(keeper_id):
                 return
         self._begin(seat)
-        self._vacated(seat)  # it may have been called off meanwhile
+        self._vacated(seat)  # the job may have been canceled meanwhile
 
     def _seen(self, names: Collection[str]) -> None:
-        """The cluster has something to tell of these Jobs, or of itself."""
+        """Report news of these Jobs, or of the cluster if there are none, to waiting jobs."""
         self._queue.tell(list(names) or list(self._seats))
 
     def _deliver(self, desk: KeeperDesk, received: Received) -> None:
@@ -170,17 +174,17 @@ class KubernetesService(KeeperService):
 
     def _vacated(self, seat: KeeperSeat) -> None:
         if self._adopted and not self._queue.expects(seat):
-            if (trial := _pod(seat).trial) is not None:  # it may have ended before a restart
+            if (trial := _pod(seat).trial) is not None:  # the trial may have ended before a restart
                 self._fetch(f"{self.context.experiment_id}-{trial[0]}-{trial[1]}", seat)
             self._send_away(seat)
 
     def _send_away(self, seat: KeeperSeat) -> None:
-        """Let go of the pod, once what its trials have printed is here."""
+        """Release the pod after the logs of its trials have been copied here."""
         if seat.id in self._leaving or seat.id not in self._seats:
             return
         self._leaving.add(seat.id)
         self._queue.remove(seat)
-        self._spawn(seat.id, self._see_off(seat))
+        self._errands.spawn(seat.id, self._see_off(seat))
 
     async def _see_off(self, seat: KeeperSeat) -> None:
         await asyncio.gather(*self._fetches.get(seat.id, {}).values(), return_exceptions=True)
@@ -203,7 +207,7 @@ class KubernetesService(KeeperService):
             self._insist(job.stop)
 
     def _insist(self, fact: StopOrdered) -> None:
-        """A keeper that does not obey, or is not heard, loses its pod."""
+        """Delete the pod later if its keeper does not obey the stop, or cannot be reached."""
         seat = self._placed.get(fact.job_id)
         if seat is not None and fact.job_id not in self._insistence:
             patience = fact.grace.total_seconds() + INSIST_S
@@ -212,8 +216,9 @@ class KubernetesService(KeeperService):
 
     def _lose_patience(self, job_id: str, seat: KeeperSeat) -> None:
         del self._insistence[job_id]
-        if (seat.link.is_open(job_id) or seat.link.is_astray(job_id)) and seat.id not in self._tasks:
-            self._spawn(seat.id, self._delete(job_id, seat))
+        jobs = seat.link.jobs
+        if (jobs.is_open(job_id) or jobs.is_astray(job_id)) and seat.id not in self._errands:
+            self._errands.spawn(seat.id, self._delete(job_id, seat))
 
     async def _delete(self, job_id: str, seat: KeeperSeat) -> None:
         try:
@@ -224,7 +229,7 @@ class KubernetesService(KeeperService):
             self._insistence[job_id] = loop.call_later(INSIST_S, self._lose_patience, job_id, seat)
 
     def machines(self) -> Sequence[Machine]:
-        """The pods, each with its node."""
+        """Return the pods, each with its node."""
         found = []
         for machine in super().machines():
             sight = self._site.sighting(machine.keeper_id)
@@ -240,7 +245,7 @@ class KubernetesService(KeeperService):
     # ---- what trials have written -------------------------------------------------------------------------
 
     def _fetch(self, job_id: str, seat: KeeperSeat) -> None:
-        """Bring what an ended job has printed here, where it stays when its pod is gone."""
+        """Copy the logs of an ended job to the experiment's folder, where they stay when the pod is gone."""
         pod = _pod(seat)
         if job_id in self._fetches.get(seat.id, {}) or pod.over is not None or not pod.spoken:
             return
@@ -269,7 +274,7 @@ class KubernetesService(KeeperService):
             logger.warning("experiment %s: the logs of %s: %s", self.context.experiment_id, job_id, error)
 
     async def _fetched(self, job_id: str) -> None:
-        """Wait for what of an ended job is on its way here."""
+        """Wait until the copies of the ended job's logs have finished."""
         fetches = [jobs[job_id] for jobs in self._fetches.values() if job_id in jobs]
         await asyncio.gather(*map(asyncio.shield, fetches), return_exceptions=True)
 
@@ -312,14 +317,14 @@ class KubernetesService(KeeperService):
         return await FolderFiles(self.context.directory).listing(_parts(job_id))
 
     def _is_in_pod(self, job_id: str, keeper_id: str | None = None) -> bool:
-        """Whether what the job has written is to be read where it runs or ran."""
+        """Return True if the job's files must be read in its pod."""
         seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
         return seat is not None and _pod(seat).over is None and seat.id not in self._leaving
 
 
 def _pod(seat: KeeperSeat) -> PodHost:
-    assert isinstance(seat.keeper, PodHost)
-    return seat.keeper
+    assert isinstance(seat.keeper_host, PodHost)
+    return seat.keeper_host
 
 
 def _parts(job_id: str) -> tuple[str, ...]:
@@ -328,16 +333,16 @@ def _parts(job_id: str) -> tuple[str, ...]:
 
 
 def _trial_of(keeper: KnownKeeper) -> tuple[str, int] | None:
-    """Of a pod of its own: its job is in its name, as far as that was not shortened."""
+    """Return the trial of a pod with a single job, from its name, unless the name was shortened."""
     _, trial_id, attempt = ("--" + keeper.keeper_id).rsplit("-", 2)
     return (trial_id, int(attempt)) if attempt.isdecimal() else None
 
 
 async def _copy(seat: KeeperSeat, parts: Sequence[str], name: str, folder: Path) -> None:
-    """Raises OSError, ServiceError."""
+    """Copy a log to the folder. Raises OSError, ServiceError."""
     fresh = folder / f".{name}.part"
     file = await asyncio.to_thread(fresh.open, "wb")
-    try:  # what has come of it when that ends is better than nothing
+    try:  # keep the part that has arrived if the copy fails
         async with aclosing(seat.desk.read(parts, name)) as chunks:
             async for chunk in chunks:
                 await asyncio.to_thread(file.write, chunk)

@@ -1,11 +1,11 @@
-"""What a Job, its pods and the cluster's events say of one trial job: pure, and never surprised.
+"""State of one trial job, derived from its Job, its pods and the cluster's events. Pure; accepts any content.
 
-A pod is over once its container has ended, the node has refused it, or the pod is gone: nothing of it runs
-any more. A pod that is only being deleted still runs, for as long as its grace period: that is a doubt. So is
-a node that has fallen silent.
+A pod is over when nothing of it runs any longer: its container has ended, the node has refused it, or the pod
+is gone. A pod that is only being deleted still runs, for as long as its grace period: that is a doubt. A
+silent node is also a doubt.
 
-The first pod of a Job is *the* pod: a Job replaces a pod that somebody has deleted (before the first is over,
-even), and what its replacement does is not what was placed there.
+The first pod of a Job is the only one that counts. A Job replaces a deleted pod, even before the first is
+over; but the job was not placed on the replacement.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = [
 LONGEST = 500  # characters of a message that are shown
 
 UNPULLED = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}
-BACKED_OFF = {"ImagePullBackOff"}  # says less than the failure before it
+BACKED_OFF = {"ImagePullBackOff"}  # less informative than the failure before it
 UNSTARTED = {"StartError", "ContainerCannotRun"}
-# Why kubelet or the control plane has ended a pod, as the pod's own reason says it.
+# Reasons in a pod's status when kubelet or the control plane has ended it.
 EVICTED = {
     "Evicted": "was evicted from",
     "Preempting": "made room for a more important pod on",
@@ -50,7 +50,7 @@ EVICTED = {
     "NodePorts": "was refused by",
     "UnexpectedAdmissionError": "was refused by",
 }
-# The same as clusters from 1.26 on say it, in the condition DisruptionTarget.
+# The same reasons as clusters from version 1.26 on report them, in the condition DisruptionTarget.
 DISRUPTED = {
     "PreemptionByScheduler": "made room for a more important pod on",
     "DeletionByTaintManager": "had to leave",
@@ -58,17 +58,17 @@ DISRUPTED = {
     "TerminationByKubelet": "was ended by",
 }
 MADE_NO_POD = {"FailedCreate"}  # events of a Job
-ATTEMPT = re.compile(r'^Error creating: (pods "[^"]*" is forbidden: )?')  # another name each time
+ATTEMPT = re.compile(r'^Error creating: (pods "[^"]*" is forbidden: )?')  # each attempt has another pod name
 HELD_UP = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}  # events of a pod
 
 
 class Cause(enum.Enum):
-    """Why a pod is over."""
+    """Cause of a pod's end."""
 
     COMPLETED = "completed"
-    FAILED = "failed"  # its container ended by itself, with another exit code than 0
+    FAILED = "failed"  # its container ended by itself, with an exit code other than 0
     OUT_OF_MEMORY = "out of memory"
-    EVICTED = "evicted"  # the node or the cluster wanted its place, or did not take it
+    EVICTED = "evicted"  # the node or the cluster needed its place, or refused it
     DELETED = "deleted"
     DEADLINE = "deadline"
     NODE_LOST = "node lost"
@@ -76,7 +76,7 @@ class Cause(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """How far a job has come in the cluster."""
+    """Progress of a job in the cluster."""
 
     ABSENT = "absent"  # it has no pod yet
     PENDING = "pending"
@@ -86,7 +86,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Nothing of the pod runs any more. ``reason``: one sentence; ``exit_code``: its container's."""
+    """End of a pod, of which nothing runs any longer; ``reason`` is a sentence that says why."""
 
     cause: Cause
     reason: str
@@ -95,11 +95,11 @@ class Over:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """What the cluster shows of one job.
+    """State of one job in the cluster.
 
-    ``uid``: the Job's; None: the Job itself has not been seen, or is gone. ``waiting``: why it does not run
-    yet, ``doubt``: why it may run no longer, which is no proof; one sentence each. ``ending``: how the Job
-    has ended, though its pod has not yet: it ran too long.
+    ``uid``: the Job's; None: the Job itself was not seen, or is gone. ``waiting``: why it does not run yet;
+    ``doubt``: why it may no longer run, which is no proof; one sentence each. ``ending``: end of a Job that
+    ran too long while its pod still runs.
     """
 
     uid: str | None
@@ -114,7 +114,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSight:
-    """What a Job says. ``over``: how it ended, as far as it knows; its pods know better."""
+    """Content of a Job; ``over`` is its end as the Job reports it; its pods know better."""
 
     name: str
     uid: str
@@ -124,7 +124,7 @@ class JobSight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSight:
-    """What a pod says. ``job``: whose it is, None: nobody's; ``vague``: an event may say why it waits."""
+    """Content of a pod; ``job``: its Job's name, or None; ``vague``: an event may explain its wait better."""
 
     name: str
     uid: str
@@ -139,7 +139,7 @@ class PodSight:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A warning that keeps a Job or a pod (``kind``) from going on, as one sentence."""
+    """Warning, as one sentence, about a Job or a pod (``kind``) that cannot continue."""
 
     kind: str
     name: str
@@ -147,7 +147,7 @@ class Note:
 
 
 def read_job(job: Mapping[str, Any]) -> JobSight:
-    """The Job as far as it matters; whatever lacks or is of an odd type counts as not said."""
+    """Read the relevant fields of a Job; fields that are missing or of a wrong type are ignored."""
     meta, status = _mapping(job.get("metadata")), _mapping(job.get("status"))
     name = _text(meta.get("name"))
     conditions = _true_conditions(status)
@@ -167,9 +167,9 @@ def read_job(job: Mapping[str, Any]) -> JobSight:
 
 
 def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight:
-    """The pod as far as it matters; ``before``: what it was like when it was seen last.
+    """Read the relevant fields of a pod; ``before`` is its previous state.
 
-    The first end that was seen stays: a pod that has ended by itself may be deleted afterwards.
+    The first end stays: a pod that has ended by itself may be deleted afterwards.
     """
     meta, spec, status = (_mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
     name = _text(meta.get("name"))
@@ -193,7 +193,7 @@ def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight
 
 
 def pod_gone(sight: PodSight) -> PodSight:
-    """The pod is in the cluster no longer."""
+    """Return the state of a pod that is no longer in the cluster."""
     if sight.over is not None:
         return sight
     if sight.doubt is not None and sight.doubt.startswith("node "):
@@ -204,7 +204,7 @@ def pod_gone(sight: PodSight) -> PodSight:
 
 
 def read_note(event: Mapping[str, Any]) -> Note | None:
-    """What an Event says of a Job or a pod that cannot go on; None: something else."""
+    """Return the warning in an Event about a Job or pod that cannot continue; None for other Events."""
     about = _mapping(event.get("involvedObject"))
     kind, name, reason = _text(about.get("kind")), _text(about.get("name")), _text(event.get("reason"))
     message = _text(event.get("message")) or reason
@@ -223,7 +223,7 @@ def fold(
     job_note: str | None = None,
     pod_note: str | None = None,
 ) -> Sighting:
-    """All that is known of one job. ``job``: None if it is gone; ``pods``: the first one first."""
+    """Combine everything known about one job. ``job``: None if it is gone; ``pods``: the first one first."""
     uid = None if job is None else job.uid
     ended = None if job is None else job.over
     if pods:
@@ -253,7 +253,7 @@ def fold(
 
 
 def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
-    """Whether nothing of the pod can run any more, and why."""
+    """Return the end of the pod if nothing of it can run any longer, or None."""
     meta, status = _mapping(pod.get("metadata")), _mapping(pod.get("status"))
     ended = _terminated(status)
     code = _number(ended.get("exitCode"))
@@ -287,7 +287,7 @@ def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
 
 
 def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | None:
-    """Who has ended the pod, if it did not end by itself."""
+    """Return the end of the pod if the node or the cluster has ended it, or None."""
     target = _true_conditions(status).get("DisruptionTarget", {})
     place = node or "its node"
     reason = _text(status.get("reason"))
@@ -305,7 +305,7 @@ def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | Non
 
 
 def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | None) -> tuple[str, bool]:
-    """(why the pod does not run yet, whether an event may say it better)."""
+    """Return why the pod does not run yet, and True if an event may explain it better."""
     for container in (*_items(status.get("initContainerStatuses")), *_items(status.get("containerStatuses"))):
         state = _mapping(_mapping(container.get("state")).get("waiting"))
         reason, message = _text(state.get("reason")), _text(state.get("message"))
@@ -338,10 +338,10 @@ def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | Non
 def _doubt(
     node: str | None, meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
 ) -> str | None:
-    """Why the pod may run no longer, or not for long."""
+    """Return why the pod may no longer run, or will soon end, or None."""
     conditions = {_text(item.get("type")): item for item in _items(status.get("conditions"))}
     ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
-    # kubelet says both in one breath; it is the control plane that takes the first away from a silent node.
+    # Kubelet sets both conditions together; only the control plane clears Ready alone, for a silent node.
     apart = ready.get("status") == "False" and containers.get("status") == "True"
     silent = "Unknown" in (status.get("phase"), ready.get("status")) or status.get("reason") == "NodeLost"
     if silent or (apart and not spec.get("readinessGates")):
@@ -359,7 +359,7 @@ def _job_of(meta: Mapping[str, Any]) -> str | None:
 
 
 def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """How the trial's container has ended; empty: it has not, or nobody knows."""
+    """Return the end of the trial's container; empty if it has not ended or nobody knows."""
     for container in _items(status.get("containerStatuses")):
         if container.get("name") == CONTAINER:
             return _mapping(_mapping(container.get("state")).get("terminated"))
@@ -392,12 +392,12 @@ def _true_conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _exit(code: int) -> str:
-    """An exit status in words."""
+    """Return an exit status in words."""
     return f"exit code {code} (signal {code - 128})" if 128 < code < 193 else f"exit code {code}"
 
 
 def _said(sentence: str, said: Mapping[str, Any]) -> str:
-    """The sentence, with the message (or the reason) that the cluster gives for it."""
+    """Return the sentence, followed by the message or reason that the cluster gives for it."""
     message = _text(said.get("message")) or _text(said.get("reason"))
     return f"{sentence}: {message}" if message else sentence
 

@@ -1,7 +1,7 @@
-"""An experiment's place in a cluster: its objects, what becomes of its Jobs, and the way there.
+"""An experiment's objects in a cluster, the state of its Jobs, and the address of the server for pods.
 
-What is asked of the cluster for one trial is bounded: its Job is created, and the keepers' Secret changed
-once for all that come and go at that moment. Everything else comes by the watch.
+The number of requests per trial is bounded: its Job is created, and the keepers' Secret is changed once for
+all keepers that come and go at the same time. The watch brings everything else.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from training_services.addresses import KeeperDoors, Reach
 from training_services.base import TRIAL_GRACE, ExperimentContext, ServiceError, ServiceUnavailable
 from training_services.code import PackedCode
-from training_services.doors import KeeperDoors
-from training_services.keeper_host import Reach, Wants
 from training_services.kubernetes import manifest
 from training_services.kubernetes.address import own_address
 from training_services.kubernetes.client import CONFIG_MAPS, JOBS, SECRETS, ApiError, Cluster, Resource
@@ -29,6 +28,7 @@ from training_services.kubernetes.sighting import Sighting
 from training_services.kubernetes.syntax import CONTAINER, label_value
 from training_services.kubernetes.template import TemplateError
 from training_services.kubernetes.watch import JobWatch
+from training_services.placement.needs import Wants
 from trial_keeper import zipapp
 
 __all__ = ["ImpossibleJob", "Site"]
@@ -38,23 +38,26 @@ _LOG_LINES = 5
 
 
 class ImpossibleJob(ServiceError):
-    """The cluster will never take such a Job."""
+    """Error: the cluster will never accept such a Job."""
 
 
 class _Kept(NamedTuple):
-    """What an experiment keeps of its place: what tokens are derived from, and where the place is.
+    """Values that an experiment stores: the key for tokens, and its context and namespace.
 
-    The context and the namespace are those of its first Job, whatever a kubeconfig says later.
+    Context and namespace stay those of its first Job, even if the kubeconfig changes.
     """
 
     key: str  # hex
-    database: str  # the id of the experiment's
+    database: str  # id of the experiment's database
     context: str | None = None
     namespace: str | None = None
 
 
 class Site:
-    """``changed`` is called with the names of Jobs that there is news of; none of them: of the cluster."""
+    """Place of an experiment in a cluster.
+
+    ``changed`` is called with the names of Jobs that have news; without names, there is news of the cluster.
+    """
 
     def __init__(
         self,
@@ -71,10 +74,10 @@ class Site:
         self._kept: _Kept | None = None
         self._database_id = ""
         self._watch: JobWatch | None = None
-        self._news: dict[str, asyncio.Event] = {}  # Jobs that somebody waits for
+        self._news: dict[str, asyncio.Event] = {}  # Job -> event that is set by news of it
         self._making: asyncio.Future[Belonging] | None = None
-        self._archive: str | None = None  # the name of the ConfigMap with the keeper
-        self._entries: dict[str, str | None] = {}  # of the Secret, to be written
+        self._archive: str | None = None  # name of the ConfigMap with the keeper
+        self._entries: dict[str, str | None] = {}  # entries of the Secret that are not written yet
         self._writing: asyncio.Task[None] | None = None
 
     def _login(self, context: str | None) -> Cluster:
@@ -83,7 +86,10 @@ class Site:
     # ---- life ---------------------------------------------------------------------------------------------
 
     def open(self, database_id: str) -> None:
-        """Nothing is asked yet: a cluster that is away does not keep keepers from being answered."""
+        """Read or create the stored values.
+
+        The cluster is not asked: without it, keepers are still answered.
+        """
         self._database_id = database_id
         path = self._context.directory / _FILE
         kept = _read(path)
@@ -106,17 +112,17 @@ class Site:
         await self._cluster.close()
 
     def token(self, keeper_id: str) -> str:
-        """The keeper's. Derived, so that nothing of it has to be kept for each."""
+        """Return the keeper's token, derived from one key, so that no token needs to be stored."""
         assert self._kept is not None
         return hmac.new(bytes.fromhex(self._kept.key), keeper_id.encode(), hashlib.sha256).hexdigest()
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is heard of the cluster at present."""
+        """Sentence that says why there is no news of the cluster, or None."""
         return None if self._watch is None else self._watch.trouble
 
     async def reach(self) -> Reach:
-        """Where pods find the server, which lets them in from now on, be the cluster there or not.
+        """Return the address for pods; the server listens there from now on. This works without the cluster.
 
         Raises ServiceError.
         """
@@ -136,15 +142,15 @@ class Site:
         return None if self._watch is None else self._watch.sighting(name)
 
     def news(self, name: str) -> asyncio.Event:
-        """Set whenever there is news of this Job."""
+        """Return the event that is set whenever there is news of this Job."""
         return self._news.setdefault(name, asyncio.Event())
 
     def forget(self, name: str) -> None:
-        """Nobody will ask for it again."""
+        """Forget the Job's news event, which nobody needs any longer."""
         self._news.pop(name, None)
 
     async def is_there(self, name: str) -> bool:
-        """Ask the cluster for the Job itself. Raises ServiceError."""
+        """Return True if the Job exists in the cluster and is ours. Raises ServiceError."""
         namespace = (await self._belonging()).namespace
         found = await self._cluster.get(JOBS, namespace, name)
         return found is not None and self._is_ours(found)
@@ -158,16 +164,16 @@ class Site:
     # ---- what is done -------------------------------------------------------------------------------------
 
     async def admit(self, keeper_id: str, text: str) -> None:
-        """Lay down a keeper's ``manager.json``. Raises ServiceError."""
+        """Write a keeper's ``manager.json`` to the Secret. Raises ServiceError."""
         self._entries[keeper_id] = text
         await self._write(keeper_id)
 
     def dismiss(self, keeper_id: str) -> None:
-        """It goes with the next that is written."""
+        """Remove the keeper's entry from the Secret with the next write."""
         self._entries[keeper_id] = None
 
     async def create(self, keeper_id: str, *, wants: Wants, trial: tuple[str, int] | None) -> None:
-        """Create the keeper's Job, unless it is there. Raises ImpossibleJob, ServiceError."""
+        """Create the keeper's Job, unless it exists. Raises ImpossibleJob, ServiceError."""
         belonging = await self._belonging()
         try:
             job = manifest.job(
@@ -188,14 +194,14 @@ class Site:
             raise
 
     async def delete(self, name: str) -> None:
-        """Delete the Job, its pod with the grace that its trial has. Raises ServiceError."""
+        """Delete the Job; its pod gets the grace of its trial. Raises ServiceError."""
         sight = self.sighting(name)
         namespace = await self._namespace()
         uid = None if sight is None else sight.uid
         await self._cluster.delete(JOBS, namespace, name, propagation="Foreground", uid=uid)
 
     async def last_words(self, pod: str) -> str | None:
-        """The end of what the pod has printed, on one line."""
+        """Return the last lines that the pod has printed, as one line, or None."""
         try:
             namespace = await self._namespace()
             text = await self._cluster.pod_log(namespace, pod, container=CONTAINER, tail_lines=_LOG_LINES)
@@ -204,15 +210,15 @@ class Site:
         return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or None
 
     async def remove_credentials(self) -> None:
-        """No keeper is left. Raises ServiceError."""
+        """Delete the keepers' Secret; call after the last keeper has left. Raises ServiceError."""
         namespace = await self._namespace()
         await self._cluster.delete(SECRETS, namespace, manifest.shared_name(self._context.experiment_id))
 
     async def remove(self, *, only_look: bool) -> None:
-        """Remove all that the experiment has in the cluster. Raises ServiceError."""
+        """Remove all objects of the experiment from the cluster. Raises ServiceError."""
         self._kept = _read(self._context.directory / _FILE)
         if self._kept is None or self._kept.namespace is None:
-            return  # it has never been there
+            return  # the experiment has never used the cluster
         self._database_id = self._kept.database
         if self._kept.context is not None:
             self._cluster = self._login(self._kept.context)
@@ -224,7 +230,7 @@ class Site:
             await self._cluster.delete(CONFIG_MAPS, namespace, name, propagation="Foreground", uid=uid)
 
     async def _belonging(self) -> Belonging:
-        """Whose the objects are, once those are there that all the others need. Raises ServiceError."""
+        """Create the objects that all others need, once, and return their owner. Raises ServiceError."""
         if self._making is None or (self._making.done() and not _succeeded(self._making)):
             self._making = asyncio.ensure_future(self._begin())
         return await asyncio.shield(self._making)
@@ -277,7 +283,7 @@ class Site:
         return belonging
 
     async def _make(self, resource: Resource, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The object as it is in the cluster; one that is there already has to be this experiment's."""
+        """Create the object, or return the existing one if it is this experiment's. Raises ServiceError."""
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
         try:
             return await self._cluster.create(resource, namespace, body)
@@ -301,7 +307,7 @@ class Site:
         return bool(tags.get(manifest.DATABASE_LABEL) == label_value(self._database_id))
 
     async def _write(self, keeper_id: str) -> None:
-        """Write what is due of the Secret, with whoever else wants to, until this entry is there."""
+        """Write the waiting entries of the Secret, together with other callers, until this one is written."""
         while keeper_id in self._entries:
             if self._writing is None:
                 self._writing = asyncio.ensure_future(self._write_entries())
@@ -316,7 +322,8 @@ class Site:
                 await self._cluster.patch(SECRETS, belonging.namespace, name, manifest.secret_patch(entries))
             except BaseException as error:
                 self._entries = {**entries, **self._entries}
-                if isinstance(error, ApiError) and error.status == 404:  # somebody has deleted it
+                # the Secret was deleted: create it again
+                if isinstance(error, ApiError) and error.status == 404:
                     self._making = None
                 raise
         finally:
@@ -328,7 +335,7 @@ def _succeeded(future: asyncio.Future[Belonging]) -> bool:
 
 
 def _read(path: Path) -> _Kept | None:
-    """Raises ServiceUnavailable."""
+    """Read the stored values; None if there are none. Raises ServiceUnavailable."""
     try:
         said = json.loads(path.read_bytes())
         return _Kept(**{name: said[name] for name in _Kept._fields})
@@ -343,7 +350,7 @@ def _read(path: Path) -> _Kept | None:
 
 
 def _keep(path: Path, kept: _Kept) -> None:
-    """Raises ServiceUnavailable."""
+    """Store the values. Raises ServiceUnavailable."""
     fresh = path.with_suffix(".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

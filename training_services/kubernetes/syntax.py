@@ -1,4 +1,4 @@
-"""What Kubernetes takes for names, labels and amounts. Every check raises ValueError with one sentence."""
+"""Checks of names, labels and amounts for Kubernetes; each check raises ValueError with one sentence."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = [
     "parse_quantity",
 ]
 
-# What belongs to nnimgr in a pod, and begins so.
+# Prefixes of everything in a pod that belongs to nnimgr.
 OWN_FOLDER = "/nnimgr"
 OWN_VOLUMES = "nnimgr-"
 OWN_VARIABLES = "NNIMGR_"
 OWN_LABELS = ("nnimgr.io/", "app.kubernetes.io/managed-by")
 
 EXPERIMENT_LABEL = "nnimgr.io/experiment"
-CONTAINER = "trial"  # that the trial runs in, whose end is the pod's; others only accompany it
+CONTAINER = "trial"  # container of the trial, whose end is the pod's end; other containers only accompany it
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
@@ -54,11 +54,11 @@ _UNITS = {
 }
 _LONGEST_LABEL = 63
 _LONGEST_NAME = 253
-_LONGEST_OBJECT = 52  # a pod's name is the Job's with up to 11 characters behind it, and must be a label
+_LONGEST_OBJECT = 52  # a pod's name is a label of at most 63 characters: the Job's name and up to 11 more
 
 
 def check_namespace(text: str) -> str:
-    """Also the name of a volume: a DNS label."""
+    """Check a namespace or the name of a volume, a DNS label."""
     if len(text) > _LONGEST_LABEL or not _DNS_LABEL.fullmatch(text):
         raise ValueError(
             f"{text!r} must be 1 to {_LONGEST_LABEL} lower-case letters, digits and '-', with a letter or a "
@@ -68,7 +68,7 @@ def check_namespace(text: str) -> str:
 
 
 def check_name(text: str) -> str:
-    """The name of a Secret, a service account or the like."""
+    """Check the name of a Secret, a service account or a similar object."""
     if len(text) > _LONGEST_NAME or not _DNS_SUBDOMAIN.fullmatch(text):
         raise ValueError(
             f"{text!r} is no name of an object in Kubernetes: it takes lower-case letters, digits, '-' and "
@@ -78,7 +78,7 @@ def check_name(text: str) -> str:
 
 
 def check_secret_key(text: str) -> str:
-    """A key in a Secret or a ConfigMap."""
+    """Check a key of a Secret or a ConfigMap."""
     if len(text) > _LONGEST_NAME or not _SECRET_KEY.fullmatch(text):
         raise ValueError(
             f"{text!r} is no key of a Secret or ConfigMap: it takes letters, digits, '-', '_', '.'"
@@ -87,7 +87,7 @@ def check_secret_key(text: str) -> str:
 
 
 def check_label_key(text: str) -> str:
-    """A name of at most 63 characters, perhaps with a domain and a slash before it."""
+    """Check a label's key: at most 63 characters, with an optional domain and slash before them."""
     domain, slash, name = text.rpartition("/")
     if slash:
         check_name(domain)
@@ -104,7 +104,7 @@ check_resource_name = check_label_key  # such as nvidia.com/gpu
 
 
 def check_label(text: str) -> str:
-    """The value of a label, which may be empty."""
+    """Check the value of a label, which may be empty."""
     if text and (len(text) > _LONGEST_LABEL or not _LABEL.fullmatch(text)):
         raise ValueError(
             f"{text!r} cannot be the value of a label: it takes up to {_LONGEST_LABEL} letters, digits, '-', "
@@ -120,14 +120,14 @@ def check_environment_name(text: str) -> str:
 
 
 def check_mount_path(text: str) -> str:
-    """An absolute path in a container."""
+    """Check an absolute path in a container, and return it without a slash at its end."""
     if not text.startswith("/") or ":" in text or ".." in text.split("/"):
         raise ValueError(f"{text!r} must be a full path in the container, without ':' and '..'")
     return text.rstrip("/") or "/"
 
 
 def parse_quantity(value: Any) -> Decimal:
-    """An amount as Kubernetes writes it, such as ``500m``, ``2`` or ``1.5Gi``; more than nothing."""
+    """Parse a positive amount as Kubernetes writes it, such as ``500m``, ``2`` or ``1.5Gi``."""
     text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -140,7 +140,7 @@ def parse_quantity(value: Any) -> Decimal:
 
 
 def cpu_quantity(value: Any) -> str:
-    """CPUs as Kubernetes writes them: ``2``, ``500m``; what is finer than a thousandth is rounded up."""
+    """Return CPUs as Kubernetes writes them (``2``, ``500m``), rounded up to thousandths."""
     if isinstance(value, str) and value.endswith("i"):
         raise ValueError(f"{value!r} is not a number of CPUs; write one like 2, 0.5 or 500m")
     millis = int((parse_quantity(value) * 1000).to_integral_value(rounding=ROUND_CEILING))
@@ -148,14 +148,14 @@ def cpu_quantity(value: Any) -> str:
 
 
 def memory_quantity(value: Any) -> str:
-    """Memory as Kubernetes writes it, with a unit: ``512Mi``, ``8Gi``."""
+    """Check memory as Kubernetes writes it, with a unit: ``512Mi``, ``8Gi``."""
     if not isinstance(value, str) or parse_quantity(value) < 1024:
         raise ValueError(f"{value!r} is not an amount of memory; write one like 512Mi or 8Gi")
     return value
 
 
 def object_name(text: str) -> str:
-    """A name for a Job: ``text`` if it can be one, else something like it with a hash of it at its end."""
+    """Return a name for a Job: ``text`` if it is valid, or a similar name that ends with its hash."""
     if len(text) <= _LONGEST_OBJECT and _DNS_LABEL.fullmatch(text):
         return text
     digest = _digest(text)
@@ -164,7 +164,7 @@ def object_name(text: str) -> str:
 
 
 def label_value(text: str) -> str:
-    """A value for a label: ``text`` if it can be one, else something like it with a hash of it at its end."""
+    """Return a label's value: ``text`` if it is valid, or a similar value that ends with its hash."""
     if len(text) <= _LONGEST_LABEL and _LABEL.fullmatch(text):
         return text
     digest = _digest(text)

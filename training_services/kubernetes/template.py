@@ -1,7 +1,7 @@
-"""``podTemplate``: what a user lays over the pods that are rendered. Pure.
+"""Merge of the user's ``podTemplate`` into the rendered pods. Pure.
 
-Mappings are merged key by key, and null deletes a key. Lists whose items have an identity are merged by it:
-``volumeMounts`` by ``mountPath``, ``tolerations`` by ``key``, all others by ``name``; what is new comes last.
+Mappings are merged key by key; null deletes a key. Lists whose items have an identity are merged by it:
+``volumeMounts`` by ``mountPath``, ``tolerations`` by ``key``, all others by ``name``; new items come last.
 Other lists are replaced.
 """
 
@@ -21,7 +21,7 @@ _PARTS = ("metadata", "spec")
 
 
 class TemplateError(ValueError):
-    """What is laid over does not fit; one sentence. ``path``: where in ``podTemplate``."""
+    """Error: the podTemplate cannot be merged at ``path``; one sentence."""
 
     def __init__(self, path: Sequence[str | int], message: str) -> None:
         super().__init__(message)
@@ -29,12 +29,12 @@ class TemplateError(ValueError):
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with ``over`` laid over it; both stay as they are. Raises TemplateError."""
+    """Return ``base`` with ``over`` merged into it; both are unchanged. Raises TemplateError."""
     return _merge_mapping(base, over, ())
 
 
 def check_affinity(found: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError. What is in each is left to the cluster."""
+    """Check the kinds of affinity; their contents are left to the cluster. Raises ValueError."""
     for key, value in found.items():
         if key not in _AFFINITIES:
             raise ValueError(f"unknown kind {key!r}; valid are {', '.join(_AFFINITIES)}")
@@ -44,7 +44,7 @@ def check_affinity(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_template(found: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what the trials' pods cannot do without. Raises ValueError."""
+    """Raise ValueError if the template changes parts that trials' pods need; return it otherwise."""
     for key, part in found.items():
         if key not in _PARTS:
             raise ValueError(f"unknown key {key!r}; valid are metadata and spec, as in a pod's template")
@@ -141,7 +141,7 @@ def _merge_lists(
 
 
 def _named(items: Any, identity: str) -> bool:
-    """Whether it is a list of mappings, each with another value under ``identity``."""
+    """Return True for a list of mappings with different texts under ``identity``."""
     if not isinstance(items, Sequence) or isinstance(items, str):
         return False
     if not all(isinstance(item, Mapping) and isinstance(item.get(identity), str) for item in items):
@@ -150,7 +150,7 @@ def _named(items: Any, identity: str) -> bool:
 
 
 def _without_null(value: Any) -> Any:
-    """There is nothing to delete: null is nothing."""
+    """Return the value without null entries: there is nothing for them to delete."""
     if isinstance(value, Mapping):
         return {key: _without_null(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

@@ -1,8 +1,7 @@
-"""What becomes of an experiment's Jobs and pods: listed once, then watched; listed again where that fails.
+"""Watch of an experiment's Jobs and pods: listed once, then watched, and listed again after a failure.
 
-Three streams, of Jobs, pods and warnings. What an event changes is folded for its own job alone, so its cost
-does not depend on how many there are. Between two streams there is no order: what belongs together is put
-together by names.
+There are three streams: Jobs, pods and warnings. An event is folded only for its own job, so its cost does
+not depend on the number of jobs. Events of different streams come in any order; names connect them.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ __all__ = ["JobWatch"]
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE_S = 0.5  # after a failure; doubled by each further one
+FIRST_PAUSE_S = 0.5  # pause after a failure; doubled by each further failure
 LAST_PAUSE_S = 30.0
-AT_ONCE = 200  # objects of a list that are read in one go
-TOO_OLD = 2  # lists in a row that are made anew at once
-KEPT_GONE = 1_000  # jobs that are in the cluster no longer, and still can be asked for
-KEPT_EARLY = 1_000  # warnings about what has not been seen yet
+AT_ONCE = 200  # objects of a list that are read before other tasks run
+TOO_OLD = 2  # lists in a row that are repeated without a pause
+KEPT_GONE = 1_000  # deleted jobs that are remembered
+KEPT_EARLY = 1_000  # warnings that are kept until their object is seen
 
 
 @dataclass(slots=True)
 class _Known:
-    """All that was seen of one job. ``pods``: by uid, the first one first."""
+    """Everything seen of one job; ``pods`` by uid, the first pod first."""
 
     job: JobSight | None = None
     pods: dict[str, PodSight] = field(default_factory=dict)
@@ -70,10 +69,10 @@ class _Known:
 
 
 class JobWatch:
-    """Follows the Jobs and pods that carry the experiment's label, and those in ``labels``.
+    """Watch of the Jobs and pods that have the experiment's label and ``labels``.
 
-    ``changed`` is called on the event loop with the names of the Jobs whose sighting is another one now, many
-    at a time; with none of them when ``trouble`` or ``known`` has changed.
+    ``changed`` is called on the event loop with the names of all Jobs whose sighting has changed. It is
+    called without names when ``trouble`` or ``known`` has changed.
     """
 
     def __init__(
@@ -90,9 +89,10 @@ class JobWatch:
         self._cluster = cluster
         self._changed = changed
         self._jobs: dict[str, _Known] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()  # names of those that are kept, oldest first
-        self._pod_jobs: dict[str, str] = {}  # names of pods that are in the cluster -> names of Jobs
-        self._early: OrderedDict[tuple[str, str], str] = OrderedDict()  # (kind, name) -> sentence
+        # names of gone jobs that are remembered, the oldest first
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._pod_jobs: dict[str, str] = {}  # pod name -> Job name, for pods in the cluster
+        self._early: OrderedDict[tuple[str, str], str] = OrderedDict()  # (kind, name) -> early warning
         chosen = {EXPERIMENT_LABEL: experiment_id, **labels}
         label = ",".join(f"{name}={value}" for name, value in chosen.items())
         self._streams = (
@@ -103,7 +103,7 @@ class JobWatch:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Begin; returns when all that is there is known, or the first attempt has failed."""
+        """Start to watch. Return when everything is listed, or the first attempt has failed."""
         self._tasks = [asyncio.create_task(stream.run()) for stream in self._streams]
         await asyncio.gather(*(stream.tried.wait() for stream in self._streams[:2]))
 
@@ -115,25 +115,25 @@ class JobWatch:
 
     @property
     def known(self) -> bool:
-        """Whether all of the experiment has been listed once: what has no sighting then is not there."""
+        """True after all objects were listed once: from then on, what has no sighting does not exist."""
         return all(stream.listed for stream in self._streams[:2])
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is heard of the cluster at present, and since when: one sentence."""
+        """Sentence that says why there is no news of the cluster, and since when, or None."""
         return next((stream.trouble for stream in self._streams[:2] if stream.trouble is not None), None)
 
     def sighting(self, job_name: str) -> Sighting | None:
-        """What is known of the Job; None: nothing of it has been seen, or it is gone for long."""
+        """Return the state of the Job; None if it was never seen or has been gone for long."""
         known = self._jobs.get(job_name)
         return None if known is None else known.sighting
 
     def told(self) -> None:
-        """``trouble`` or ``known`` has changed."""
+        """Report that ``trouble`` or ``known`` has changed."""
         self._changed(())
 
     def saw(self, names: Collection[str | None]) -> None:
-        """Fold what has come about these jobs (None: about none), and tell which look different now."""
+        """Fold the news of these jobs (None is ignored), and report the jobs whose state has changed."""
         different = []
         for name in (name for name in names if name is not None):
             known = self._jobs[name]
@@ -156,7 +156,7 @@ class JobWatch:
             del self._jobs[self._gone.popitem(last=False)[0]]
 
     def job(self, sight: JobSight) -> str:
-        """A Job is there. The name of the job that it is about is returned, here and below."""
+        """Record a Job. Return the name of the job concerned, as the methods below do."""
         known = self._at(sight.name)
         known.job = sight
         known.job_note = self._early.pop(("Job", sight.name), None) or known.job_note
@@ -170,7 +170,7 @@ class JobWatch:
         return name
 
     def pod(self, pod: Object) -> PodSight:
-        """A pod is there."""
+        """Record a pod and return its state."""
         sight = read_pod(pod)
         job = sight.job
         if job is None:
@@ -200,7 +200,7 @@ class JobWatch:
             return None
         name = note.name if note.kind == "Job" else self._pod_jobs.get(note.name)
         known = None if name is None else self._jobs.get(name)
-        if known is None:  # the other streams may be behind, or it belongs to somebody else
+        if known is None:  # the other streams may be behind, or the object belongs to another owner
             self._early[note.kind, note.name] = note.sentence
             while len(self._early) > KEPT_EARLY:
                 self._early.popitem(last=False)
@@ -212,11 +212,11 @@ class JobWatch:
         return name
 
     def jobs_beside(self, names: Collection[str]) -> list[str]:
-        """The names of the Jobs that were seen, and are none of these."""
+        """Return the names of the known Jobs that are not among these."""
         return [name for name, known in self._jobs.items() if known.job is not None and name not in names]
 
     def pods_beside(self, uids: Collection[str]) -> list[tuple[str, str]]:
-        """(job, uid) of the pods that were seen, and are none of these."""
+        """Return (job, uid) of the known pods that are not among these."""
         return [(name, uid) for name, known in self._jobs.items() for uid in known.alive if uid not in uids]
 
     def _at(self, name: str) -> _Known:
@@ -227,7 +227,7 @@ class JobWatch:
 
 
 class _Stream:
-    """One kind of objects: listed, then watched from there on, for ever."""
+    """Endless stream of one kind of objects, which are listed and then watched."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class _Stream:
     ) -> None:
         self.listed = False
         self.trouble: str | None = None
-        self.tried = asyncio.Event()  # listed, or failed to
+        self.tried = asyncio.Event()  # set after the first attempt to list
         self._owner = owner
         self._resource = resource
         self._cluster = cluster
@@ -254,8 +254,8 @@ class _Stream:
         self._fields = fields
         self._since: datetime | None = None
         self._failures = 0
-        self._version: str | None = None  # up to which everything has been seen; None: to be listed
-        self._too_old = 0  # times in a row that a list was, before anything had come
+        self._version: str | None = None  # version up to which everything was seen; None: list again
+        self._too_old = 0  # lists in a row that were too old before any event came
 
     async def run(self) -> None:
         while True:
@@ -267,21 +267,21 @@ class _Stream:
             except ApiError as error:
                 self._version = None
                 self._too_old += 1
-                if error.status != 410 or self._too_old > TOO_OLD:  # else it is nothing to speak of
+                if error.status != 410 or self._too_old > TOO_OLD:  # a single expired list is normal
                     await self._failed(error)
             except ServiceUnavailable as error:
                 await self._failed(error)
-            except Exception as error:  # what the cluster says must not end this
+            except Exception as error:  # unexpected content from the cluster must not end the stream
                 logger.exception("watching %s failed", self._resource.plural)
                 self._version = None
                 await self._failed(error)
 
     def one(self, event: WatchEvent) -> str | None:
-        """One object has changed. The name of the job that it is about."""
+        """Record the change of one object. Return the name of its job, or None."""
         raise NotImplementedError
 
     def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
-        """These are all objects there are. The names of the jobs whose object is gone."""
+        """Record that only these objects exist. Yield the names of the jobs whose object is gone."""
         raise NotImplementedError
 
     async def _list(self) -> None:
@@ -292,7 +292,7 @@ class _Stream:
         for start in range(0, len(ordered), AT_ONCE):
             names = {self.one(WatchEvent("ADDED", item)) for item in ordered[start : start + AT_ONCE]}
             self._owner.saw(names)
-            await asyncio.sleep(0)  # others are served between
+            await asyncio.sleep(0)  # let other tasks run
         self._owner.saw(set(self.missing(ordered)))
         self._version = listing.resource_version
         first, self.listed = not self.listed, True
@@ -323,7 +323,7 @@ class _Stream:
                     self._owner.saw(names)
 
     async def _failed(self, error: Exception) -> None:
-        """Tell why nothing is heard, and wait a little longer each time."""
+        """Record why there is no news, and pause, a little longer each time."""
         pause_s = min(LAST_PAUSE_S, self._first_pause_s * 2**self._failures)
         self._failures += 1
         self.tried.set()
@@ -340,7 +340,7 @@ class _Stream:
         await asyncio.sleep(pause_s * random.uniform(0.75, 1.25))
 
     def _recovered(self) -> bool:
-        """The cluster answers; whether that is news."""
+        """Record that the cluster answers. Return True if it did not before."""
         if self.trouble is None:
             return False
         self.trouble = self._since = None
@@ -376,7 +376,7 @@ class _NoteStream(_Stream):
         return None if event.type == "DELETED" else self._owner.note(event.object)
 
     def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
-        return iter(())  # a warning is kept for an hour, and said once
+        return iter(())  # warnings expire after an hour, and each is shown once
 
 
 def _meta(item: Object, field: str) -> str:

@@ -1,1 +1,1 @@
-"""Machines over SSH: one connection each, shared by all experiments, with one program at its other end."""
+"""Connections to machines over SSH: one per machine, shared by all experiments, with an attendant there."""

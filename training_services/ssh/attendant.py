@@ -1,4 +1,4 @@
-"""The server's side of the one session on a machine: started there if need be, asked in lines of JSON."""
+"""Server's side of the attendant on a machine, which is started if necessary and asked in lines of JSON."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["AttendantClient"]
 
 ANSWER_S = 30.0
 HELLO_S = 30.0
-LAST_WORDS = 200  # characters of what it has said, at most
+LAST_WORDS = 200  # characters of the machine's output in a message
 NOISE = 1 << 20  # bytes that a login shell may print before the hello
-UNHEARD = 4  # beats missed, after which the machine takes the connection for dead
+UNHEARD = 4  # missed beats after which the machine considers the connection dead
 
 
 class AttendantClient:
-    """An attendant that runs. ``ended`` is called, with a sentence, when it does no longer."""
+    """Client of a running attendant; ``ended`` is called with a sentence when the attendant ends."""
 
     def __init__(
         self, process: asyncssh.SSHClientProcess[bytes], target: Target, ended: Callable[[str], None]
@@ -37,13 +37,13 @@ class AttendantClient:
         self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._trouble: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.uploaded = 0  # bytes of the program that were sent, because the machine did not have it
+        self.uploaded = 0  # bytes of the program that were sent because the machine did not have it
 
     @classmethod
     async def start(
         cls, connection: asyncssh.SSHClientConnection, target: Target, ended: Callable[[str], None]
     ) -> AttendantClient:
-        """Start it over a connection. Raises Unreachable."""
+        """Start the attendant over a connection and return its client. Raises Unreachable."""
         import asyncssh
 
         made = await asyncio.to_thread(program)
@@ -89,7 +89,10 @@ class AttendantClient:
         raise Unreachable(f"the login shell on {self._target.title} prints without end", lasting=True)
 
     async def _no_hello(self, last: bytes) -> Unreachable:
-        """Why nothing of ours began. ``last``: the last line on standard output, where nologin speaks."""
+        """Explain why the program did not start.
+
+        ``last``: last line on standard output, where nologin prints.
+        """
         title = self._target.title
         said = (last + await self._process.stderr.read()).decode(errors="replace").strip().splitlines()
         await self._process.wait_closed()
@@ -112,7 +115,10 @@ class AttendantClient:
         )
 
     async def ask(self, do: str, *, limit: float | None = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
-        """Have it do this; its answer. Raises ServiceUnavailable: it cannot, is gone, or is silent."""
+        """Ask the attendant to do something and return its answer.
+
+        Raises ServiceUnavailable if the attendant cannot do it, has ended, or does not answer in time.
+        """
         if self._trouble is not None:
             raise ServiceUnavailable(self._trouble)
         self._number += 1
@@ -132,17 +138,17 @@ class AttendantClient:
             self._asked.pop(number, None)
 
     def close(self) -> None:
-        """Let go of it: it ends when it notices."""
+        """Close the connection to the attendant, which then ends by itself."""
         self.fail(f"the connection to {self._target.title} was closed")
         self._process.close()
 
     def _send(self, request: Mapping[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # its end is noticed by who reads
+        with contextlib.suppress(BrokenPipeError):  # ``_read`` notices that the attendant has ended
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._target.keep_alive)  # how often is the setting
+            await asyncio.sleep(self._target.keep_alive)  # the user sets this interval
             self._send({"do": "beat"})
 
     async def _read(self) -> None:
@@ -151,7 +157,7 @@ class AttendantClient:
         trouble = f"the attendant on {self._target.title} has ended"
         try:
             while line := await self._process.stdout.readline():
-                if line.startswith(HELLO):  # the program could not be kept there
+                if line.startswith(HELLO):  # the program could not be stored on the machine
                     why = json.loads(line[len(HELLO) :])["error"]
                     raise ServiceUnavailable(f"on {self._target.title}, {why}")
                 if not line.strip():
@@ -176,7 +182,7 @@ class AttendantClient:
         self._on_end(trouble)
 
     def fail(self, trouble: str) -> None:
-        """It is of no use any more, for this reason: who waits for an answer is told so."""
+        """Give the attendant up: all waiting and later requests fail with this reason."""
         if self._trouble is None:
             self._trouble = trouble
         current = asyncio.current_task()

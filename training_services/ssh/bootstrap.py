@@ -1,7 +1,7 @@
-"""The command that starts an attendant on a machine: over any login shell, with any Python 3.8 or newer.
+"""Command that starts an attendant on a machine: for any login shell and any Python 3.8 or newer.
 
-It holds nothing secret. ``sh`` looks for a Python; a short program, which even Python 2.7 understands, looks
-for the zipapp, takes its bytes from standard input only if it is not there, and becomes the attendant.
+It contains no secret. ``sh`` looks for a Python; a short program, which even Python 2.7 understands, looks
+for the zipapp, reads its bytes from standard input only if it is not there, and becomes the attendant.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from trial_keeper import zipapp
 
 __all__ = ["HELLO", "NO_PYTHON", "Program", "command", "program"]
 
-HELLO = b"nnimgr-attendant "  # and a JSON object, on a line of its own: a login shell may print what it likes
+# Marks the line with the JSON object of the hello, because a login shell may print other lines.
+HELLO = b"nnimgr-attendant "
 NO_PYTHON = 90  # exit code
 
-# Without the current directory among those that modules are imported from: it is a user's home.
+# The current directory is removed from the import path because it is a user's home.
 _RUN = "import sys;sys.path=sys.path[1:];import base64;exec(base64.b64decode(sys.argv[1]))"
 
 _BOOTSTRAP = f"""
@@ -102,7 +103,7 @@ main()
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The zipapp: its SHA-256 in hex, where it lies below the home of a machine, and how it is sent."""
+    """Zipapp for machines: its SHA-256 in hex, its compressed bytes, and its path below the home."""
 
     digest: str
     packed: bytes
@@ -114,15 +115,15 @@ class Program:
 
 @cache
 def program() -> Program:
-    """What machines run, made once: a constant of this version."""
+    """Return the program that machines run; it is built once, since it depends only on this version."""
     content = zipapp.content()
     return Program(hashlib.sha256(content).hexdigest(), zlib.compress(content))
 
 
 def command(program: Program, *, python_path: str | None = None) -> str:
-    """One line that bash, dash, fish, csh and others read alike: a word, and texts in single quotes.
+    """Return a command line that bash, dash, fish, csh and others read alike: a word and quoted texts.
 
-    ``python_path``: a directory to look in first, which is free of what shells read.
+    ``python_path``: a directory to look in first; it must not contain characters that shells interpret.
     """
     candidates = ["python3", "python"]
     if python_path is not None:

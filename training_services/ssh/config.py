@@ -1,11 +1,9 @@
-"""``trainingService`` with ``platform: remote``: NNI's fields, and what SSH needs beside them."""
+"""``trainingService`` with ``platform: remote``: NNI's fields, and the fields that SSH needs besides."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import ipaddress
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -22,21 +20,20 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from training_services.keepers.names import keeper_name
+from training_services.placement.needs import Wants
+from training_services.platform import ConfigFault, KeyPath, PlatformConfig, gpu_faults
 from training_services.units import parse_duration, parse_gpu_indices
 
-__all__ = ["DEFAULT_PORT", "HostKeyPolicy", "MachineConfig", "RemoteConfig", "experiment_folder", "host_of"]
+__all__ = ["DEFAULT_PORT", "HostKeyPolicy", "MachineConfig", "RemoteConfig", "faults"]
 
 DEFAULT_PORT = 22
-# What a shell would read, and every shell differently: the directory stands in the command that sshd runs.
+# Characters that shells interpret, each shell differently: the directory is part of the command for sshd.
 _READ_BY_SHELLS = re.compile(r"""['"`\\$!\x00-\x1f\x7f]""")
-_PLAIN_USER = re.compile(r"[A-Za-z0-9._-]+")
-_PLAIN_HOST = re.compile(r"[A-Za-z0-9.-]+")
-_DIGEST = re.compile(r"[0-9a-f]{8}")
-_ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class HostKeyPolicy(StrEnum):
-    """What to do with a machine's key that known_hosts does not know. A changed one is always refused."""
+    """Policy for host keys that known_hosts does not contain. A changed key is always refused."""
 
     STRICT = "strict"
     ACCEPT_NEW = "accept-new"
@@ -85,8 +82,8 @@ class _Model(BaseModel):
 class MachineConfig(_Model):
     """One machine of ``machineList``.
 
-    ``host`` may be a name of ~/.ssh/config: what is not given here is taken from there. ``sshKeyFile`` None:
-    the agent's keys and those of ~/.ssh, as for ssh itself.
+    ``host`` may be a name of ~/.ssh/config, which then provides the values that are not given here.
+    ``sshKeyFile`` None: the agent's keys and the keys in ~/.ssh are used, as by ssh itself.
     """
 
     host: Annotated[str, AfterValidator(_host)]
@@ -102,65 +99,33 @@ class MachineConfig(_Model):
         str | None, AfterValidator(lambda value: None if value is None else _directory(value))
     ] = None
     proxy_jump: str | None = None  # "user@host:port", several with commas between them
-    host_key_policy: _Policy | None = None  # None: the one of all machines
+    host_key_policy: _Policy | None = None  # None: the policy of all machines
 
     @property
     def keeper_id(self) -> str:
-        """The name of the machine's keeper: stable, of letters, digits, ``.``, ``_`` and ``-`` only.
-
-        A host's name holds no ``_``, so what stands between the last two of them is the host.
-        """
-        port = self.port or DEFAULT_PORT
-        name = "_".join(filter(None, (self.user, self.host, str(port))))
-        if _PLAIN_HOST.fullmatch(self.host) and (self.user is None or _PLAIN_USER.fullmatch(self.user)):
-            return name
-        digest = hashlib.sha256(f"{self.user}@{self.host}:{port}".encode()).hexdigest()[:8]
-        return f"{_ODD.sub('-', name)}_{digest}"
+        """Name of the machine's keeper."""
+        return keeper_name(self.user, self.host, self.port or DEFAULT_PORT)
 
     @property
     def address(self) -> str:
-        """Who it is to the ledger that all experiments share: "host:port"."""
+        """Id of the machine in the ledger that all experiments share: "host:port"."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port or DEFAULT_PORT}"
 
     @property
     def title(self) -> str:
-        """Who it is in sentences: "user@host", with the port if it is not the usual one."""
+        """Name of the machine in sentences: "user@host", with the port if it is not 22."""
         name = self.host if self.port in (None, DEFAULT_PORT) else self.address
         return name if self.user is None else f"{self.user}@{name}"
 
 
-def host_of(keeper_id: str) -> str | None:
-    """The host in the name of a machine's keeper, as it stood in the configuration; None: it is no such name.
+class RemoteConfig(_Model, PlatformConfig):
+    """Machines that an experiment's trials run on.
 
-    Of a host whose characters a name cannot have, unless it is an IPv6 address: what stands in its place.
-    """
-    names = keeper_id.split("_")
-    digested = len(names) > 2 and bool(_DIGEST.fullmatch(names[-1]))
-    if digested:
-        names.pop()
-    if len(names) < 2 or not names[-1].isdecimal():
-        return None
-    host = names[-2]
-    if digested:
-        with contextlib.suppress(ValueError):
-            return f"[{ipaddress.IPv6Address(host.replace('-', ':'))}]"
-        return "_".join(names[:-1])
-    return host
-
-
-def experiment_folder(experiment_id: str, keeper_id: str) -> str:
-    """Where everything of an experiment lies on the keeper's machine, relative to the home there."""
-    return f"nni-experiments/{experiment_id}/environments/{keeper_id}"
-
-
-class RemoteConfig(_Model):
-    """The machines that an experiment's trials run on.
-
-    ``keepAliveInterval``: how often a connection is tried; one that has not answered three times is dead.
-    ``cleanUp``: remove the experiment's directory from each machine once it has stopped; it stays otherwise.
-    ``orphanedAfter``: how long trials run on without a word from the server before they are stopped; None:
-    for ever. ``reuseMode`` is accepted and changes nothing.
+    ``keepAliveInterval``: interval in which a connection is checked; it is given up after three missing
+    answers. ``cleanUp``: remove the experiment's directory from each machine once it has stopped; otherwise
+    it stays. ``orphanedAfter``: time without contact to the server after which trials are stopped; None:
+    never. ``reuseMode`` is accepted and has no effect.
     """
 
     platform: Literal["remote"] = "remote"
@@ -182,6 +147,17 @@ class RemoteConfig(_Model):
                 )
         return self
 
+    def sends_code(self) -> bool:
+        return True
+
+    def places(self) -> tuple[str, ...]:
+        return tuple(machine.title for machine in self.machine_list)
+
+    def key_files(self) -> Iterator[tuple[KeyPath, Path]]:
+        for number, machine in enumerate(self.machine_list):
+            if machine.ssh_key_file is not None:
+                yield ("machineList", number, "sshKeyFile"), machine.ssh_key_file
+
     @property
     def keep_alive(self) -> timedelta:
         return parse_duration(self.keep_alive_interval)
@@ -191,5 +167,11 @@ class RemoteConfig(_Model):
         return None if self.orphaned_after is None else parse_duration(self.orphaned_after)
 
     def policy(self, machine: MachineConfig) -> HostKeyPolicy:
-        """Of this machine, or of all."""
+        """Return the host key policy of this machine, or the policy of all machines."""
         return machine.host_key_policy or self.host_key_policy
+
+
+def faults(config: RemoteConfig, wants: Wants) -> Iterator[ConfigFault]:
+    """Yield what is wrong with the configuration, given what each job needs."""
+    for number, machine in enumerate(config.machine_list):
+        yield from gpu_faults(machine, ("machineList", number), wants.gpus)

@@ -1,4 +1,4 @@
-"""One connection per machine, shared by the experiments that use it: made, kept, made again."""
+"""Connection to a machine, shared by the experiments that use it, and connected again when it breaks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from training_services.addresses import KeeperDoors, Reach
 from training_services.base import ServiceUnavailable
-from training_services.doors import KeeperDoors
-from training_services.keeper_host import Reach
 from training_services.ssh.attendant import AttendantClient
 from training_services.ssh.target import Target, Unreachable
 
@@ -22,17 +21,17 @@ __all__ = ["Link", "Share", "SshConnection", "SshPool"]
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE_S = 0.5  # after a failure; doubled by each further one
+FIRST_PAUSE_S = 0.5  # pause after a failure; doubled by each further failure
 LAST_PAUSE_S = 15.0
-LASTING_PAUSE_S = 60.0  # where somebody has to act first: machines lock out who knocks too often
-STEADY_S = 10.0  # a connection that lived longer was a good one
+LASTING_PAUSE_S = 60.0  # pause if a person must act first: machines lock out clients that try too often
+STEADY_S = 10.0  # a connection that lived longer was stable
 LOOPBACK = "127.0.0.1"
 
 Key = tuple[str | None, str, int | None]  # user, host, port
 
 
 class Link:
-    """A connection that is up: its attendant, and the tunnel if somebody needs it."""
+    """Open connection with its attendant, and with a tunnel if a caller needs it."""
 
     def __init__(self, dialled: Dialled, title: str, port: int) -> None:
         self.attendant: AttendantClient
@@ -40,10 +39,10 @@ class Link:
         self._title = title
         self._wanted = port
         self._tunnel: asyncio.Future[Reach] | None = None
-        self.port = 0  # the tunnel's; 0: there is none
+        self.port = 0  # port of the tunnel; 0: there is no tunnel
 
     async def tunnel(self, doors: KeeperDoors) -> Reach:
-        """Where keepers call on the machine's loopback. Raises ServiceUnavailable."""
+        """Return the address on the machine's loopback where keepers call. Raises ServiceUnavailable."""
         if self._tunnel is None or (self._tunnel.done() and self._failed(self._tunnel)):
             self._tunnel = asyncio.ensure_future(self._open(doors))
         return await asyncio.shield(self._tunnel)
@@ -56,7 +55,7 @@ class Link:
         import asyncssh
 
         door = await doors.private()
-        for port in dict.fromkeys((self._wanted, 0)):  # keepers know the old one, if it is free
+        for port in dict.fromkeys((self._wanted, 0)):  # try the previous port first, because keepers know it
             try:
                 listener = await self._dialled.connection.forward_remote_port_to_path(
                     LOOPBACK, port, str(door.path)
@@ -81,7 +80,7 @@ class Link:
 
 
 class Share:
-    """One experiment's share of a machine's connection. ``changed`` is called when it is up, or broken."""
+    """One experiment's share of a machine's connection; ``changed`` is called when it opens or breaks."""
 
     def __init__(self, connection: SshConnection, target: Target, changed: Callable[[], None]) -> None:
         self.target = target
@@ -90,31 +89,31 @@ class Share:
         self._over = False
 
     async def link(self) -> Link:
-        """The connection, when it is up. Raises Unreachable with the outcome of the next attempt."""
+        """Return the open connection. Raises Unreachable if the next attempt fails."""
         return await self._connection.link(self)
 
     @property
     def obstacle(self) -> str | None:
-        """Why it is not up at present."""
+        """Sentence that says why the connection is not open, or None."""
         return self._connection.obstacle
 
     def hurry(self) -> None:
-        """Do not wait before the next attempt."""
+        """Start the next attempt without a pause."""
         self._connection.hurry()
 
     def tell(self) -> None:
-        """The connection is up, or broken."""
+        """Report that the connection is open, or broken."""
         if not self._over:
             self._changed()
 
     async def close(self) -> None:
-        """Give it back; the last one closes it."""
+        """Close this share; the connection closes with its last share."""
         self._over = True
         await self._connection.release(self)
 
 
 class SshConnection:
-    """The connection to one machine as one user."""
+    """Connection to one machine as one user."""
 
     def __init__(self, title: str, forget: Callable[[], None]) -> None:
         self._title = title
@@ -126,7 +125,7 @@ class SshConnection:
         self._failures = 0
         self._lasting = False
         self._up_at = 0.0
-        self._port = 0  # of the last tunnel
+        self._port = 0  # port of the last tunnel
         self._trouble: str | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -175,7 +174,7 @@ class SshConnection:
             self._lasting = isinstance(error, Unreachable) and error.lasting
 
     async def _connect(self, first: Share) -> Link:
-        """Wait as the failures before demand, and connect with what one of the shares has to show."""
+        """Pause after previous failures, then connect with the credentials of one of the shares."""
         self._hurry.clear()
         if pause := self._pause():
             with contextlib.suppress(TimeoutError):
@@ -222,14 +221,14 @@ class SshConnection:
             await dialled.close()
             if isinstance(error, Unreachable) or not isinstance(error, Exception):
                 raise
-            raise Unreachable(target.broke(error)) from error  # it was lost meanwhile
+            raise Unreachable(target.broke(error)) from error  # the connection was lost meanwhile
         if early:
             raise Unreachable(early[0])
         made.append(link)
         return link
 
     def _lost(self, made: list[Link], early: list[str], why: str) -> None:
-        """This connection has ended, or its attendant has: neither is of use without the other."""
+        """Drop the connection: either it or its attendant has ended, and both are needed."""
         early.append(why)
         if not made or self._link is not made[0]:
             return
@@ -248,13 +247,13 @@ class SshConnection:
 
 
 class SshPool:
-    """The server's connections: (user, host, port) -> connection."""
+    """All SSH connections of the server: (user, host, port) -> connection."""
 
     def __init__(self) -> None:
         self._connections: dict[Key, SshConnection] = {}
 
     def share(self, target: Target, changed: Callable[[], None]) -> Share:
-        """A share of the machine's connection, which is made when its ``link`` is asked for."""
+        """Return a share of the machine's connection, which opens when its ``link`` is first called."""
         key = target.key
         connection = self._connections.get(key)
         if connection is None:
@@ -269,7 +268,7 @@ class SshPool:
 
 
 def _dialler() -> Callable[..., Awaitable[Dialled]]:
-    """Its library is large: a thread imports it."""
+    """Return ``dial``. Call in a thread: importing its large library takes time."""
     from training_services.ssh.dial import dial
 
     return dial

@@ -1,6 +1,6 @@
-"""Making one SSH connection: options from the target and ~/.ssh/config, jump hosts, and why it failed.
+"""Function that opens one SSH connection: options of the target and ~/.ssh/config, jump hosts, errors.
 
-The one module that makes connections; it is imported when the first is made, for its library is large.
+Only this module opens connections. It is imported for the first connection, because its library is large.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HANG_UP_S = 1.0
 
 
 class _Client(asyncssh.SSHClient):
-    """What the library asks us while it connects, and whom to tell of the end."""
+    """Callbacks of the library during the login, and at the end of the connection."""
 
     def __init__(
         self, host_keys: HostKeys, alias: str | None, lost: Callable[[Exception | None], None]
@@ -33,8 +33,8 @@ class _Client(asyncssh.SSHClient):
         self._host_keys = host_keys
         self._alias = alias
         self._lost = lost
-        self.refusal: str | None = None  # why its host key was not taken
-        self.would_take: list[str] = []  # what the machine asked for and we do not have
+        self.refusal: str | None = None  # reason why its host key was refused
+        self.would_take: list[str] = []  # credentials that the machine asked for and that we do not have
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.refusal = self._host_keys.judge(self._alias or host, addr, port, key)
@@ -51,13 +51,13 @@ class _Client(asyncssh.SSHClient):
 
 
 class Dialled(NamedTuple):
-    """A connection, and those to the jump hosts that it goes through, the first one first."""
+    """Connection with the connections to its jump hosts, the first one first."""
 
     connection: asyncssh.SSHClientConnection
     hops: tuple[asyncssh.SSHClientConnection, ...] = ()
 
     async def close(self) -> None:
-        """Hang up, from the machine back to the first hop."""
+        """Close all connections, from the machine back to the first jump host."""
         for connection in (self.connection, *reversed(self.hops)):
             connection.close()
             try:
@@ -108,7 +108,7 @@ async def _dial(target: Target, lost: Callable[[Exception | None], None]) -> Dia
 
 
 async def _dial_jumps(way: str, target: Target) -> Dialled:
-    """The connection to the last of these jump hosts, each reached through the one before."""
+    """Return the connection to the last jump host; each is reached through the previous one."""
     before, _, last = way.strip().rpartition(",")
     user, _, address = last.strip().rpartition("@")
     host, port = address, ""
@@ -132,12 +132,15 @@ async def _dial_jumps(way: str, target: Target) -> Dialled:
 
 
 def _options(target: Target) -> tuple[dict[str, Any], HostKeys, asyncssh.SSHClientConnectionOptions]:
-    """What to connect with, and what ~/.ssh/config has said. Reads files."""
+    """Return the options for the connection, the known host keys, and the options of ~/.ssh/config.
+
+    This reads files.
+    """
     options: dict[str, Any] = {
         "keepalive_interval": target.keep_alive,
-        "keepalive_count_max": UNANSWERED - 1,  # it counts those that are left unanswered before the last
+        "keepalive_count_max": UNANSWERED - 1,  # the library counts only the missing answers before the last
         "gss_host": None,
-        "agent_forwarding": False,  # whatever the user's own configuration says
+        "agent_forwarding": False,  # even if the user's own configuration enables it
         "x509_trusted_certs": [],
         "x509_trusted_cert_paths": [],
     }
@@ -163,7 +166,7 @@ def _options(target: Target) -> tuple[dict[str, Any], HostKeys, asyncssh.SSHClie
 
 
 def _named_key(target: Target, *, has_agent: bool) -> dict[str, Any]:
-    """Options for ``sshKeyFile``. Raises Unreachable."""
+    """Return the options for ``sshKeyFile``. Raises Unreachable."""
     file = target.key_file
     try:
         pairs = asyncssh.load_keypairs(str(file), target.passphrase)
@@ -188,7 +191,7 @@ def _named_key(target: Target, *, has_agent: bool) -> dict[str, Any]:
 def _explain(
     error: Exception, target: Target, client: _Client | None, options: dict[str, Any]
 ) -> Unreachable:
-    """One sentence that says what to do."""
+    """Return an error with one sentence that says what failed and what to do."""
     title = target.title
     match error:
         case asyncssh.HostKeyNotVerifiable():

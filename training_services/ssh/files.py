@@ -1,4 +1,4 @@
-"""The files of an experiment on a machine, read by the attendant there: it needs no keeper for that."""
+"""Files of an experiment on a machine, read by the attendant there, which needs no keeper for it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from training_services.base import FileListing, ServiceUnavailable
 from training_services.logs import listing_of
 from trial_keeper import wire
-from trial_keeper.plain import Listed
+from trial_keeper.machine.untrusted_files import Listed
 
 __all__ = ["Ask", "MachineFiles"]
 
 Ask = Callable[..., Awaitable[Mapping[str, Any]]]
-"""Asks the attendant: ``what``, then its fields by name. Raises ServiceUnavailable."""
+"""Function that asks the attendant: ``what``, then its fields by name. Raises ServiceUnavailable."""
 
 
 class MachineFiles:
-    """``KeeperFiles`` of what lies in ``directory``, which is relative to the home of ``machine``.
+    """``KeeperFiles`` for the files in ``directory``, which is relative to the home of ``machine``.
 
-    Pieces are asked for one by one, when the reader wants more: the session serves others, too.
+    Each piece is requested only when the reader wants more, because the session serves others, too.
     """
 
     def __init__(self, ask: Ask, directory: str, *, machine: str) -> None:
@@ -31,7 +31,7 @@ class MachineFiles:
     async def read(
         self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Chunks of a file as long as it is when this begins; whatever ``follow`` says, nothing follows."""
+        """Yield chunks of a file up to its size at the first call; ``follow`` is ignored."""
         asked = {"folder": list(parts), "name": path}
         first = piece = await self._answer("read", **asked, offset=0, tail=tail)
         offset = first["offset"]

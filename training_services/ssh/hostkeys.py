@@ -1,4 +1,4 @@
-"""Whether a machine is the one that is known under its name: known_hosts, and what to say if it is not."""
+"""Check of a machine's host key against known_hosts, with the message for a key that is refused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _OF_THE_SYSTEM = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hos
 
 
 class HostKeys:
-    """The keys that known_hosts holds.
+    """Host keys in known_hosts.
 
-    ``files``: the user's own; None: ~/.ssh/known_hosts. A new key is appended to the first of them.
+    ``files``: the user's own files; None: ~/.ssh/known_hosts. A new key is appended to the first file.
     """
 
     def __init__(self, files: Sequence[str] | None, policy: HostKeyPolicy) -> None:
@@ -28,7 +28,7 @@ class HostKeys:
         self.known = _load([*own, *_OF_THE_SYSTEM])
 
     def judge(self, host: str, address: str, port: int, key: asyncssh.SSHKey) -> str | None:
-        """Why this key, which is not among those known for the machine, is refused; None: it is taken."""
+        """Return why the key, which is not known for the machine, is refused; None if it is accepted."""
         name = host if port == DEFAULT_PORT else f"[{host}]:{port}"
         shown = f"{key.get_algorithm()} {key.get_fingerprint()}"
         asked = None if port == DEFAULT_PORT else port
@@ -69,11 +69,11 @@ def _load(files: Sequence[Path]) -> asyncssh.SSHKnownHosts:
     for file in files:
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
-        except OSError:  # missing, mostly: then nothing is known by it
+        except OSError:  # the file is missing or unreadable: it contributes no keys
             continue
         for line in text.splitlines():
             try:
                 known.load(line)
-            except ValueError:  # ssh, too, only passes over a line that it cannot read
+            except ValueError:  # ssh also skips lines that it cannot read
                 continue
     return known

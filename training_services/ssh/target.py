@@ -1,4 +1,4 @@
-"""How a machine is reached: what its configuration says, and whom a connection to it may be shared with."""
+"""Target of an SSH connection: address and credentials from the configuration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from training_services.ssh.config import HostKeyPolicy, MachineConfig, RemoteCon
 
 __all__ = ["UNANSWERED", "Target", "Unreachable"]
 
-UNANSWERED = 3  # looks in a row that a machine may leave without an answer
+UNANSWERED = 3  # checks in a row without an answer after which a connection is dead
 
 
 class Unreachable(ServiceUnavailable):
-    """There is no connection; ``lasting``: the next attempt will hardly fare better until somebody acts."""
+    """Error: no connection. ``lasting``: the next attempt will fail, too, until a person acts."""
 
     def __init__(self, sentence: str, *, lasting: bool = False) -> None:
         super().__init__(sentence)
@@ -24,9 +24,9 @@ class Unreachable(ServiceUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A machine and what to show it. What is None is taken from ~/.ssh/config, or is ssh's default.
+    """Machine and credentials; values that are None come from ~/.ssh/config or are ssh's defaults.
 
-    ``agent``: the socket of the user's agent. ``keep_alive``: seconds between two looks whether it answers.
+    ``agent``: socket of the user's agent. ``keep_alive``: seconds between two checks of the connection.
     """
 
     host: str
@@ -44,7 +44,7 @@ class Target:
 
     @classmethod
     def of(cls, machine: MachineConfig, config: RemoteConfig, *, environ: Mapping[str, str]) -> Target:
-        """A machine of the configuration; ``environ`` is that of the experiment's creator."""
+        """Return the target for a configured machine; ``environ`` is the experiment creator's."""
         return cls(
             host=machine.host,
             title=machine.title,
@@ -61,7 +61,7 @@ class Target:
         )
 
     def broke(self, error: Exception | None) -> str:
-        """What to say of a connection to it that has ended."""
+        """Return a sentence that says why the connection has ended."""
         if error is None:
             return f"{self.title} has closed the connection"
         if "keepalive" in str(error).lower():
@@ -72,5 +72,5 @@ class Target:
 
     @property
     def key(self) -> tuple[str | None, str, int | None]:
-        """Who shares one connection: user, host and port."""
+        """Key of the shared connection: user, host and port."""
         return self.user, self.host, self.port

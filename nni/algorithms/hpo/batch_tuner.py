@@ -1,4 +1,4 @@
-"""NNI's import path of batches."""
+"""NNI's import path of the tuner Batch."""
 
 from nnimgr.tuners.batch import BatchTuner
 

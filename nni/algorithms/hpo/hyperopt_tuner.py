@@ -1,4 +1,4 @@
-"""NNI's import path of what it had from hyperopt: TPE, random search, annealing."""
+"""NNI's import path of its hyperopt algorithms: TPE, random search, annealing."""
 
 from nnimgr.algorithm import Tuner
 from nnimgr.tuners.anneal import AnnealTuner
@@ -9,9 +9,9 @@ __all__ = ["HyperoptTuner"]
 
 
 class HyperoptTuner(Tuner):
-    """Makes the tuner of ``algorithm_name``: "tpe", "random_search" or "anneal".
+    """Creates the tuner for ``algorithm_name``: "tpe", "random_search" or "anneal".
 
-    Raises ValueError if there is no such algorithm or an argument has no such value.
+    Raise ValueError for another algorithm name, or for an invalid argument.
     """
 
     def __new__(  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What requests and answers look like: the one description from which the OpenAPI document is made."""
+"""Models of requests and answers, from which the OpenAPI document is generated."""
 
 from nnimgr.api.models.analysis import (
     Brush,

@@ -1,4 +1,4 @@
-"""What charts ask for, and those of their answers that are JSON."""
+"""Requests for charts, and the answers to them that are JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What all requests and answers have in common, and the answers that many routes give.
+"""Base classes and limits of all requests and answers, and answers that many routes give.
 
-Keys are camelCase, instants ISO 8601 with a zone, durations seconds. A number that is not finite never leaves
-the server: its field is null, and the text field beside it has what the trial wrote.
+Keys are camelCase, instants are ISO 8601 with a zone, durations are seconds. A number that is not finite
+never leaves the server: its field is null, and the text field beside it holds what the trial wrote.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from pydantic.alias_generators import to_camel
 
 _MOST_DEPTH = 64
 _MOST_KEYS = 10_000
-_MOST_UNKNOWN = 20  # fields that a refusal names one by one
+_MOST_UNKNOWN = 20  # most unknown fields that an error names
 
 
 def sober(value: Any) -> Any:
-    """``value``, if it is finite, valid Unicode, not too deep and not too large. Raises ValueError."""
+    """Return ``value`` if it is finite, valid Unicode, and neither too deep nor too large.
+
+    Raise ValueError.
+    """
     level, seen = [value], 0
     for _ in range(_MOST_DEPTH):
         below: list[Any] = []
@@ -45,7 +48,10 @@ def sober(value: Any) -> Any:
 
 
 def _check_text(text: str) -> None:
-    """JSON can name halves of surrogate pairs, which no database and no file system takes."""
+    """Raise ValueError for halves of surrogate pairs.
+
+    JSON can contain them, but no database and no file system accepts them.
+    """
     if not text.isascii():
         try:
             text.encode()
@@ -54,7 +60,7 @@ def _check_text(text: str) -> None:
 
 
 def few(most: int) -> BeforeValidator:
-    """Refuse a mapping with too many keys before any of its values is read."""
+    """Return a validator that refuses a mapping with too many keys before any value is read."""
 
     def check(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > most:
@@ -71,7 +77,7 @@ class _FailFast(FailFast):
 
 
 Few = few(_MOST_KEYS)
-First = _FailFast()  # a list reports its first bad item only: there may be very many
+First = _FailFast()  # a list reports only its first bad item, because there may be very many
 JsonObject = Annotated[dict[str, Any], AfterValidator(sober)]
 JsonValue = Annotated[Any, AfterValidator(sober)]
 

@@ -155,6 +155,8 @@ class Notice(Model):
 
     about: str
     sentence: str
+    subject: str = Field(description="the sentence without how long that has been so")
+    seconds: float | None = Field(description="how long that has been so, where it is known")
     detail: str = Field(description="a stack, where there is one")
 
 

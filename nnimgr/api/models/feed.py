@@ -1,4 +1,4 @@
-"""Answers about what has happened to an experiment."""
+"""Answers of the feed of an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers about the logs of an experiment; those of its trials are among the trials' files."""
+"""Answers about the logs of an experiment. The logs of its trials are among the trials' files."""
 
 from __future__ import annotations
 

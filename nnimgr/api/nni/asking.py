@@ -1,4 +1,4 @@
-"""What NNI's routes share: which experiment a request is about, its body, and how answers and errors look."""
+"""Helpers of NNI's routes: the experiment and the body of a request, and the form of answers and errors."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ HEADERS = {
     "access-control-allow-headers": "Origin, X-Requested-With, Content-Type, Accept",
     "access-control-allow-methods": "PUT,POST,GET,DELETE,OPTIONS",
 }
-_LARGE = 1 << 16  # bytes; what is larger is parsed in a thread
+_LARGE = 1 << 16  # bytes; larger bodies are parsed in a thread
 _SOBER: TypeAdapter[Any] = TypeAdapter(JsonValue)
 
 
 class ReadOnly(Exception):
-    """The experiment is only viewed."""
+    """The experiment is only viewed and cannot be changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The experiment that a request is about."""
+    """The experiment that a request concerns."""
 
     parts: ApiParts
     id: str
@@ -60,11 +60,14 @@ class Target:
 
     @property
     def runner(self) -> ExperimentRunner | None:
-        """Its runner, if this server has it open."""
+        """Runner of the experiment, None if this server does not have it open."""
         return self.parts.manager.find(self.id)
 
     def changeable(self, what: str) -> ExperimentRunner:
-        """Its runner, to ``what``, as NNI names it. Raises ReadOnly, RequestRefused, UnknownExperiment."""
+        """Return the runner for a change, which ``what`` describes in NNI's words.
+
+        Raise ReadOnly, RequestRefused or UnknownExperiment.
+        """
         if self.parts.manager.viewed(self.id):
             raise ReadOnly(f"Error: can not {what} in readonly mode!")
         return self.parts.manager.get(self.id)
@@ -74,12 +77,12 @@ class Target:
         return condemned(runner.state) if runner is not None else {}
 
     def trials(self) -> ShownTrials:
-        """How its trials are shown. Not in a thread."""
-        return ShownTrials(places=self.parts.places(self.id), condemned=self.condemned())
+        """Return how the experiment's trials are shown. Call it on the event loop, not in a thread."""
+        return ShownTrials(trial_paths=self.parts.trial_paths(self.id), condemned=self.condemned())
 
 
 def target(request: Request) -> Target:
-    """The experiment that the path names, or the latest one. Raises NotFound."""
+    """Return the experiment that the path names, or else the latest one. Raise NotFound."""
     parts: ApiParts = request.app.state.parts
     experiment_id = request.path_params.get("experiment", parts.manager.latest)
     if experiment_id is None:
@@ -88,7 +91,7 @@ def target(request: Request) -> Target:
 
 
 async def body_of(request: Request) -> Any:
-    """The JSON of the request's body; an empty one is an empty object. Raises HTTPException."""
+    """Return the JSON value of the request's body; an empty body is an empty object. Raise HTTPException."""
     body = await request.body()
     try:
         if len(body) > _LARGE:
@@ -99,7 +102,7 @@ async def body_of(request: Request) -> Any:
 
 
 def sober(value: Any) -> Any:
-    """``value`` if it is not too deep and not too large. Raises HTTPException."""
+    """Return ``value`` if it is not nested too deeply and not too large. Raise HTTPException."""
     try:
         return _SOBER.validate_python(value)
     except ValidationError as error:
@@ -107,19 +110,22 @@ def sober(value: Any) -> Any:
 
 
 def answer(content: str | bytes | None = None, *, status: int = 200, media_type: str = JSON) -> Response:
-    """An answer with NNI's headers; without content it is empty, and still said to be JSON."""
+    """Build an answer with NNI's headers. Without content it is empty, but its type is still JSON."""
     if content is None:
         return Response(status_code=status, headers={**HEADERS, "content-type": "application/json"})
     return Response(content, status_code=status, headers={**HEADERS, "content-type": media_type})
 
 
 async def built(build: Callable[[], Any]) -> Response:
-    """The value that ``build`` makes, as JSON. All of it happens in a thread."""
+    """Return the value of ``build`` as a JSON answer. Building and serialising happen in a thread."""
     return answer(await asyncio.to_thread(lambda: stringify(build())))
 
 
 async def listing(pages: Iterator[Iterable[str]]) -> Response:
-    """A JSON list of all items of the pages, which are made one by one in threads and never held together."""
+    """Return a JSON list of the items of all pages.
+
+    The pages are made one by one in threads and never held together.
+    """
     chunks = _chunks(pages)
     first, second = await asyncio.to_thread(lambda: (next(chunks), next(chunks, None)))
     if second is None:
@@ -129,7 +135,7 @@ async def listing(pages: Iterator[Iterable[str]]) -> Response:
 
 
 def _chunks(pages: Iterator[Iterable[str]]) -> Iterator[bytes]:
-    """At least one; a short list is one only."""
+    """Yield the list as chunks: at least one chunk, and exactly one for a short list."""
     held = b"["
     separator = b""
     for page in pages:

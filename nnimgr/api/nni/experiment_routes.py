@@ -27,7 +27,7 @@ from nnimgr.store.reader import ExperimentReader
 
 __all__ = ["ROUTES"]
 
-NNI_VERSION = "3.0.0"  # whose routes these are
+NNI_VERSION = "3.0.0"  # the version of NNI that has these routes
 
 _UPDATES = {
     "TRIAL_CONCURRENCY": "trialConcurrency",
@@ -133,7 +133,9 @@ async def statistics(request: Request) -> Response:
     about = target(request)
     runner = about.runner
     cancelled = about.condemned()
-    counts = dict(runner.state.counts) if runner is not None else None
+    counts = (
+        {str(status): count for status, count in runner.state.counts.items()} if runner is not None else None
+    )
     return await built(lambda: _statistics(about.reader, counts, cancelled))
 
 
@@ -170,8 +172,10 @@ async def _registry(parts: ApiParts) -> list[dict[str, Any]]:
 
 
 def _entries(home: Home, served: Mapping[str, str], ours: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The entries as they are now. What nobody runs is shown as STOPPED and without its port, as NNI does;
-    the file keeps what it says, for the server that takes up again what a dead one has left.
+    """Return the current entries of the index.
+
+    An experiment that no server runs is shown as STOPPED and without its port, as NNI does. The file keeps
+    its content for the server that will adopt what a killed server has left.
     """
     entries = Index(home).raw()
     running: dict[int, bool] = {}
@@ -186,7 +190,7 @@ def _entries(home: Home, served: Mapping[str, str], ours: Mapping[str, Any]) -> 
 
 
 def _is_alive(home: Home, entry: Mapping[str, Any], running: dict[int, bool]) -> bool:
-    """Whether a process may run it: its own, or a server that has taken its port over since."""
+    """Check whether the entry's own process, or a new server on its port, may run the experiment."""
     pid, port = entry.get("pid"), entry.get("port")
     if isinstance(pid, int) and pid > 0 and os.path.exists(f"/proc/{pid}"):
         return True

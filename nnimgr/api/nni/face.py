@@ -1,4 +1,4 @@
-"""NNI's routes as one application, with its form of errors: ``{"error": message}``."""
+"""NNI's routes as one application, with NNI's format of errors: ``{"error": message}``."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from nnimgr.store.errors import StoreError
 __all__ = ["beside"]
 
 _NNIS = re.compile(r"(/e/[^/]+)?/api/v1/nni(/|$)")
-_MOST_BODY = 50 << 20  # NNI's
-_LONGEST_TEXT = 4000  # characters of an error, which may repeat what was sent
+_MOST_BODY = 50 << 20  # NNI's limit
+_LONGEST_TEXT = 4000  # most characters of an error, which may repeat the request's text
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 _STATUS: dict[type[Exception], int] = {
@@ -46,7 +46,7 @@ _STATUS: dict[type[Exception], int] = {
 
 
 def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
-    """``app``, and NNI's routes in front of it: they alone are found below the prefix, and nowhere else."""
+    """Put NNI's routes in front of ``app``. With a URL prefix, they are only below it."""
     face = BodyLimit(_application(parts), most=_MOST_BODY)
     prefix = f"/{parts.url_prefix}" if parts.url_prefix else ""
     outside = f'Outside prefix "{prefix}"'.encode()
@@ -54,7 +54,7 @@ def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
         if path.startswith(prefix) and _NNIS.match(path, len(prefix)):
-            path = path.removeprefix(prefix).rstrip("/")  # NNI does not mind a last slash
+            path = path.removeprefix(prefix).rstrip("/")  # NNI accepts a final slash
             await face({**scope, "path": path}, receive, send)
         elif prefix and _NNIS.match(path):
             await plain(send, 404, body=outside, content_type=b"text/html; charset=utf-8")
@@ -87,7 +87,7 @@ async def _failed(request: Request, failure: Exception) -> Response:
 
 
 async def _spent(request: Request, failure: Exception) -> Response:
-    return _error(500, "reach maxTrialNum")  # NNI's words, by which clients tell it from a failure
+    return _error(500, "reach maxTrialNum")  # clients recognise this case by NNI's words
 
 
 async def _http_failed(request: Request, failure: Exception) -> Response:
@@ -100,7 +100,10 @@ async def _http_failed(request: Request, failure: Exception) -> Response:
 
 
 async def _crashed(request: Request, failure: Exception) -> Response:
-    """Starlette raises the failure again after this, and uvicorn logs its traceback."""
+    """Answer a request that failed with an unexpected error.
+
+    After this, Starlette raises the error again and uvicorn logs its traceback.
+    """
     return _error(500, f"The server failed with {type(failure).__name__}; its log says more.")
 
 

@@ -1,7 +1,7 @@
-"""JSON as JavaScript reads and writes it, on which the texts depend that NNI stores inside of others.
+"""Reads and writes JSON as JavaScript does, because NNI stores JSON texts inside of other JSON texts.
 
-What differs from Python: numbers are doubles and are written in their own way, keys that look like indexes
-come first, and nothing but finite numbers can be written.
+Differences to Python: numbers are doubles and have their own format, keys that look like indexes come first,
+and only finite numbers can be written.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse(text: str | bytes, *, strict: bool = True) -> Any:
-    """The value of a JSON text. Raises ValueError.
+    """Return the value of a JSON text. Raise ValueError.
 
-    Too large a number becomes None, as it would be written again. ``strict`` False takes Python's NaN and
-    Infinity for None, too.
+    A number that is too large becomes None, as JavaScript would write it. If ``strict`` is False, Python's
+    NaN and Infinity become None, too.
     """
     return json.loads(text, parse_constant=_refuse if strict else lambda _: None, parse_float=_finite)
 
 
 def stringify(value: Any) -> str:
-    """The JSON text of a plain value, as ``JSON.stringify`` writes it."""
+    """Return the JSON text of a plain value, as ``JSON.stringify`` writes it."""
     if isinstance(value, str):
         return quote(value)
     if value is None or value is True or value is False:
@@ -49,7 +49,7 @@ def stringify(value: Any) -> str:
 
 
 def number(text: str) -> float | None:
-    """What ``Number(text)`` is; None where that is NaN."""
+    """Return the value of JavaScript's ``Number(text)``, None if that is NaN."""
     bare = text.strip()
     if _DECIMAL.fullmatch(bare):
         return float(bare)
@@ -62,7 +62,7 @@ def number(text: str) -> float | None:
 
 
 def quote(text: str) -> str:
-    """A string as JSON."""
+    """Return a string as JSON text."""
     quoted = _encode(text)
     if quoted.isascii():
         return quoted
@@ -85,7 +85,7 @@ def _number(value: int | float) -> str:
     sign, tuple_of_digits, exponent = Decimal(shortest).normalize().as_tuple()
     assert isinstance(exponent, int)
     digits = "".join(map(str, tuple_of_digits))
-    point = len(digits) + exponent  # how many digits stand before it
+    point = len(digits) + exponent  # number of digits before the decimal point
     minus = "-" if sign else ""
     if len(digits) <= point <= 21:
         return minus + digits + "0" * (point - len(digits))
@@ -98,7 +98,7 @@ def _number(value: int | float) -> str:
 
 
 def _is_index(key: str) -> bool:
-    """Whether JavaScript takes the key for an index, which comes before other keys."""
+    """Check whether JavaScript treats the key as an index, which comes before other keys."""
     return _INDEX.fullmatch(key) is not None and int(key) <= _MOST_INDEX
 
 

@@ -1,4 +1,4 @@
-"""A metric as NNI shows it. Its ``data`` is a JSON string of a JSON text: clients decode it twice."""
+"""Metrics in NNI's format. ``data`` is a JSON string that holds JSON text: clients decode it twice."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import json
 
 from nnimgr.api.nni.javascript import quote
 from nnimgr.objectives import objectives_of, with_default
-from nnimgr.store.counted import MetricLine
+from nnimgr.store.counted_metrics import MetricLine
 from nnimgr.store.reader import ExperimentReader
 
 __all__ = ["main_objective", "metric_text"]
 
 
 def main_objective(reader: ExperimentReader) -> str | None:
-    """The name of the number for which NNI's clients look under "default", if the experiment has others."""
+    """Return the name of the main objective, whose number NNI's clients expect as "default", or None."""
     return next(iter(objectives_of(reader.experiment().config)), None)
 
 
 def metric_text(line: MetricLine, main: str | None = None) -> str:
-    """The JSON of one metric. ``main``: the main objective, whose number is put in as ``default``."""
+    """Return the JSON text of one metric.
+
+    ``main``: the main objective, whose number is added as "default".
+    """
     if main is not None and line.text.lstrip().startswith("{"):
         line = line._replace(text=json.dumps(with_default(json.loads(line.text), {main: ""})))
     return (
@@ -29,7 +32,7 @@ def metric_text(line: MetricLine, main: str | None = None) -> str:
 
 
 def _parameter_id(text: str | None) -> str:
-    """NNI keeps it in a column of text: 0 becomes "0"."""
+    """Return the parameter id as NNI stores it, in a column of text: 0 becomes "0"."""
     if text is None:
         return "null"
     return quote(str(json.loads(text)) if text.startswith('"') else text)

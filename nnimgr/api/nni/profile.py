@@ -1,4 +1,4 @@
-"""An experiment as NNI shows it: its profile, and its status with the errors."""
+"""The profile of an experiment in NNI's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["millis", "profile"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
-# What NNI's configuration has, in its order.
+# Fields of NNI's configuration, in NNI's order.
 _PARAMS = (
     "experimentName",
     "experimentType",
@@ -41,12 +41,15 @@ _PARAMS = (
 
 
 def millis(instant: datetime) -> int:
-    """Milliseconds since 1970 of an aware instant."""
+    """Return the milliseconds since 1970 of an aware instant."""
     return (instant - _EPOCH) // _MILLISECOND
 
 
 def profile(row: ExperimentRow, *, directory: Path, active: timedelta | None) -> dict[str, Any]:
-    """The profile. ``active``: how long it has been running, if that goes on; else the row says it."""
+    """Return the experiment's profile.
+
+    ``active``: the time that it has been running, for an experiment with a runner. None: the row has it.
+    """
     seconds = row.active_us // 1_000_000 if active is None else int(active.total_seconds())
     shown: dict[str, Any] = {
         "params": _params({**row.config, "searchSpace": row.search_space}),

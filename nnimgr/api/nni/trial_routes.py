@@ -19,7 +19,7 @@ from nnimgr.api.nni.javascript import number, stringify
 from nnimgr.api.nni.metrics import main_objective, metric_text
 from nnimgr.api.nni.trials import ShownTrials, stored_statuses
 from nnimgr.core.running.requests import UnknownTrial
-from nnimgr.store.counted import MetricLine
+from nnimgr.store.counted_metrics import MetricLine
 from nnimgr.store.reader import ExperimentReader, TrialRow
 
 __all__ = ["ROUTES"]
@@ -113,12 +113,12 @@ async def trial_file(request: Request) -> Response:
         chunks = _file(about, row, name)
         first = await anext(chunks, b"")
     except (FileNotFoundError, ValueError):
-        path = f"{shown.places.log_path(row, None)}/{name}"
+        path = f"{shown.trial_paths.log_path(row, None)}/{name}"
         raise FileNotFoundError(f"ENOENT: no such file or directory, open '{path}'") from None
     if is_log and not first:
         return answer(f"{name} is empty.", media_type="text/plain; charset=utf-8")
     media_type = "text/plain; charset=utf-8" if is_log else "application/octet-stream"
-    if request.method == "HEAD":  # not to read on for nothing
+    if request.method == "HEAD":  # HEAD needs no further content
         await chunks.aclose()
         return Response(headers={**HEADERS, "content-type": media_type})
     return StreamingResponse(_all(first, chunks), headers={**HEADERS, "content-type": media_type})

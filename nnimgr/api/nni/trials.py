@@ -1,4 +1,4 @@
-"""A trial as NNI shows it, and the status under which it does."""
+"""Trials in NNI's format, and the status that NNI shows for them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from dataclasses import dataclass
 from nnimgr.api.nni.javascript import parse, quote, stringify
 from nnimgr.api.nni.metrics import main_objective, metric_text
 from nnimgr.api.nni.profile import millis
-from nnimgr.api.places import Places
+from nnimgr.api.trial_paths import TrialPaths
 from nnimgr.rules.facts import StopKind, SuggestionSource, TrialStatus
 from nnimgr.rules.state import ExperimentState
 from nnimgr.store.reader import ExperimentReader, TrialRow, TrialSet
-from training_services.local import KEEPER_ID as LOCAL
+from training_services.keepers.names import LOCAL
 
 __all__ = ["ShownTrials", "condemned", "stored_statuses"]
 
-_LOCAL_ENVIRONMENT = "local-env"  # what NNI calls the place of local trials
+_LOCAL_ENVIRONMENT = "local-env"  # NNI's name for the environment of local trials
 _SHOWN = frozenset(str(status) for status in TrialStatus if status is not TrialStatus.PAUSED)
 _UNDER_WAY = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.PAUSED, TrialStatus.UNKNOWN)
 
 
 def condemned(state: ExperimentState) -> dict[str, TrialStatus]:
-    """The trials that a user has stopped and that have not ended: NNI shows them as USER_CANCELED at once."""
+    """Return the live trials that a user has stopped. NNI shows them as USER_CANCELED at once."""
     return {trial.id: trial.status for trial in state.trials.values() if trial.target is StopKind.USER}
 
 
 def stored_statuses(status: str, *, condemned: Collection[str]) -> tuple[TrialStatus, ...]:
-    """Under which statuses trials are stored that are shown under this one; none if it is no status."""
+    """Return the stored statuses of the trials that are shown under this status.
+
+    The result is empty if the text is not a status.
+    """
     if status == TrialStatus.WAITING:
         return (TrialStatus.WAITING, TrialStatus.PAUSED)
     if status == TrialStatus.USER_CANCELED and condemned:
@@ -37,26 +40,26 @@ def stored_statuses(status: str, *, condemned: Collection[str]) -> tuple[TrialSt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTrials:
-    """What the trials of one experiment have in common when they are shown."""
+    """Shared data for showing the trials of one experiment."""
 
-    places: Places
+    trial_paths: TrialPaths
     condemned: Collection[str]
 
     def status(self, row: TrialRow) -> TrialStatus:
-        """The status that NNI's clients see."""
+        """Return the status that NNI's clients see."""
         if row.trial_id in self.condemned and not row.status.terminal:
             return TrialStatus.USER_CANCELED
         return TrialStatus.WAITING if row.status is TrialStatus.PAUSED else row.status
 
     def texts(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[str]:
-        """The JSON of each of these trials."""
-        sets, keepers = reader.sets(rows), self.places.keepers(reader, rows)
+        """Return the JSON text of each of these trials."""
+        sets, keepers = reader.sets(rows), self.trial_paths.keepers(reader, rows)
         main = main_objective(reader)
         return [self._text(row, sets[row.trial_id], keepers.get(row.trial_id), main) for row in rows]
 
     def _text(self, row: TrialRow, sets: Sequence[TrialSet], keeper_id: str | None, main: str | None) -> str:
         status = self.status(row)
-        log_path = self.places.log_path(row, keeper_id)
+        log_path = self.trial_paths.log_path(row, keeper_id)
         fields = {
             "trialJobId": quote(row.trial_id),
             "status": quote(status),
@@ -67,13 +70,13 @@ class ShownTrials:
         }
         if message := _message(row):
             fields["message"] = quote(message)
-        if self.places.platform == LOCAL or keeper_id == LOCAL:
+        if self.trial_paths.platform == LOCAL or keeper_id == LOCAL:
             fields["envId"] = quote(_LOCAL_ENVIRONMENT)
         elif keeper_id is not None:
             fields["envId"] = quote(keeper_id)
         if row.ended_at is not None:
             fields["endTime"] = str(millis(row.ended_at))
-        finals = sorted(held.final.line for held in sets if held.final is not None)  # by number
+        finals = sorted(held.final.line for held in sets if held.final is not None)  # sorted by fact number
         if status is TrialStatus.SUCCEEDED and finals:
             fields["finalMetricData"] = f"[{','.join(metric_text(each, main) for each in finals)}]"
         if status is TrialStatus.FAILED:
@@ -82,7 +85,10 @@ class ShownTrials:
 
 
 def _records(row: TrialRow, sets: Sequence[TrialSet]) -> Iterator[str]:
-    """Its parameter records as JSON strings, always with parameter_index, which NNI's Python client needs."""
+    """Yield the trial's parameter records as JSON strings.
+
+    Each has parameter_index, because NNI's Python client needs it.
+    """
     for index, held in enumerate(sets):
         parameters = stringify(parse(held.parameters, strict=False))
         parameter_id = "null" if held.parameter_id is None else str(held.parameter_id)
@@ -94,6 +100,6 @@ def _records(row: TrialRow, sets: Sequence[TrialSet]) -> Iterator[str]:
 
 
 def _message(row: TrialRow) -> str:
-    """What there is to say on it; nothing on a trial that went well."""
+    """Return the message about a trial, "" for a trial that succeeded without a note."""
     reason = row.reason if row.status is not TrialStatus.SUCCEEDED else None
     return "; ".join(sentence for sentence in (reason, row.note) if sentence)

@@ -1,4 +1,7 @@
-"""Self-contained HTML pages: one file each, loading nothing, under a policy that allows just their own."""
+"""Self-contained HTML pages.
+
+Each is one file, loads nothing, and has a policy that allows only its own code.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 class Page:
-    """``name``.html of this package, with a content security policy that names its scripts by their sums."""
+    """The page ``name``.html of this package. Its content security policy lists its scripts by hash."""
 
     def __init__(self, name: str) -> None:
         html = resources.files(__package__).joinpath(f"{name}.html").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""What charts of an experiment's trials show, made by the analysis process: a picture, not all trials.
+"""Charts of an experiment's trials, computed by the analysis process as pictures instead of all trials.
 
-Answers of the type ``application/vnd.nnimgr.columns`` have the form that ``/columns`` describes.
+Answers of the type ``application/vnd.nnimgr.columns`` have the format that ``/columns`` describes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Configurations as texts: what is wrong with one, what it would start, and starting it."""
+"""Configurations as texts: validation, a plan of the experiment, and its creation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _base(wanted: models.ConfigText) -> Path:
 
 
 def _load(parts: ApiParts, wanted: models.ConfigText) -> Loaded:
-    """Raises ConfigError."""
+    """Parse a configuration's text. Raise ConfigError."""
     environ = {**os.environ, HOME_VARIABLE: str(parts.manager.home.path)}
     loaded = load_text(wanted.text, base=_base(wanted), environ=environ)
     try:

@@ -1,4 +1,4 @@
-"""The event streams: of the server, and of an experiment."""
+"""Event streams of the server and of an experiment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def follow_changes(parts: Parts) -> StreamingResponse:
     Read the list of experiments once this answer has begun, and again after a reconnect.
     """
     chunks = changes_stream(parts.manager.changes.follow())
-    return StreamingResponse(until(parts.life.closing, chunks), media_type="text/event-stream")
+    return StreamingResponse(until(parts.shutdown.closing, chunks), media_type="text/event-stream")
 
 
 @router.get(
@@ -45,4 +45,4 @@ async def follow_events(
         find=lambda: parts.manager.find(experiment_id),
         after=after if last_event_id is None else last_event_id,
     )
-    return StreamingResponse(until(parts.life.closing, chunks), media_type="text/event-stream")
+    return StreamingResponse(until(parts.shutdown.closing, chunks), media_type="text/event-stream")

@@ -22,13 +22,12 @@ from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader,
 from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.managing.manager import ExperimentSummary, NewExperiment
-from nnimgr.core.managing.tuner_change import change_config
 from nnimgr.goal import optimize_mode
 from nnimgr.rules.activity import best_so_far, sentence_of
 from nnimgr.rules.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
-_AT_ONCE = 200  # records of an import that are checked without giving way
+_AT_ONCE = 200  # records of an import that are checked without a pause
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -75,7 +74,7 @@ async def change_experiment(
     changes: Annotated[models.JsonObject, Body()],
 ) -> Response:
     """Change fields of the configuration while it runs, such as {"trialConcurrency": 4}."""
-    await change_config(runner, parts.manager.directory(experiment_id), changes)
+    await runner.change_config(changes)
     known = _known(parts, experiment_id)
     return await reply(lambda: _profile(reader, known))
 
@@ -86,7 +85,7 @@ async def stop_experiment(
 ) -> models.Stopped:
     """Stop the experiment and its trials; with ``detach`` the trials run on and are listed."""
     still_running = await parts.manager.stop(experiment_id, detach=how is not None and how.detach)
-    leaves = parts.life.until_idle and parts.manager.idle
+    leaves = parts.shutdown.until_idle and parts.manager.idle
     runner = parts.manager.find(experiment_id)
     left = [] if runner is None else list(runner.session.left)
     return models.Stopped(still_running=still_running, left=left, server_leaves=leaves)
@@ -195,10 +194,10 @@ def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What the manager and the runner know of an experiment; read on the loop, which alone changes it."""
+    """Properties of an experiment from its manager and runner, read on the loop, which alone changes them."""
 
     summary: ExperimentSummary
-    active: timedelta | None  # None: no runner has it
+    active: timedelta | None  # None without a runner
     now: str | None
     viewed: bool
     trouble: str | None
@@ -215,7 +214,13 @@ def _known(parts: ApiParts, experiment_id: str) -> _Known:
         viewed=manager.viewed(experiment_id),
         trouble=manager.trouble(experiment_id),
         notices=[
-            models.Notice(about=about, sentence=notice.sentence, detail=notice.detail)
+            models.Notice(
+                about=about,
+                sentence=notice.sentence,
+                subject=notice.subject,
+                seconds=notice.seconds,
+                detail=notice.detail,
+            )
             for about, notice in (runner.notices.items() if runner is not None else ())
         ],
     )
@@ -232,9 +237,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         name=config.get("experimentName") or "",
         status=ExperimentStatus.VIEWED if known.viewed else row.status,
         drain=row.drain,
-        reason=f"viewed: nothing of it runs or changes; before, {row.reason}"
-        if known.viewed
-        else known.trouble or row.reason,
+        reason=_viewed(row) if known.viewed else known.trouble or row.reason,
         platform=platform_of(config),
         created_at=row.created_at,
         ended_at=row.ended_at,
@@ -272,9 +275,13 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
     )
 
 
+def _viewed(row: ExperimentRow) -> str:
+    return f"nothing of it runs or changes; before, {sentence_of(row.status, row.reason)}"
+
+
 def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
     if known.viewed:
-        told = f"it is viewed: nothing of it runs or changes; before, {row.reason}"
+        told = f"it is viewed: {_viewed(row)}"
     elif known.trouble is not None:
         told = f"it is not running: {known.trouble}"
     elif known.now is not None:
@@ -290,7 +297,7 @@ def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
 
 @lru_cache(maxsize=32)
 def _yaml(text: str) -> str:
-    """The value of a JSON text as YAML: slow where it is large, and asked for with every change."""
+    """Convert a JSON text to YAML. Large texts are slow, and every change asks for them."""
     return yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)
 
 
@@ -314,7 +321,7 @@ def _seconds(duration: timedelta | None) -> float | None:
 
 
 def _export(reader: ExperimentReader, *, intermediate: bool) -> Iterator[str]:
-    """The JSON text of a ``models.Export``, a result at a time. Runs in threads."""
+    """Yield the JSON text of a ``models.Export``, one result at a time. Runs in threads."""
     separator = '{"trials":['
     for page in reader.results():
         for row, held, final in page:
@@ -334,7 +341,10 @@ def _export(reader: ExperimentReader, *, intermediate: bool) -> Iterator[str]:
 
 
 def _intermediates(reader: ExperimentReader, row: TrialRow, held: TrialSet) -> list[float | None]:
-    """What the trial has reported before its result; of several parameter sets: before this one's."""
+    """Return the values that the trial reported before its result.
+
+    A trial with several parameter sets: only the values of this set.
+    """
     metrics = reader.metrics(trial_id=row.trial_id, attempt=row.attempt, kind="PERIODICAL")
     if not reader.further_sets([row.trial_id]):
         return [metric.value for metric in metrics]

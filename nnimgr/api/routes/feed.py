@@ -1,4 +1,4 @@
-"""What has happened to an experiment, in sentences."""
+"""Feed of an experiment: its facts as sentences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def read_feed(
 def _feed(
     reader: ExperimentReader, before: int | None, after: int | None, limit: int, trial_id: str | None
 ) -> models.Feed:
-    last = reader.experiment().last_number  # before the facts: what comes meanwhile is for the next page
+    last = reader.experiment().last_number  # read before the facts, so that later facts are on the next page
     forward = after is not None and before is None
     page = reader.facts_between(
         _KINDS, before=before, after=after or 0, trial_id=trial_id, oldest=forward, limit=limit

@@ -1,4 +1,4 @@
-"""The machines of all experiments of the server, and who holds what of them."""
+"""Machines of all experiments of the server, and the resources that trials hold there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnimgr.core.managing.manager import NNIManager
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules.state import trial_of_job
 from training_services.base import Machine
-from training_services.placement import HostUse
+from training_services.placement.ledger import HostUse
 
 router = APIRouter(prefix="/api/v1", tags=["machines"])
 

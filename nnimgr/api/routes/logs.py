@@ -1,4 +1,4 @@
-"""The logs of an experiment: of its server, of its tuner and assessor, of its keepers."""
+"""Logs of an experiment: of its server, of its tuner and assessor, and of its keepers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from nnimgr.api.logs import log_stream, plain_log
 from nnimgr.api.streams import TrialStream, until
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.store.reader import ExperimentReader
-from training_services.local import KEEPER_ID as LOCAL
-from training_services.ssh.config import host_of
+from training_services.keepers.names import LOCAL, host_of
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["experiments"])
 
@@ -30,7 +29,7 @@ _KEEPER_LOG = (("keeper",), "keeper.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Log:
-    """``path``: of one on this machine; ``keeper_id``: whose it is on another."""
+    """A log, either at ``path`` on this machine or on the machine of the keeper ``keeper_id``."""
 
     name: str
     about: str
@@ -75,11 +74,11 @@ async def read_experiment_log(
         )
     except FileNotFoundError:
         raise NotFound(f"Nothing has been written to the log {name}.") from None
-    return TrialStream(until(parts.life.closing, chunks), media_type="text/plain; charset=utf-8")
+    return TrialStream(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
 
 
 def _server(parts: ApiParts, experiment_id: str) -> _Log:
-    """The log of the server that has it or had it last."""
+    """Return the log of the server that has the experiment, or had it last."""
     summary = parts.manager.summary(experiment_id)
     port = parts.port if summary.served or summary.port is None else summary.port
     about = f"What the server on port {port} says, of all its experiments."
@@ -87,7 +86,7 @@ def _server(parts: ApiParts, experiment_id: str) -> _Log:
 
 
 def _logs(reader: ExperimentReader, parts: ApiParts, experiment_id: str, server: _Log) -> list[_Log]:
-    """All that there may be. Blocks."""
+    """Return all logs that the experiment may have. Blocks."""
     directory = parts.manager.directory(experiment_id)
     dispatcher = _Log(
         name="dispatcher",

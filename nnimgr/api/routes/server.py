@@ -14,7 +14,7 @@ router = APIRouter(tags=["server"])
 
 
 class LoginRefused(Exception):
-    """The code or the token is not good."""
+    """The login code or the token is not valid."""
 
 
 @router.get("/api/v1/server")
@@ -58,7 +58,7 @@ async def log_out(parts: Parts, request: Request, response: Response) -> models.
 
 
 def _session(credentials: Credentials, wanted: models.Login) -> str:
-    """The cookie value of a new session. Raises LoginRefused."""
+    """Return the cookie value of a new session. Raise LoginRefused."""
     if wanted.token is not None:
         if not credentials.is_token(wanted.token.strip()):
             raise LoginRefused("This is not the token of this server.")

@@ -73,7 +73,7 @@ async def export_trials(
 async def _text(
     analysis: Analysis, sequences: list[int], how: dict[str, Any]
 ) -> AsyncGenerator[bytes | str, None]:
-    """What is sent; each page of it is a question of its own."""
+    """Yield the text of the export. Each page of it is a question of its own."""
     as_json = how["format"] == ExportFormat.JSON.value
     if as_json:
         yield f'{{"total":{len(sequences)},"trials":['

@@ -87,7 +87,7 @@ async def list_trials(
     filter: Filter = "",
 ) -> Response:
     """A page of the trials."""
-    places = parts.places(experiment_id)
+    trial_paths = parts.trial_paths(experiment_id)
     wanted: dict[str, Any] = {
         "offset": offset,
         "limit": limit,
@@ -96,7 +96,7 @@ async def list_trials(
         "descending": order is Order.DESCENDING,
         "search": search,
     }
-    # Which trials is asked of the database where its columns and indexes can say it, else of the analysis.
+    # The database selects the trials if its columns and indexes can; otherwise the analysis process does.
     found = None
     if filter or sort not in TRIAL_SORTS:
         found = await analysis.ask_json("page", filter=filter, **wanted)
@@ -106,7 +106,7 @@ async def list_trials(
             total, rows = reader.trials(**wanted)
         else:
             total, rows = found["total"], reader.trials_at(found["sequences"])
-        trials = [models.Trial(**fields) for fields in trials_fields(reader, rows, places)]
+        trials = [models.Trial(**fields) for fields in trials_fields(reader, rows, trial_paths)]
         return models.Trials(total=total, trials=trials)
 
     return await reply(build)
@@ -117,11 +117,11 @@ async def show_trial(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId
 ) -> Response:
     """A trial with all of its attempts."""
-    places = parts.places(experiment_id)
+    trial_paths = parts.trial_paths(experiment_id)
 
     def build() -> models.TrialDetail:
         row = _trial(reader, trial_id)
-        (fields,) = trials_fields(reader, [row], places)
+        (fields,) = trials_fields(reader, [row], trial_paths)
         return models.TrialDetail(**fields, jobs=[job_of(job) for job in reader.jobs(trial_id)])
 
     return await reply(build)
@@ -280,7 +280,7 @@ async def read_log(
         )
     except FileNotFoundError:
         raise NotFound(f"Trial {trial_id} has written no {name}.") from None
-    return TrialStream(until(parts.life.closing, chunks), media_type="text/plain; charset=utf-8")
+    return TrialStream(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
 
 
 @router.get("/trials/{trialId}/files", response_model=models.TrialFiles, responses=refusals(404, 503))
@@ -320,12 +320,12 @@ async def read_file(
     except (FileNotFoundError, ValueError):
         raise NotFound(f"Trial {trial_id} has no file {path} in attempt {job.attempt}.") from None
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(path.rpartition('/')[2])}"}
-    sent = whole(parts.life.closing, chunks)
+    sent = whole(parts.shutdown.closing, chunks)
     return TrialStream(sent, media_type="application/octet-stream", headers=headers)
 
 
 def _job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow:
-    """That attempt of a trial, or its latest. Raises NotFound."""
+    """Return this attempt of a trial, or its latest attempt. Raise NotFound."""
     _trial(reader, trial_id)
     jobs = reader.jobs(trial_id)
     found = [job for job in jobs if attempt in (None, job.attempt)]
@@ -336,7 +336,7 @@ def _job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow
 
 
 def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial]:
-    """The trials to run again. Raises NotFound, RequestRefused."""
+    """Return the trials to run again. Raise NotFound or RequestRefused."""
     found = {row.trial_id: row for row in reader.failed()}
     for trial_id in ids or ():
         if trial_id not in found:

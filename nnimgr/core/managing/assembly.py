@@ -1,4 +1,4 @@
-"""Puts together what a runner needs from an experiment's configuration: its service, tuner and assessor."""
+"""Builds the service, the tuner and the assessor that a runner needs from an experiment's configuration."""
 
 from __future__ import annotations
 
@@ -10,61 +10,66 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from nnimgr.config import ExperimentConfig, ReferenceUnresolved, read_canonical, resolve_secrets
+from nnimgr.config import ExperimentConfig, ReferenceUnresolved, resolve_secrets
 from nnimgr.config.machines import read_machines
 from nnimgr.config.model import AlgorithmConfig, Member
 from nnimgr.config.secrets import reveal_secrets
 from nnimgr.core.managing.folder import Surroundings
+from nnimgr.core.running.algorithm_process import Child
 from nnimgr.core.running.runner import ExperimentRunner
-from nnimgr.core.running.search import Child, Search
+from nnimgr.core.running.search import Search
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.forking import Zygote
 from nnimgr.dispatcher.process import DispatcherChild
+from nnimgr.rules.facts import Role
 from nnimgr.rules.state import ExperimentState
-from nnimgr.store.writer import database_path
+from nnimgr.store.location import database_path
 from training_services import registry
 from training_services.base import ExperimentContext, ServiceUnavailable, TrainingService
-from training_services.keeper_host import KeeperHost
-from training_services.keeper_service import ServiceTools
-from training_services.machine_service import MachineService
-from training_services.placement import HostLedger
-from training_services.remote import RemoteConfig, RemoteHosts
+from training_services.keepers.host import KeeperHost
+from training_services.machines.remote import RemoteConfig, RemoteHosts
+from training_services.machines.service import MachineService
+from training_services.placement.ledger import HostLedger
+from training_services.tools import ServiceTools
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Assembly:
-    """Makes services and searches. ``tools`` is what all experiments of the server share."""
+    """Builds training services and searches. ``tools``: resources that the server's experiments share."""
 
     def __init__(self, tools: ServiceTools) -> None:
         self._tools = tools
         self._zygote = Zygote()
 
     async def close(self) -> None:
-        """End what the searches of all experiments share. Call after the last search has been closed."""
+        """Close the resources that all searches share. Call after the last search has been closed."""
         await self._zygote.close()
 
     @property
     def ledger(self) -> HostLedger:
-        """Who holds what of which machine, over all experiments."""
+        """Ledger of which experiment holds which resources of each machine."""
         return self._tools.ledger
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
-        """These are about to be opened and may hold GPUs: nothing is placed on any until all have."""
+        """Announce experiments that are about to be opened and may hold GPUs.
+
+        Nothing is placed on a GPU until all of these experiments have been opened.
+        """
         self._tools.ledger.expect(experiment_ids)
 
     def holds_nothing(self, experiment_id: str) -> None:
-        """One of those expected has no jobs, or will not be opened after all."""
+        """Note that an expected experiment has no jobs or will not be opened."""
         self._tools.ledger.rebuilt(experiment_id)
 
-    def service(self, state: ExperimentState, directory: Path) -> TrainingService:
-        """Raises ServiceUnavailable."""
+    def service(self, state: ExperimentState, directory: Path, config: ExperimentConfig) -> TrainingService:
+        """Build the experiment's training service. Raise ServiceUnavailable."""
         around = Surroundings.read(directory)
-        members = _config(state).members
+        members = config.members
         contexts = [_context(state, directory, member, around) for member in members]
         services = [_revealed(member.service, around) for member in members]
         kinds = [registry.create(member.platform) for member in members]
-        if kinds[0].hosts is None:  # then it is the only one
+        if kinds[0].hosts is None:  # a platform without hosts is the only member
             return kinds[0].service(contexts[0], services[0], self._tools)
         groups = [
             kind.hosts(context, service, self._tools)
@@ -73,7 +78,10 @@ class Assembly:
         ]
 
         def make_host(machine: Mapping[str, Any]) -> KeeperHost:
-            """One that is added while the experiment runs: it goes with the other machines over SSH."""
+            """Build the host for a machine that a user adds while the experiment runs.
+
+            The machine joins the other machines that are reached over SSH.
+            """
             (found,) = read_machines([machine])
             revealed = _revealed(found, Surroundings.read(directory))
             remote = next((group for group in groups if isinstance(group, RemoteHosts)), None)
@@ -86,12 +94,12 @@ class Assembly:
         return MachineService(contexts[0], self._tools, hosts, make_host=make_host)
 
     def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
-        config = _config(state)
+        config = runner.config
         around = Surroundings.read(directory)
         environ = dict(around.environ)
         gpus = config.tuner_gpu_indices
         environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) if gpus else ""
-        environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers as nvidia-smi gives them
+        environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # GPU numbers as nvidia-smi shows them
         environ["NNI_CHECKPOINT_DIRECTORY"] = str(directory / "checkpoint")
         environ["NNI_LOG_LEVEL"] = config.log_level.value
 
@@ -113,16 +121,16 @@ class Assembly:
 
         def tuner(state: ExperimentState, config: ExperimentConfig) -> m.Start:
             since = state.tuner_number
-            # What another tuner has kept is not for it.
+            # A new tuner must not read the checkpoints of the previous one.
             folder = f"checkpoint-{since}" if since else "checkpoint"
-            start = _start("tuner", config.tuner, config, state, directory, around)
+            start = _start(Role.TUNER, config.tuner, config, state, directory, around)
             return replace(start, since=since, checkpoint_directory=str(directory / folder))
 
         assessor = _assessor(config)
         return Search(
             tuner=tuner(state, config),
-            new_tuner=lambda state: tuner(state, _config(state)),
-            assessor=_start("assessor", assessor, config, state, directory, around) if assessor else None,
+            new_tuner=lambda state: tuner(state, runner.config),
+            assessor=_start(Role.ASSESSOR, assessor, config, state, directory, around) if assessor else None,
             spawn=spawn,
             post=runner.post,
             pending_metrics=runner.pending_metrics,
@@ -130,22 +138,22 @@ class Assembly:
 
 
 def seed_of(experiment_id: str) -> int:
-    """What its random numbers are made from, unless its configuration says it."""
+    """Return the seed of the experiment's random numbers, derived from its id."""
     return zlib.crc32(experiment_id.encode())
 
 
 def _start(
-    role: str,
+    role: Role,
     algorithm: AlgorithmConfig,
     config: ExperimentConfig,
     state: ExperimentState,
     directory: Path,
     around: Surroundings,
 ) -> m.Start:
-    """The first line of the algorithm's child. Raises ReferenceUnresolved."""
+    """Build the first message to an algorithm's child process. Raise ReferenceUnresolved."""
     builtin = algorithm.builtin(role)
     return m.Start(
-        role=role,
+        role=role.value,
         name=builtin.name if builtin else algorithm.name,
         class_name=None if builtin else algorithm.class_name,
         code_directory=str(algorithm.code_directory) if algorithm.code_directory else None,
@@ -185,8 +193,11 @@ def _context(
 
 
 def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
-    """The one that is configured; where the tuner is an advisor, the half of that which stops trials."""
-    advisor = config.tuner.builtin("tuner")
+    """Return the configuration of the assessor, None if there is none.
+
+    If the tuner is an advisor, its other half, which stops trials, is the assessor.
+    """
+    advisor = config.tuner.builtin(Role.TUNER)
     if advisor is None or not advisor.advisor:
         return config.assessor
     arguments = None if advisor.judge is None else advisor.judge(config.tuner.class_args or {})
@@ -194,13 +205,8 @@ def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
 
 
 def _revealed(service: _Model, around: Surroundings) -> _Model:
-    """With its secrets. Raises ServiceUnavailable."""
+    """Return the service's configuration with its secrets. Raise ServiceUnavailable."""
     try:
         return reveal_secrets(service, environ=around.environ, base=around.cwd, secrets=around.secrets)
     except ReferenceUnresolved as error:
         raise ServiceUnavailable(f"the training service cannot be used: {error}") from error
-
-
-def _config(state: ExperimentState) -> ExperimentConfig:
-    plain: dict[str, Any] = {**state.config, "searchSpace": dict(state.search_space)}
-    return read_canonical(plain)

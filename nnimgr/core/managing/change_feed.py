@@ -1,4 +1,4 @@
-"""Which experiments have moved on, for those who follow all of a server's."""
+"""Notifies clients that follow all experiments of a server about new facts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from weakref import WeakSet
 
 
 class Follower:
-    """What has moved since it was taken last: one number an experiment, however long nobody takes it."""
+    """New facts since the last ``take``.
+
+    Holds one number per experiment, however long nobody takes them.
+    """
 
     def __init__(self) -> None:
         self._moved: dict[str, int] = {}
@@ -18,7 +21,7 @@ class Follower:
         self._some.set()
 
     async def take(self) -> dict[str, int]:
-        """Experiment -> number of its last fact; waits until there is one."""
+        """Return the number of the last new fact, by experiment id. Wait until there is one."""
         await self._some.wait()
         moved, self._moved = self._moved, {}
         self._some.clear()
@@ -26,7 +29,7 @@ class Follower:
 
 
 class Changes:
-    """Tells every follower there is; one that does not listen costs an entry for each experiment."""
+    """Notifies all followers of new facts. An inactive follower costs one entry per experiment."""
 
     def __init__(self) -> None:
         self.followers: WeakSet[Follower] = WeakSet()
@@ -36,7 +39,7 @@ class Changes:
             follower.note(experiment_id, number)
 
     def follow(self) -> Follower:
-        """One that is told from now on, until nobody holds it any more."""
+        """Return a new follower. It is notified for as long as somebody holds a reference to it."""
         follower = Follower()
         self.followers.add(follower)
         return follower

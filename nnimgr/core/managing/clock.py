@@ -1,7 +1,7 @@
-"""An experiment's time: it never goes back, and no setting of the machine's clock makes it jump.
+"""Clock of an experiment. It never goes back, and does not jump when the machine's clock is set.
 
-Retries and limits are instants that outlive the server. Were they compared with the wall clock, a clock that
-is set back by an hour would hold every retry for that hour, and one that is set forward would end trials.
+Retries and limits are instants that outlive the server. With the wall clock, setting the clock back by an
+hour would delay every retry by an hour, and setting it forward would end trials.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 
 
 def seconds_since_boot() -> float:
-    """Seconds of a clock that nobody sets; it goes on while the machine is suspended."""
+    """Return the seconds of a clock that nobody sets and that includes the time of suspension."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SteadyClock:
-    """``now`` and then on by ``seconds``; begins at ``after``, the last fact's instant, if that is later."""
+    """Clock that starts at ``now``, or at ``after`` (the last fact's instant) if this is later.
+
+    ``seconds``: steady clock that makes it advance.
+    """
 
     def __init__(
         self, now: datetime, *, after: datetime | None, seconds: Callable[[], float] = seconds_since_boot

@@ -1,4 +1,4 @@
-"""What is said of experiments when they are asked for, and when there are none such."""
+"""Requests for experiments, summaries of experiments, and the errors if one does not exist."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ __all__ = ["ExperimentConflict", "ExperimentSummary", "NewExperiment", "UnknownE
 
 
 class UnknownExperiment(RequestRefused):
-    """No experiment of this server (or of the index) has this id."""
+    """Neither this server nor the index has an experiment with this id."""
 
     def __init__(self, experiment_id: str) -> None:
         super().__init__(f"there is no experiment {experiment_id}")
 
 
 class ExperimentConflict(RequestRefused):
-    """The id is taken by another experiment."""
+    """Another experiment has this id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewExperiment:
-    """What ``nnictl create`` sends. ``environ`` holds secrets: it is kept in a file of mode 0600 only."""
+    """The request of ``nnictl create``.
+
+    ``environ`` holds secrets. It is stored only in a file of mode 0600.
+    """
 
     config: Mapping[str, Any]  # canonical
     search_space: Mapping[str, Any]
@@ -45,9 +48,9 @@ class NewExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSummary:
-    """One line on an experiment of the index. ``served``: this server has it open.
+    """One line about an experiment of the index. ``served``: this server has the experiment open.
 
-    ``stored``: what depends on its database was not looked up, since no runner of this server has it.
+    ``stored``: no runner of this server has the experiment, and its database was not read.
     """
 
     id: str
@@ -65,20 +68,23 @@ class ExperimentSummary:
     best_value: float | None
     active_s: float
     directory: Path
-    owner: str | None = None  # the user whose folder it is
+    owner: str | None = None  # the user who owns the folder
     tags: tuple[str, ...] = ()
     archived: bool = False
     max_trial_number: int | None = None
     trial_concurrency: int | None = None
     optimize_mode: str | None = None
-    objectives: Mapping[str, str] = field(default_factory=dict)  # names and modes, the main one first
+    objectives: Mapping[str, str] = field(default_factory=dict)  # modes by name, the main objective first
     stored: bool = False
 
 
 def summary_of(
     entry: IndexEntry, state: ExperimentState | None, *, reason: str, served: bool, active_s: float
 ) -> ExperimentSummary:
-    """``state``: of the runner that has it, if any; ``reason``: why it has none."""
+    """Build the summary of an experiment.
+
+    ``state``: the state that its runner holds, None without a runner; ``reason`` then says why there is none.
+    """
     common: dict[str, Any] = {
         "id": entry.id,
         "name": entry.name,
@@ -111,7 +117,7 @@ def summary_of(
         reason=state.reason,
         created_at=state.created_at,
         ended_at=state.ended_at,
-        counts=dict(state.counts),
+        counts={status.value: count for status, count in state.counts.items()},
         best_trial_id=best.trial_id if best else None,
         best_value=best.value if best else None,
         max_trial_number=state.limits.max_trial_number,

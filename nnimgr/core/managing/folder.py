@@ -1,4 +1,4 @@
-"""What lies in an experiment's folder beside its database and its trials."""
+"""Folder of an experiment: its creation, its deletion, and the stored environment of its creator."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from pathlib import Path
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.dispatcher.registry import Interpreter
 from nnimgr.index import Index, IndexEntry, nnis_own
-from nnimgr.store.reader import stored_live_trials
-from nnimgr.store.writer import database_path
+from nnimgr.store.location import database_path
+from nnimgr.store.overview import stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Whose environment an experiment runs in: ``environ.json``, mode 0600, since it may hold secrets."""
+    """Environment of an experiment, stored in ``environ.json`` (mode 0600, because it may hold secrets)."""
 
     environ: Mapping[str, str] = field(repr=False)
     cwd: Path
     python: str
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the configuration
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # the secrets of the configuration
 
     @classmethod
     def of_creator(
         cls, *, environ: Mapping[str, str] | None, cwd: str | None, python: str | None
     ) -> Surroundings:
-        """What the creator has sent; what is missing is this process's own."""
+        """Return the creator's environment. Missing parts are those of this process."""
         return cls(
             environ=dict(os.environ if environ is None else environ),
             cwd=Path(cwd or os.getcwd()),
@@ -55,7 +55,7 @@ class Surroundings:
         )
 
     def write(self, directory: Path) -> None:
-        """Replace the file, durably."""
+        """Replace the file durably."""
         path = directory / "environ.json"
         fresh = path.with_suffix(".new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -73,20 +73,20 @@ class Surroundings:
 
 
 def make_folder(directory: Path, surroundings: Surroundings) -> None:
-    """Make the private folder of a new experiment; ``_latest`` beside it leads there, as in NNI."""
+    """Create the private folder of a new experiment, and point the link ``_latest`` to it, as NNI does."""
     make_private_folder(directory)
-    tighten(directory, FOLDER)  # a user may have made it before
+    tighten(directory, FOLDER)  # a user may have created the folder before
     for name in ("log", "trials", "checkpoint"):
         make_private_folder(directory / name)
     surroundings.write(directory)
-    with contextlib.suppress(OSError):  # a convenience only
+    with contextlib.suppress(OSError):  # the link is only a convenience
         fresh = directory.parent / f"_latest.{directory.name}"
         fresh.symlink_to(directory.name)
         fresh.replace(directory.parent / "_latest")
 
 
 def require_database(directory: Path) -> None:
-    """Raise RequestRefused where no experiment of ours was run."""
+    """Raise RequestRefused if the folder has no database of nnimgr."""
     if not database_path(directory).exists():
         why = nnis_own(directory)
         raise RequestRefused(why or f"experiment {directory.name} has no database in {directory}")
@@ -100,9 +100,9 @@ def refuse_live(entry: IndexEntry) -> None:
 
 
 def delete_experiment(index: Index, entry: IndexEntry) -> None:
-    """Remove a stopped experiment's folder and its entry. Raises RequestRefused, OSError, HomeError.
+    """Remove a stopped experiment's folder and its entry. Raise RequestRefused, OSError or HomeError.
 
-    The entry goes last: after a crash in the midst it can be asked for again.
+    The entry is removed last, so that the deletion can be repeated after a crash.
     """
     refuse_live(entry)
     delete_folder(entry.directory)
@@ -110,9 +110,9 @@ def delete_experiment(index: Index, entry: IndexEntry) -> None:
 
 
 def delete_folder(directory: Path) -> None:
-    """Remove the folder of an experiment that no server has open. Raises RequestRefused, OSError.
+    """Remove the folder of an experiment that no server has open. Raise RequestRefused or OSError.
 
-    Its database goes last, so that a folder of which only a part is gone is still known as one.
+    The database is removed last, so that a partly deleted folder is still recognised as an experiment's.
     """
     if not directory.is_absolute() or directory.is_symlink():
         raise RequestRefused(f"{directory} is not the folder of an experiment: nothing was deleted")
@@ -136,7 +136,7 @@ def delete_folder(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(database: Path) -> Iterator[None]:
-    """The lock that a server holds which has the database open."""
+    """Hold the lock of a server that has the database open. Raise RequestRefused if it is taken."""
     try:
         descriptor = os.open(database / "nnimgr.lock", os.O_RDWR)
     except FileNotFoundError:

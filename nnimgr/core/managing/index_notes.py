@@ -1,10 +1,11 @@
-"""Brings the index up to date with what experiments have become: in a thread, until it has succeeded."""
+"""Writes changes of experiments to the index in a background thread, and retries until it succeeds."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 from nnimgr.home import HomeError
@@ -13,12 +14,12 @@ from nnimgr.rules import facts as f
 
 logger = logging.getLogger(__name__)
 
-RETRY_S = (1.0, 30.0)  # first and longest wait before a change that failed is tried again
+RETRY_S = (1.0, 30.0)  # first and longest wait before a failed change is tried again
 LAST_WRITE_S = 2.0
 
 
 class IndexNotes:
-    """Changes that are still to be written. ``on_change`` gets each entry as it then stands."""
+    """Changes that are not written yet. ``on_change`` is called with each entry after its change."""
 
     def __init__(self, index: Index, *, on_change: Callable[[IndexEntry], None]) -> None:
         self._index, self._on_change = index, on_change
@@ -27,18 +28,18 @@ class IndexNotes:
         self._closing = False
 
     def note(self, experiment_id: str, **changes: Any) -> None:
-        """Have fields of an entry changed, by their names in ``IndexEntry``."""
+        """Change fields of an entry later. ``changes``: values by the names of ``IndexEntry``."""
         self._changes.setdefault(experiment_id, {}).update(changes)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write(), name="index")
 
     async def settled(self) -> None:
-        """Wait until what was noted is written, but not for a disk that refuses it."""
+        """Wait until the noted changes are written, but not for long if the disk refuses them."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=LAST_WRITE_S)
 
     async def close(self) -> None:
-        """Write what is left, but do not wait for a disk that refuses it."""
+        """Write the remaining changes, but do not wait long if the disk refuses them."""
         self._closing = True
         await self.settled()
         if self._task is not None:
@@ -65,12 +66,16 @@ class IndexNotes:
                     self._on_change(entry)
 
 
+class Draining(StrEnum):
+    """NNI's names for the status DRAINING, which is three statuses in NNI."""
+
+    BUDGET = "NO_MORE_TRIAL"
+    TUNER = "TUNER_NO_MORE_TRIAL"
+    USER = "STOPPING"
+
+
 def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
-    """The status under NNI's name."""
+    """Return the status under NNI's name."""
     if status is not f.ExperimentStatus.DRAINING or drain is None:
-        return str(status)
-    return {
-        f.DrainReason.BUDGET: "NO_MORE_TRIAL",
-        f.DrainReason.TUNER: "TUNER_NO_MORE_TRIAL",
-        f.DrainReason.USER: "STOPPING",
-    }[drain]
+        return status.value
+    return Draining[drain.name].value

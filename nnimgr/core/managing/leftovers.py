@@ -1,4 +1,4 @@
-"""What experiments have left on their machines, while no service of theirs is open: read, or removed."""
+"""Reads or removes what experiments have left on their machines while their services are closed."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from nnimgr.core.managing.assembly import Assembly
+from nnimgr.core.running.requests import read_config
 from nnimgr.rules.state import ExperimentState
+from nnimgr.store.location import database_path
 from nnimgr.store.reader import ExperimentReader
-from nnimgr.store.writer import database_path
 from training_services.base import ServiceError, ServiceUnavailable, TrainingService
-from training_services.keeper_host import KeeperFiles, KeeperHost
-from training_services.local import KEEPER_ID as LOCAL
+from training_services.keepers.host import KeeperFiles, KeeperHost
+from training_services.keepers.names import LOCAL
 from training_services.logs import FolderFiles
-from training_services.machine_service import MachineService
+from training_services.machines.service import MachineService
 
 __all__ = ["Remains"]
 
 
 class Remains:
-    """The machines of experiments at rest, reached as their stored configurations say."""
+    """Access to the machines of experiments at rest, by their stored configurations."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
 
     @asynccontextmanager
     async def files(self, directory: Path, keeper_id: str | None) -> AsyncGenerator[KeeperFiles, None]:
-        """The files on the machine of a keeper, of the experiment with this folder.
+        """Open the files of an experiment on the machine of one of its keepers.
 
-        Raises ServiceUnavailable, which reading them may, too.
+        ``directory``: the experiment's folder. Opening and reading the files may raise ServiceUnavailable.
         """
         if keeper_id in (None, LOCAL):
             yield FolderFiles(directory)
             return
         state = await asyncio.to_thread(_stored, directory)
-        service = self._assembly.service(state, directory)
+        service = self._assembly.service(state, directory, read_config(state))
         if service.capabilities.keeps_files:
             yield FolderFiles(directory)
             return
@@ -52,15 +53,16 @@ class Remains:
             await host.close()
 
     async def remove(self, directory: Path, *, leave: bool) -> list[str]:
-        """Remove what the experiment of this folder has on other machines; what stays there, in sentences.
+        """Remove everything that the experiment has on other machines.
 
-        Without ``leave`` nothing is removed if anything would have to stay.
+        Return a sentence for each part that stays. Without ``leave``, nothing is removed if any part would
+        have to stay.
         """
         if not database_path(directory).exists():
             return []
         state = await asyncio.to_thread(_stored, directory)
         try:
-            service = self._assembly.service(state, directory)
+            service = self._assembly.service(state, directory, read_config(state))
             hosts = _hosts(service, state)
         except (ServiceUnavailable, ValueError, OSError) as error:
             return [f"its machines cannot be reached: {error}"]
@@ -73,7 +75,7 @@ class Remains:
 
 
 def _hosts(service: TrainingService, state: ExperimentState) -> Sequence[KeeperHost]:
-    """The machines of an experiment that has no service open. Raises ServiceUnavailable."""
+    """Return the machines of an experiment whose service is closed. Raise ServiceUnavailable."""
     if not isinstance(service, MachineService):
         return ()
     return service.hosts([machine.added for machine in state.machines.values() if machine.added])

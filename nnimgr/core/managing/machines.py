@@ -1,4 +1,4 @@
-"""The machines of a running experiment: who they are, and their coming and going."""
+"""Machines of a running experiment: finds, lists, adds, drains and removes them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _LEAVING = (MachineStatus.DRAINING, MachineStatus.REMOVING)
 
 
 class UnknownMachine(RequestRefused):
-    """The experiment has no machine of this name; the message lists those it has."""
+    """The experiment has no machine of this name. The message lists its machines."""
 
 
 def list_all(runner: ExperimentRunner) -> Sequence[Machine]:
-    """Raises RequestRefused."""
+    """Return all machines of the experiment. Raise RequestRefused."""
     return _service(runner).machines()
 
 
 async def add(runner: ExperimentRunner, directory: Path, raw: Any) -> list[str]:
-    """Use more machines, items of ``machineList`` in canonical form; their keepers' names.
+    """Add machines, given as items of ``machineList`` in canonical form. Return their keepers' ids.
 
-    One that is being drained or removed is used again. Raises ConfigError, RequestRefused.
+    A machine that is being drained or removed is used again. Raise ConfigError or RequestRefused.
     """
     present = {machine.keeper_id: machine for machine in list_all(runner)}
     facts: list[f.Fact] = []
@@ -53,7 +53,7 @@ async def add(runner: ExperimentRunner, directory: Path, raw: Any) -> list[str]:
 
 
 async def drain(runner: ExperimentRunner, name: str, *, undo: bool = False) -> Machine:
-    """Place nothing more on a machine; or do again. Raises UnknownMachine, RequestRefused."""
+    """Stop placing jobs on a machine; ``undo``: start again. Raise UnknownMachine or RequestRefused."""
     machine = find(runner, name)
     fact: f.Fact = f.MachineDrained(keeper_id=machine.keeper_id)
     if undo:
@@ -65,9 +65,9 @@ async def drain(runner: ExperimentRunner, name: str, *, undo: bool = False) -> M
 
 
 async def remove(runner: ExperimentRunner, name: str, *, force: bool) -> Machine:
-    """Drain a machine and use it no longer; with ``force`` what runs there goes on elsewhere.
+    """Drain a machine and then stop using it. With ``force``, its trials run again on other machines.
 
-    Raises UnknownMachine, RequestRefused.
+    Raise UnknownMachine or RequestRefused.
     """
     machine = find(runner, name)
     fact = f.MachineRemoved(keeper_id=machine.keeper_id, force=force)
@@ -86,7 +86,10 @@ def _service(runner: ExperimentRunner) -> TrainingService:
 
 
 def find(runner: ExperimentRunner, name: str) -> Machine:
-    """By its keeper's name, by how it is shown, by its address or by its host if that is one only."""
+    """Return a machine by its keeper's id, its shown name, its address, or its host if that is unique.
+
+    Raise UnknownMachine or RequestRefused.
+    """
     machines = _service(runner).machines()
     for key in (_keeper, _shown, _address, _host):
         found = [machine for machine in machines if key(machine) == name]
@@ -113,6 +116,6 @@ def _host(machine: Machine) -> str:
 
 
 def _keep(directory: Path, secrets: dict[str, str]) -> None:
-    """Where the other secrets of the experiment are."""
+    """Store the secrets of new machines beside the experiment's other secrets."""
     around = Surroundings.read(directory)
     replace(around, secrets={**around.secrets, **secrets}).write(directory)

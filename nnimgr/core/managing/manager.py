@@ -10,48 +10,46 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from nnimgr.config import ExperimentConfig, check_config, initial_sets, read_canonical
-from nnimgr.config.secrets import hide_secrets
-from nnimgr.core.managing.assembly import Assembly, seed_of
+from nnimgr.core.managing.assembly import Assembly
+from nnimgr.core.managing.catalog import Catalog
 from nnimgr.core.managing.change_feed import Changes
+from nnimgr.core.managing.creation import Draft
 from nnimgr.core.managing.experiments import (
     ExperimentConflict,
     ExperimentSummary,
     NewExperiment,
     UnknownExperiment,
-    summary_of,
 )
 from nnimgr.core.managing.folder import Surroundings, make_folder, require_database
-from nnimgr.core.managing.index_notes import IndexNotes, nni_status
+from nnimgr.core.managing.index_notes import Draining, IndexNotes, nni_status
 from nnimgr.core.managing.leftovers import Remains
+from nnimgr.core.managing.lookup import Lookup
 from nnimgr.core.managing.stopped_experiments import AtRest
 from nnimgr.core.managing.stored import StoredSummaries
 from nnimgr.core.managing.supervision import Held, Supervision
-from nnimgr.core.running.requests import RequestRefused, initial_trials
-from nnimgr.core.running.runner import LIVE, ExperimentRunner
-from nnimgr.home import Home, HomeError
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.runner import LIVE
+from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id, nnis_own
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
-from nnimgr.store.reader import ExperimentReader, stored_status
-from nnimgr.store.writer import database_path
-from training_services.placement import HostLedger
+from nnimgr.store.location import database_path
+from nnimgr.store.overview import stored_status
 
 __all__ = ["ExperimentConflict", "ExperimentSummary", "NNIManager", "NewExperiment", "UnknownExperiment"]
 
 logger = logging.getLogger(__name__)
 
-ENDED = frozenset({"STOPPED", "DONE"})
 E = f.ExperimentStatus
+ENDED = frozenset({E.STOPPED, E.DONE})
 
 
-class NNIManager:
+class NNIManager(Lookup):
     """Owns the runners. ``assembly`` makes what they need; ``port`` and ``url_prefix`` are this server's."""
 
     def __init__(
@@ -63,31 +61,35 @@ class NNIManager:
         url_prefix: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.home, self.port, self._url_prefix = home, port, url_prefix
+        self.home, self._url_prefix = home, url_prefix
         self.changes = Changes()
         self._index = Index(home)
-        self._at_rest = AtRest(home=home, index=self._index, port=port)
-        self._assembly, self._clock = assembly, clock
-        self.remains = Remains(assembly)
-        self._supervision = Supervision(
-            assembly=assembly, clock=clock, free=self._free, on_turn=self._turned, on_end=self._over
+        catalog = Catalog(self._index)
+        supervision = Supervision(
+            assembly=assembly,
+            clock=clock,
+            free=catalog.release_reader,
+            on_turn=self._turned,
+            on_end=self._over,
         )
-        self._readers: dict[str, ExperimentReader] = {}
-        self._entries: dict[str, IndexEntry] = {}
-        self._index_stamp: tuple[int, int] | None = None  # of the index that the entries were read from
+        at_rest = AtRest(home=home, index=self._index, port=port)
+        super().__init__(
+            port=port, assembly=assembly, catalog=catalog, at_rest=at_rest, supervision=supervision
+        )
+        self._clock = clock
+        self.remains = Remains(assembly)
         self.stored = StoredSummaries()
         self._changed = asyncio.Event()
-        self._latest: str | None = None
         self._creating = asyncio.Lock()  # one experiment at a time begins, is viewed or goes
         self.used = False  # something was asked of it already, so that it may leave when it is idle
-        self._notes = IndexNotes(self._index, on_change=self._noted)
+        self._notes = IndexNotes(self._index, on_change=self._catalog.note)
 
     async def __aenter__(self) -> NNIManager:
         """Reopen every experiment of the index that names this port and was neither stopped nor done."""
-        self._entries = await asyncio.to_thread(self._index.entries)
+        await self._catalog.load()
         ours = [
             entry
-            for entry in self._entries.values()
+            for entry in self._catalog.entries.values()
             if entry.port == self.port and await asyncio.to_thread(nnis_own, entry.directory) is None
         ]
         alive = [entry for entry in ours if await asyncio.to_thread(_is_alive, entry)]
@@ -102,8 +104,7 @@ class NNIManager:
         """Let go of all experiments; their trials run on and are adopted by the next server."""
         await self._supervision.close()
         await self._notes.close()
-        for reader in self._readers.values():
-            reader.close()
+        self._catalog.close()
 
     async def _reopen(self, entry: IndexEntry) -> None:
         try:
@@ -113,121 +114,6 @@ class NNIManager:
         runner = self.find(entry.id)
         if runner is None or not runner.state.jobs:
             self._assembly.holds_nothing(entry.id)
-
-    def _noted(self, entry: IndexEntry) -> None:
-        self._entries[entry.id] = entry
-
-    # ---- looking ------------------------------------------------------------------------------------------
-
-    def get(self, experiment_id: str) -> ExperimentRunner:
-        """The runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
-        held = self._supervision.get(experiment_id)
-        if held is None:
-            if self.viewed(experiment_id):
-                raise RequestRefused(f"experiment {experiment_id} is only viewed: it cannot be changed")
-            if experiment_id in self._entries:
-                raise RequestRefused(
-                    f"experiment {experiment_id} is not open on this server: resume it first"
-                )
-            raise UnknownExperiment(experiment_id)
-        if held.runner is None:
-            raise RequestRefused(f"experiment {experiment_id} is not running: {held.trouble}")
-        return held.runner
-
-    def find(self, experiment_id: str) -> ExperimentRunner | None:
-        """The runner of an experiment if this server has one."""
-        held = self._supervision.get(experiment_id)
-        return held.runner if held is not None else None
-
-    def viewed(self, experiment_id: str) -> bool:
-        """Whether an experiment is only shown here: nothing of it runs, and nothing may change it."""
-        return experiment_id in self._at_rest.viewed
-
-    def trouble(self, experiment_id: str) -> str | None:
-        """Why an experiment of this server has no runner at present."""
-        held = self._supervision.get(experiment_id)
-        return held.trouble if held is not None else None
-
-    def reader(self, experiment_id: str) -> ExperimentReader:
-        """Queries of an experiment of the index, running or not. Raises UnknownExperiment."""
-        reader = self._readers.get(experiment_id)
-        if reader is None:
-            reader = self._readers[experiment_id] = ExperimentReader(self.directory(experiment_id))
-        return reader
-
-    def directory(self, experiment_id: str) -> Path:
-        entry = self._entries.get(experiment_id)
-        if entry is None:
-            raise UnknownExperiment(experiment_id)
-        return entry.directory
-
-    async def look_again(self) -> None:
-        """Take in what others have changed in the index; one that cannot be read changes nothing here.
-
-        What is open or shown here is known here, but for what users have noted on it.
-        """
-        stamp = await asyncio.to_thread(self._index.stamp)
-        if stamp == self._index_stamp:
-            return
-        try:
-            found = await asyncio.to_thread(self._index.entries)
-        except HomeError as error:
-            logger.error("what others have changed in the index is not known: %s", error)
-            self._index_stamp = stamp  # said once
-            return
-        for experiment_id, entry in self._entries.items():
-            if experiment_id in self._supervision or self.viewed(experiment_id):
-                noted = found.get(experiment_id, entry)
-                found[experiment_id] = replace(entry, tag=noted.tag, archived=noted.archived)
-            elif entry.port == self.port:  # it may have been created here after the file was read
-                found.setdefault(experiment_id, entry)
-        self._entries, self._index_stamp = found, stamp
-
-    def summaries(self) -> list[ExperimentSummary]:
-        """All experiments of the index, oldest first."""
-        return [self.summary(experiment_id) for experiment_id in self._entries]
-
-    def summary(self, experiment_id: str) -> ExperimentSummary:
-        """Raises UnknownExperiment."""
-        entry = self._entries.get(experiment_id)
-        if entry is None:
-            raise UnknownExperiment(experiment_id)
-        runner = self.find(experiment_id)
-        return summary_of(
-            entry,
-            runner.state if runner is not None else None,
-            reason=self.trouble(experiment_id) or "",
-            served=experiment_id in self._supervision or self.viewed(experiment_id),
-            active_s=runner.active().total_seconds() if runner is not None else 0.0,
-        )
-
-    @property
-    def ledger(self) -> HostLedger:
-        """Who holds what of which machine, over all experiments of this server."""
-        return self._assembly.ledger
-
-    @property
-    def latest(self) -> str | None:
-        """The experiment that was created, resumed or viewed last here; after a start the youngest one.
-
-        It is the one that a client means which knows of one experiment a server.
-        """
-        return self._latest if self._latest in self._entries else None
-
-    def served(self) -> dict[str, str]:
-        """The experiments that this server has open or shows, with their status under NNI's name."""
-        return dict.fromkeys(self._at_rest.viewed, str(E.VIEWED)) | {
-            held.id: held.nni_status or self._entries[held.id].status
-            for held in self._supervision
-            if held.id in self._entries
-        }
-
-    @property
-    def idle(self) -> bool:
-        """Whether no experiment but stopped ones is left, and none of their trials on silent machines."""
-        return not self._at_rest.viewed and all(
-            held.status == E.STOPPED and not held.awaits_silent for held in self._supervision
-        )
 
     async def wait_idle(self) -> None:
         """Return once something was asked for and no experiment but stopped ones is left."""
@@ -242,71 +128,49 @@ class NNIManager:
 
         Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
         """
-        written = read_canonical({**new.config, "searchSpace": dict(new.search_space)})
-        config, secrets = hide_secrets(written)
-        around = replace(new.surroundings(), secrets=secrets)
-        for warning in await asyncio.to_thread(check_config, config, interpreter=around.interpreter):
-            logger.warning("experiment %s: %s", new.id or "(new)", warning)
-        canonical = config.canonical()
-        space = canonical.pop("searchSpace")
+        draft = await Draft.of(new)
         if new.id is not None:
             check_experiment_id(new.id)
         async with self._creating:  # the same id may be asked for twice at once
             self._at_rest.refuse_deleted(new.id)
-            if new.id is not None and await self._is_same(new.id, canonical, space):
+            if new.id is not None and await self._is_same(new.id, draft):
                 return new.id, False
-            self._entries = await asyncio.to_thread(self._index.entries)
-            experiment_id = new.id or new_experiment_id(self._entries.keys())
-            created = f.ExperimentCreated(
-                experiment_id=experiment_id, config=canonical, search_space=space, limits=config.limits()
-            )
-            first = await asyncio.to_thread(initial_sets, config, seed_of(experiment_id))
-            await self._begin([created, *initial_trials(experiment_id, first)], config, around)
+            await self._catalog.load()
+            experiment_id = new.id or new_experiment_id(self._catalog.entries.keys())
+            await self._begin(experiment_id, draft)
         return experiment_id, True
 
-    async def _begin(self, opening: Sequence[f.Fact], config: ExperimentConfig, around: Surroundings) -> None:
-        """Make the folder and the entry of a new experiment, and start it; all or nothing.
+    async def _is_same(self, experiment_id: str, draft: Draft) -> bool:
+        if experiment_id not in self._catalog:
+            return False
+        try:
+            first = (await asyncio.to_thread(self.reader(experiment_id).facts, limit=1))[0].fact
+        except (FileNotFoundError, IndexError):
+            return False
+        if not draft.is_same(first):
+            raise ExperimentConflict(f"experiment {experiment_id} exists with another configuration")
+        return True
 
-        ``opening``: its first facts, that it was created before all others.
-        """
-        created = opening[0]
-        assert isinstance(created, f.ExperimentCreated)
-        experiment_id = created.experiment_id
-        directory = config.experiment_working_directory / experiment_id
-        entry = IndexEntry(
-            id=experiment_id,
-            port=self.port,
-            started_at=self._clock(),
-            ended_at=None,
-            status="INITIALIZED",
-            platform=config.platform,
-            name=config.experiment_name or "",
-            log_dir=str(config.experiment_working_directory),
-            pid=os.getpid(),
-            prefix_url=self._url_prefix,
+    async def _begin(self, experiment_id: str, draft: Draft) -> None:
+        """Make the folder and the entry of a new experiment, and start it; all or nothing."""
+        opening = await draft.opening(experiment_id)
+        directory = draft.directory(experiment_id)
+        entry = draft.entry(
+            experiment_id, port=self.port, prefix_url=self._url_prefix, started_at=self._clock()
         )
         fresh = not directory.exists()
         try:
-            await asyncio.to_thread(make_folder, directory, around)
+            await asyncio.to_thread(make_folder, directory, draft.around)
             # The index first: a server that is killed between the two finds an entry without a database,
             # which it leaves alone, and the client may ask again under the same id.
-            await asyncio.to_thread(self._index.put, entry)
-            self._entries[experiment_id] = entry
+            await self._catalog.add(entry)
             await self._start(experiment_id, directory, opening)
             self._latest = experiment_id
         except Exception:
             if fresh:
                 await asyncio.to_thread(shutil.rmtree, directory, True)
-            if self._entries.pop(experiment_id, None) is not None:
-                await self._take_back(lambda: self._index.remove(experiment_id))
+            await self._catalog.withdraw(experiment_id)
             raise
-
-    async def _take_back(self, change: Callable[[], object]) -> None:
-        """Undo an entry of the index for something that failed; why that failed matters more."""
-        try:
-            await asyncio.to_thread(change)
-        except HomeError as error:
-            logger.error("the index says what did not come about: %s", error)
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
         """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
@@ -315,7 +179,7 @@ class NNIManager:
             await self._resume(experiment_id, new)
 
     async def _resume(self, experiment_id: str, new: NewExperiment | None) -> None:
-        self._entries = await asyncio.to_thread(self._index.entries) | self._entries
+        await self._catalog.load_more()
         directory = self.directory(experiment_id)
         require_database(directory)
         if self.viewed(experiment_id):
@@ -323,12 +187,12 @@ class NNIManager:
         runner = self.find(experiment_id)
         if runner is not None and runner.state.status in LIVE:
             raise RequestRefused(f"experiment {experiment_id} is running already")
-        before = self._entries[experiment_id]
+        before = self._catalog[experiment_id]
         # The index first: a server that is killed after the commit must be followed by one that opens it.
         await asyncio.to_thread(
             self._index.update,
             experiment_id,
-            status="RUNNING",
+            status=E.RUNNING.value,
             port=self.port,
             pid=os.getpid(),
             ended_at=None,
@@ -347,7 +211,7 @@ class NNIManager:
         except Exception:
             if not held:  # what was asked for in vain must not come about later
                 await self._supervision.forget(experiment_id)
-                await self._take_back(lambda: self._index.put(before))
+                await self._catalog.put_back(before)
             raise
 
     async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
@@ -357,9 +221,9 @@ class NNIManager:
         """
         async with self._creating:
             self._at_rest.refuse_deleted(experiment_id)
-            entry = self._entries.get(experiment_id)
+            entry = self._catalog.entries.get(experiment_id)
             if self.viewed(experiment_id) and entry is not None:
-                self._entries[experiment_id] = await self._at_rest.hide(entry)
+                self._catalog.note(await self._at_rest.hide(entry))
                 self._stirred(experiment_id)
                 return []
             if self.find(experiment_id) is None and entry is not None:
@@ -373,14 +237,8 @@ class NNIManager:
         self, experiment_id: str, *, tags: Sequence[str] | None = None, archived: bool | None = None
     ) -> None:
         """Change what a user has noted on an experiment of the index. Raises UnknownExperiment, HomeError."""
-        changes: dict[str, Any] = {} if tags is None else {"tag": tuple(dict.fromkeys(tags))}
-        if archived is not None:
-            changes["archived"] = archived
         self._at_rest.refuse_deleted(experiment_id)
-        try:
-            await asyncio.to_thread(self._index.update, experiment_id, **changes)
-        except KeyError:
-            raise UnknownExperiment(experiment_id) from None
+        await self._catalog.label(experiment_id, tags=tags, archived=archived)
         await self.look_again()
         held = self._supervision.get(experiment_id)
         self.changes.tell(experiment_id, 0 if held is None else held.number)
@@ -393,7 +251,7 @@ class NNIManager:
         async with self._creating:
             if not self.viewed(experiment_id):
                 entry = await self._take(experiment_id, wish="viewed")
-                self._entries[experiment_id] = await self._at_rest.show(entry)
+                self._catalog.note(await self._at_rest.show(entry))
                 self._latest = experiment_id
                 self._stirred(experiment_id)
 
@@ -405,26 +263,23 @@ class NNIManager:
         """
         async with self._creating:
             entry = await self._take(experiment_id, wish="deleted")
-            self._close_reader(experiment_id)
+            self._catalog.close_reader(experiment_id)
             self._at_rest.deleting.add(experiment_id)
         try:  # without the lock: a large folder takes long
             left = await self._at_rest.delete(entry, self.remains, leave=leave)
-            self._entries.pop(experiment_id, None)
+            self._catalog.entries.pop(experiment_id, None)
             return left
         finally:
-            self._close_reader(experiment_id)  # who looked at it meanwhile has made one
+            self._catalog.close_reader(experiment_id)  # who looked at it meanwhile has made one
             self._stirred(experiment_id)
-
-    def _close_reader(self, experiment_id: str) -> None:
-        reader = self._readers.pop(experiment_id, None)
-        if reader is not None:
-            reader.close()
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
         """The entry of a stopped experiment, whose database is closed from here on."""
         await self._notes.settled()
         held = self._supervision.get(experiment_id)
-        entry = await self._at_rest.take(experiment_id, held=None if held is None else held.status, wish=wish)
+        entry = await self._at_rest.take(
+            experiment_id, held=None if held is None else held.status or "", wish=wish
+        )
         await self._supervision.release(experiment_id)
         return entry
 
@@ -435,21 +290,6 @@ class NNIManager:
         self.changes.tell(experiment_id, 0)
 
     # ---- runners ------------------------------------------------------------------------------------------
-
-    async def _is_same(self, experiment_id: str, config: Mapping[str, Any], space: Mapping[str, Any]) -> bool:
-        if experiment_id not in self._entries:
-            return False
-        try:
-            first = (await asyncio.to_thread(self.reader(experiment_id).facts, limit=1))[0].fact
-        except (FileNotFoundError, IndexError):
-            return False
-        if (
-            not isinstance(first, f.ExperimentCreated)
-            or first.config != config
-            or first.search_space != space
-        ):
-            raise ExperimentConflict(f"experiment {experiment_id} exists with another configuration")
-        return True
 
     async def _start(
         self,
@@ -464,11 +304,6 @@ class NNIManager:
             await self._supervision.start(experiment_id, directory, created, resumed=resumed)
         finally:
             self.used = self.used or experiment_id in self._supervision
-
-    async def _free(self, experiment_id: str) -> None:
-        reader = self._readers.get(experiment_id)
-        if reader is not None:
-            await asyncio.to_thread(reader.release)
 
     def _over(self, held: Held) -> None:
         """A runner has ended."""
@@ -485,11 +320,11 @@ class NNIManager:
         awaits = held.runner is not None and held.runner.awaits_silent
         if (held.status, held.awaits_silent) == (state.status, awaits):
             return
-        held.status, held.awaits_silent = str(state.status), awaits
+        held.status, held.awaits_silent = state.status, awaits
         self._changed.set()
         status = nni_status(state.status, state.drain)
         if awaits:  # not over for the next server, which has to stop what silent machines still run
-            status = "STOPPING" if state.status is E.STOPPED else "NO_MORE_TRIAL"
+            status = (Draining.USER if state.status is E.STOPPED else Draining.BUDGET).value
         self._notes.note(state.id, status=status, ended_at=state.ended_at)
 
 
@@ -502,4 +337,4 @@ def _is_alive(entry: IndexEntry) -> bool:
     """Whether a server has to open it: neither stopped nor done, by the database where the index may lag."""
     if entry.status in (E.STOPPED, E.VIEWED) or not database_path(entry.directory).exists():
         return False
-    return entry.status != "DONE" or stored_status(entry.directory) not in (None, *ENDED)
+    return entry.status != E.DONE or stored_status(entry.directory) not in (None, *ENDED)

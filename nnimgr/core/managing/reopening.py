@@ -1,4 +1,4 @@
-"""What a runner records first when it takes an experiment that exists."""
+"""Builds the first facts that a runner records when it takes an existing experiment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nnimgr.store.high_water import HighWater
 
 __all__ = ["opening_facts"]
 
-_RESTORED = "it had not been placed in the older database, and may have run since"
+_RESTORED = "the database was replaced by an older one"
 
 
 def opening_facts(
@@ -16,9 +16,9 @@ def opening_facts(
 ) -> list[f.Fact]:
     """Return the facts that open the experiment.
 
-    ``missing``: how far it had come before its database was replaced by an older one. No trial id is given a
-    second time then, and trials that were not placed by the older database run again under new ids: they may
-    have run under their own.
+    ``missing``: how far the experiment had come before its database was replaced by an older one. Then no
+    trial id is given a second time. Trials without a place in the older database run again under new ids,
+    because they may have run under their own ids already.
     """
     if missing is None:
         return [f.ExperimentOpened(m_epoch=m_epoch, resumed=resumed)]

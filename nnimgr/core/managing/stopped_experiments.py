@@ -1,4 +1,4 @@
-"""Stopped experiments, which no runner has: shown as they are, or deleted."""
+"""Stopped experiments, which have no runner: views or deletes them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nnimgr.core.managing.leftovers import Remains
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
-from nnimgr.rules.facts import ExperimentStatus
-from training_services.local import KEEPER_ID as LOCAL
+from nnimgr.rules.facts import ExperimentStatus as E
+from training_services.keepers.names import LOCAL
 
 __all__ = ["AtRest"]
 
 
 class AtRest:
-    """Those that the server of ``port`` shows (``viewed``), and those that it has begun to delete."""
+    """Stopped experiments that the server at ``port`` shows (``viewed``) or deletes (``deleting``)."""
 
     def __init__(self, *, home: Home, index: Index, port: int) -> None:
         self.viewed: set[str] = set()
@@ -27,14 +27,15 @@ class AtRest:
         self._home, self._index, self._port = home, index, port
 
     def refuse_deleted(self, experiment_id: str | None) -> None:
-        """Raise RequestRefused for an experiment that is about to be gone."""
+        """Raise RequestRefused for an experiment that is being deleted."""
         if experiment_id in self.deleting:
             raise RequestRefused(f"experiment {experiment_id} is being deleted")
 
     async def take(self, experiment_id: str, *, held: str | None, wish: str) -> IndexEntry:
-        """The entry of an experiment that was stopped and that no server shows.
+        """Return the entry of a stopped experiment that no server shows.
 
-        ``held``: its status if this server has it open. Raises UnknownExperiment, RequestRefused.
+        ``held``: the experiment's status if this server has it open. ``wish``: "viewed" or "deleted", for
+        messages. Raise UnknownExperiment or RequestRefused.
         """
         self.refuse_deleted(experiment_id)
         entry = await asyncio.to_thread(self._index.get, experiment_id)
@@ -43,10 +44,10 @@ class AtRest:
         if wish == "viewed":
             require_database(entry.directory)
         status = entry.status if held is None else held
-        if status == ExperimentStatus.VIEWED and experiment_id not in self.viewed:
+        if status == E.VIEWED and experiment_id not in self.viewed:
             shown = entry.port is not None and self._home.server_running(entry.port) is not None
-            status = status if shown else "STOPPED"  # its server was killed
-        if status != ExperimentStatus.STOPPED:
+            status = status if shown else E.STOPPED  # the server that showed it was killed
+        if status != E.STOPPED:
             is_so = f"is {status}" if status else "cannot be opened"
             raise RequestRefused(
                 f"experiment {experiment_id} {is_so}: only one that was stopped can be {wish}"
@@ -54,8 +55,8 @@ class AtRest:
         return entry
 
     async def show(self, entry: IndexEntry) -> IndexEntry:
-        """The entry as it is from now on."""
-        shown = replace(entry, status="VIEWED", port=self._port, pid=os.getpid())
+        """Mark the experiment as viewed. Return its changed entry."""
+        shown = replace(entry, status=E.VIEWED.value, port=self._port, pid=os.getpid())
         await asyncio.to_thread(
             self._index.update, entry.id, status=shown.status, port=shown.port, pid=shown.pid
         )
@@ -63,16 +64,16 @@ class AtRest:
         return shown
 
     async def hide(self, entry: IndexEntry) -> IndexEntry:
-        """The entry as it is from now on."""
-        await asyncio.to_thread(self._index.update, entry.id, status="STOPPED")
+        """Mark the experiment as no longer viewed. Return its changed entry."""
+        await asyncio.to_thread(self._index.update, entry.id, status=E.STOPPED.value)
         self.viewed.discard(entry.id)
-        return replace(entry, status="STOPPED")
+        return replace(entry, status=E.STOPPED.value)
 
     async def delete(self, entry: IndexEntry, remains: Remains, *, leave: bool) -> list[str]:
-        """Remove all of it; then it is not among those that are being deleted any more.
+        """Delete the experiment with all its files. Return sentences about files that stay on machines.
 
-        Returns what was left on machines, if that may be (``leave``). Raises RequestRefused, OSError,
-        HomeError.
+        If files would have to stay, raise RequestRefused, unless ``leave`` allows it. Also raise OSError or
+        HomeError. The experiment is removed from ``deleting`` in any case.
         """
         try:
             await asyncio.to_thread(refuse_live, entry)

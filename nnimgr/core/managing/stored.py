@@ -1,12 +1,9 @@
-"""What databases say of experiments that no runner of this server has, for lists of them."""
+"""Reads summaries of experiments without a runner from their databases, for lists of experiments."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import pwd
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,62 +12,61 @@ from typing import Any
 from nnimgr.config import ConfigError, read_canonical
 from nnimgr.core.managing.experiments import ExperimentSummary
 from nnimgr.goal import optimize_mode
-from nnimgr.store.writer import database_path
+from nnimgr.store.errors import StoreError
+from nnimgr.store.location import database_path
+from nnimgr.store.overview import stored_experiment
 
 __all__ = ["StoredSummaries"]
-
-_QUERY = "SELECT config, drain, reason, counts, best_trial_id, best_value, active_us FROM experiments"
 
 
 @dataclass(slots=True)
 class StoredSummaries:
-    """Remembers what it has read for as long as a database's files stay as they were. Blocks; thread-safe."""
+    """Cache of stored summaries.
+
+    A database is read again when its files have changed. The methods block and are thread-safe.
+    """
 
     _known: dict[Path, tuple[Any, Mapping[str, Any]]] = field(default_factory=dict)
 
     def fill(self, summary: ExperimentSummary) -> ExperimentSummary:
-        """The summary with its owner and, if no runner has it, with what its database says."""
+        """Add the owner to the summary and, if no runner has the experiment, the values from its database."""
         owner = _owner(summary.directory)
         if not summary.stored:
             return replace(summary, owner=owner)
-        said = self._look(database_path(summary.directory))
-        if summary.reason:  # why it has no runner
+        said = self._look(summary.directory)
+        if summary.reason:  # the reason why there is no runner
             said = {**said, "reason": summary.reason}
         return replace(summary, owner=owner, **said)
 
-    def _look(self, path: Path) -> Mapping[str, Any]:
+    def _look(self, directory: Path) -> Mapping[str, Any]:
+        path = database_path(directory)
         stamp = [_stamp(file) for file in (path, path.with_name(f"{path.name}-wal"))]
-        known = self._known.get(path)
+        known = self._known.get(directory)
         if known is None or known[0] != stamp:
-            known = self._known[path] = stamp, _read(path)
+            known = self._known[directory] = stamp, _read(directory)
         return known[1]
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Fields of an ExperimentSummary; none if there is no database that can be read."""
-    if not path.is_file():  # to open a pipe would never end
-        return {}
+def _read(directory: Path) -> dict[str, Any]:
+    """Return the fields of an ExperimentSummary that the database has; empty if it cannot be read."""
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
-            row = db.execute(_QUERY).fetchone()
-        if row is None:
+        stored = stored_experiment(directory)
+        if stored is None:
             return {}
-        config, drain, reason, counts, best_trial_id, best_value, active_us = row
-        config = json.loads(config)
-        limits = read_canonical({**config, "searchSpace": {}}).limits()
-    except (sqlite3.Error, ValueError, ConfigError):
+        limits = read_canonical({**stored.config, "searchSpace": {}}).limits()
+    except (FileNotFoundError, StoreError, ValueError, ConfigError):
         return {}
     return {
-        "drain": drain,
-        "reason": reason,
-        "counts": json.loads(counts),
-        "best_trial_id": best_trial_id,
-        "best_value": best_value,
-        "active_s": active_us / 1e6,
+        "drain": stored.drain,
+        "reason": stored.reason,
+        "counts": stored.counts,
+        "best_trial_id": stored.best_trial_id,
+        "best_value": stored.best_value,
+        "active_s": stored.active_s,
         "max_trial_number": limits.max_trial_number,
         "trial_concurrency": limits.trial_concurrency,
-        "optimize_mode": optimize_mode(config),
-        "objectives": config.get("objectives") or {},
+        "optimize_mode": optimize_mode(stored.config),
+        "objectives": stored.config.get("objectives") or {},
     }
 
 
@@ -83,7 +79,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _owner(directory: Path) -> str | None:
-    """The name of the user to whom the folder belongs; his number if he has none."""
+    """Return the name of the user who owns the folder, or the user's number if there is no name."""
     try:
         uid = os.stat(directory).st_uid
     except OSError:

@@ -1,7 +1,7 @@
-"""The runners of one server, kept running.
+"""Keeps the runners of one server running.
 
-A runner that ends because its database cannot be written is started anew from it, with back-off; one that
-ends by a fault of ours shows ERROR.
+A runner that ended because its database cannot be written is restarted from the database, with back-off. A
+runner that ended by an internal error leaves the experiment in ERROR.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pathlib import Path
 from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.clock import SteadyClock
 from nnimgr.core.managing.experiments import ExperimentConflict
-from nnimgr.core.managing.index_notes import nni_status
+from nnimgr.core.managing.index_notes import Draining, nni_status
 from nnimgr.core.managing.reopening import opening_facts
+from nnimgr.core.managing.tuner_change import check_tuner
 from nnimgr.core.running.runner import ExperimentRunner, first_error
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
@@ -28,7 +29,7 @@ __all__ = ["Held", "Supervision"]
 
 logger = logging.getLogger(__name__)
 
-RESTART_S = (1.0, 30.0)  # first and longest wait before a runner whose commit failed is started anew
+RESTART_S = (1.0, 30.0)  # first and longest wait before a runner is restarted after a failed commit
 
 
 @dataclass(slots=True)
@@ -37,28 +38,31 @@ class Held:
 
     id: str
     directory: Path
-    runner: ExperimentRunner | None = None  # None while it is started anew
+    runner: ExperimentRunner | None = None  # None while the runner is being restarted
     trouble: str | None = None  # why there is no runner
-    status: str = ""
-    number: int = 0  # of its last fact
-    awaits_silent: bool = False  # what may run yet on silent machines is to be stopped when they are heard
+    status: f.ExperimentStatus | None = None  # None if not known
+    number: int = 0  # number of the last fact
+    awaits_silent: bool = False  # trials on silent machines have yet to be stopped
     task: asyncio.Task[None] = field(init=False)
 
     @property
     def nni_status(self) -> str:
-        """The status under NNI's name, by which nothing of a STOPPED one runs any more; empty: not known."""
+        """Status under NNI's name; empty if it is not known.
+
+        STOPPED means for NNI that nothing runs any more, so a stop under way is STOPPING.
+        """
         if self.runner is None:
-            return self.status
+            return self.status or ""
         state = self.runner.state
-        stops = state.status is f.ExperimentStatus.STOPPED and self.status != f.ExperimentStatus.STOPPED
-        return "STOPPING" if stops else nni_status(state.status, state.drain)
+        stops = state.status is f.ExperimentStatus.STOPPED and self.status is not f.ExperimentStatus.STOPPED
+        return Draining.USER if stops else nni_status(state.status, state.drain)
 
 
 class Supervision:
-    """Starts runners and keeps them running. ``assembly`` makes what they need.
+    """Starts runners and keeps them running. ``assembly`` builds the parts of a runner.
 
-    ``free``: before a database is opened, close what reads it. ``on_turn``: an experiment has had a turn;
-    ``on_end``: its runner has ended.
+    ``free``: closes the readers of a database before it is opened. ``on_turn``: called after each turn of an
+    experiment. ``on_end``: called after a runner has ended.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class Supervision:
         return self._held.get(experiment_id)
 
     async def close(self) -> None:
-        """Let go of all experiments; their trials run on."""
+        """Close all experiments. Their trials continue."""
         self._closing = True
         for held in self:
             _end(held)
@@ -99,11 +103,12 @@ class Supervision:
         *,
         resumed: bool = False,
     ) -> None:
-        """Open the database, run a runner on it, and return once its first turn is over.
+        """Open the database, start a runner on it, and return after the runner's first turn.
 
-        ``created``: the first facts of a new experiment, which are committed together.
+        ``created``: the first facts of a new experiment, committed together.
 
-        Raises what ends the runner before; a new experiment is dropped then, another one tried again later.
+        Raise the error that ends the runner before its first turn. Then a new experiment is dropped, and an
+        existing one is tried again later.
         """
         await self.forget(experiment_id)
         try:
@@ -117,7 +122,7 @@ class Supervision:
             raise
 
     async def forget(self, experiment_id: str) -> None:
-        """End the supervision of an experiment that has no runner which works."""
+        """End the supervision of an experiment that has no working runner."""
         held = self._held.pop(experiment_id, None)
         if held is not None:
             held.task.cancel()
@@ -145,15 +150,17 @@ class Supervision:
                 raise ExperimentConflict(f"there is another experiment {state.id} in {directory.parent}")
             opened = opening_facts(state, m_epoch=writer.m_epoch, missing=writer.missing, resumed=resumed)
             opening = [*created, *opened]
-            return ExperimentRunner(
+            runner = ExperimentRunner(
                 state=state,
                 writer=writer,
-                make_service=lambda state: self._assembly.service(state, directory),
+                make_service=lambda state: self._assembly.service(state, directory, runner.config),
                 make_search=lambda state, runner: self._assembly.search(state, directory, runner),
                 clock=SteadyClock(self._clock(), after=state.last_at),
                 on_turn=self._turned,
                 opening=opening,
+                check_tuner=lambda tuner: check_tuner(tuner, directory),
             )
+            return runner
         except BaseException:
             await writer.close()
             raise
@@ -171,14 +178,18 @@ class Supervision:
         runner: ExperimentRunner | None = None,
         trouble: str | None = None,
     ) -> None:
-        """Keep an experiment running from now on; without a runner one is made after a while."""
+        """Keep an experiment running from now on. If it has no runner, start a runner after a wait."""
         held = self._held[experiment_id] = Held(experiment_id, directory, runner=runner, trouble=trouble)
         held.task = asyncio.get_running_loop().create_task(
             self._keep_running(held), name=f"{experiment_id}:runner"
         )
 
     async def _keep_running(self, held: Held) -> None:
-        """A failed commit is tried again from the database, with back-off; a fault of ours is an ERROR."""
+        """Run the experiment's runner until it ends.
+
+        After a failed commit, restart it from the database, with back-off. After an internal error, show
+        ERROR.
+        """
         loop = asyncio.get_running_loop()
         first, longest = RESTART_S
         delay = first
@@ -202,7 +213,7 @@ class Supervision:
                     logger.error("experiment %s: %s", held.id, error)
                     continue
                 held.trouble = f"a fault of nnimgr ended it: {type(error).__name__}: {error}"
-                held.status = "ERROR"
+                held.status = f.ExperimentStatus.ERROR
                 logger.error("experiment %s: its runner has failed", held.id, exc_info=group)
                 return
             finally:
@@ -210,7 +221,7 @@ class Supervision:
 
 
 def _end(held: Held) -> None:
-    """After the present turn."""
+    """End the runner after its current turn."""
     if held.runner is not None:
         held.runner.close()
     else:

@@ -1,38 +1,25 @@
-"""Another tuner for a running experiment: what has to be looked at before it is asked of the runner."""
+"""Checks whether a running experiment can change to another tuner."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from nnimgr.config import ConfigError, Problem, ReferenceUnresolved, resolve_secrets
+from nnimgr.config import AlgorithmConfig, ConfigError, Problem, ReferenceUnresolved, resolve_secrets
 from nnimgr.config.load import check_algorithm
-from nnimgr.config.places import directory_fault
-from nnimgr.config.shape import Reading, match_key
-from nnimgr.config.update import read_tuner
+from nnimgr.config.parsing import Reading
+from nnimgr.config.path_checks import directory_fault
 from nnimgr.core.managing.folder import Surroundings
-from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.rules.facts import Role
 
-__all__ = ["change_config"]
-
-
-async def change_config(runner: ExperimentRunner, directory: Path, changes: Mapping[str, Any]) -> None:
-    """Change top-level fields of the experiment whose folder this is. Raises ConfigError, RequestRefused."""
-    for field, value in changes.items():
-        if match_key(field) == "tuner" and value is not None:
-            await asyncio.to_thread(_check, value, directory, runner.state.objectives)
-    await runner.change_config(changes)
+__all__ = ["check_tuner"]
 
 
-def _check(value: Any, directory: Path, objectives: Mapping[str, str]) -> None:
-    """Raise ConfigError if the tuner is none that the experiment's Python could make."""
-    tuner = read_tuner(value, objectives=objectives)
+def check_tuner(tuner: AlgorithmConfig, directory: Path) -> None:
+    """Raise ConfigError if the experiment in this folder cannot create the tuner."""
     around = Surroundings.read(directory)
     reading = Reading()
     fields = tuner.model_dump(by_alias=True, exclude_unset=True)
-    check_algorithm(reading, "tuner", fields, interpreter=around.interpreter)
+    check_algorithm(reading, Role.TUNER, fields, interpreter=around.interpreter)
     if tuner.code_directory is not None and (trouble := directory_fault(tuner.code_directory)) is not None:
         reading.fault(("tuner", "codeDirectory"), f"the directory {tuner.code_directory} {trouble}")
     try:

@@ -1,1 +1,1 @@
-"""What runs one experiment: its loop, its mailbox, its search, and what users ask of it."""
+"""Runs one experiment: its loop, its mailbox, its search, and the requests of its users."""

@@ -1,30 +1,43 @@
-"""The mailbox of an experiment: facts, builders of facts and requests, waiting for the next turn."""
+"""Mailbox of an experiment: facts, builders of facts, and requests for the next turn."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from nnimgr.core.running.search import Builder, Item
 from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
 
-PATIENCE_S = 0.02  # a turn without urgency waits so long for company: no verdict queues behind its commit
-MOST_PATIENT = 5_000  # items that may wait so
+PATIENCE_S = 0.02  # longest wait for a batch; short, so that no verdict waits for its commit
+MOST_PATIENT = 5_000  # a turn begins at this number of items
 MAILBOX_SIZE = 50_000
+
+Builder = Callable[[ExperimentState], Sequence[f.Fact]]
+Item = f.Fact | Builder
+
+
+class Post(Protocol):
+    """Function that puts an item into the runner's mailbox. Items with ``urgent=False`` wait for a batch."""
+
+    def __call__(self, item: Item, *, urgent: bool = True) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Facts that a user asks for, built against the state of the turn that takes them."""
+    """A user's request. Its facts are built from the state of the turn that takes it."""
 
     build: Builder
     answer: asyncio.Future[Sequence[f.Fact]]
 
 
 class Mailbox:
-    """What waits for the next turn. Bounded for those who await ``room``; nothing is ever dropped."""
+    """Items that wait for the next turn.
+
+    Callers that await ``room`` keep its size bounded. No item is ever dropped.
+    """
 
     def __init__(self) -> None:
         self._items: deque[Item | Request] = deque()
@@ -45,7 +58,7 @@ class Mailbox:
         await self._room.wait()
 
     async def take(self, until_s: float | None) -> list[Item | Request]:
-        """Everything there is, once there is something or ``until_s`` seconds have passed."""
+        """Return all items after there is one, or after ``until_s`` seconds."""
         await _wait(self._filled, until_s)
         if self._items and not self._urgent.is_set():
             await _wait(self._urgent, PATIENCE_S)

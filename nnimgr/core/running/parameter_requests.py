@@ -1,48 +1,47 @@
-"""What the tuner was asked for and has not given, and what its answers become."""
+"""Requests for parameter sets that the tuner has not answered yet, and the facts that its answers become."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState, trial_id_of
 
 __all__ = ["Asking", "bind", "exhausted", "suggest"]
 
-_Facts = Callable[[ExperimentState], Sequence[f.Fact]]
-
 
 @dataclass(slots=True)
 class Asking:
-    """Suggestions that were asked for and have not come."""
+    """Parameter sets that were requested from the tuner and have not arrived."""
 
     ids: dict[int, None] = field(default_factory=dict)
-    further: dict[int, tuple[str, int]] = field(default_factory=dict)  # id -> multi-phase trial, set number
-    refused: set[int] = field(default_factory=set)  # it had none for these, but may think again
-    urgent: bool = True  # a slot waits for them
+    further: dict[int, tuple[str, int]] = field(default_factory=dict)  # parameter id -> (trial, set number)
+    refused: set[int] = field(default_factory=set)  # ids that the tuner had no set for yet
+    urgent: bool = True  # a slot waits for an answer
     since: float | None = None
     last_answer_s: float = 0.0
-    freed: int = 0  # slots that fell free during the answer under way
+    freed: int = 0  # number of slots that became free during the current answer
     last_freed: int = 0
 
     @property
     def idle(self) -> bool:
-        """Whether the tuner owes nothing and has nothing to add to an earlier answer."""
+        """True if the tuner owes no answer and can add nothing to an earlier answer."""
         return not (self.ids or self.further or self.refused)
 
     def next_id(self, state: ExperimentState) -> int:
-        """The lowest parameter id that was never used."""
+        """Return the lowest parameter id that was never used."""
         used = max((*self.ids, *self.further, *self.refused), default=-1)
         return max(state.next_parameter_id, used + 1)
 
 
-def suggest(asking: Asking, message: m.Suggestion) -> _Facts:
-    """A new trial; nothing if the tuner that gave the set was replaced meanwhile."""
+def suggest(asking: Asking, message: m.Suggestion) -> Builder:
+    """Return a builder of a new trial. It builds none if the tuner was replaced after it gave the set."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        # Outstanding until the turn that takes it, or the plan would ask for another in its place.
+        # The request stays pending until this turn. Otherwise the plan would ask for another set.
         asking.ids.pop(message.parameter_id, None)
         asking.refused.discard(message.parameter_id)
         if message.fed_to < state.tuner_number:
@@ -63,11 +62,14 @@ def suggest(asking: Asking, message: m.Suggestion) -> _Facts:
     return build
 
 
-def bind(asking: Asking, parameter_id: int, given: m.Suggestion | None, *, fed_to: int) -> _Facts:
-    """A further parameter set for the trial that it was asked for; None: the tuner has no more."""
+def bind(asking: Asking, parameter_id: int, given: m.Suggestion | None, *, fed_to: int) -> Builder:
+    """Return a builder that binds a further parameter set to its trial.
+
+    ``given`` is None if the tuner has no more sets.
+    """
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        # Outstanding until the turn that takes it, or the plan would ask for it again.
+        # The request stays pending until this turn. Otherwise the plan would ask for the same set again.
         trial_id, index = asking.further.pop(parameter_id)
         trial = state.trials.get(trial_id)
         late = trial is None or index != len(trial.sets)
@@ -91,9 +93,10 @@ def bind(asking: Asking, parameter_id: int, given: m.Suggestion | None, *, fed_t
     return build
 
 
-def exhausted(fed_to: int) -> _Facts:
-    """The tuner has no more, unless it said so before it knew of the search space that holds now, or was
-    replaced meanwhile.
+def exhausted(fed_to: int) -> Builder:
+    """Return a builder of the fact that the tuner has no more parameter sets.
+
+    It builds nothing if the answer predates the current search space or the current tuner.
     """
     return lambda state: () if fed_to < max(state.space_number, state.tuner_number) else (f.TunerExhausted(),)
 

@@ -1,6 +1,6 @@
-"""What a user may ask of a running experiment, as builders of facts: each sees the state of its turn.
+"""Requests of users to a running experiment, as builders of facts that see the state of their turn.
 
-Raises RequestRefused with a sentence when what is asked for is not possible then.
+A builder raises RequestRefused with a sentence if its request is not possible then.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -20,30 +21,31 @@ from nnimgr.config import (
     read_canonical,
 )
 from nnimgr.constraints import Constraints
-from nnimgr.core.running.search import Builder
+from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import AddedTrial, ExperimentState, trial_id_of
+from nnimgr.traits import traits_of
 
 
 class RequestRefused(Exception):
-    """What was asked for is not possible now; the message is one sentence for the user."""
+    """The request is not possible now. The message is one sentence for the user."""
 
 
 class UnknownTrial(RequestRefused):
-    """There is no live trial with this id."""
+    """No live trial has this id."""
 
 
 class BudgetSpent(RequestRefused):
-    """As many trials as maxTrialNumber allows exist already."""
+    """The experiment has as many trials as maxTrialNumber allows."""
 
 
 class TrialAddition:
-    """A customised trial to add, or the one that a previous request with the same key has added.
+    """Request to add a customised trial. A repeated request with the same key returns the first trial.
 
-    ``outstanding``: suggestions on their way, which have their claim on the budget. ``added`` is known once
-    the request is answered. Called with the state of its turn, as a ``Builder``.
+    Call it with the state of its turn, as a ``Builder``. ``outstanding``: number of requested suggestions,
+    which have their share of the budget. ``added`` is known after the request was answered.
     """
 
     def __init__(self, parameters: Any, *, outstanding: int, key: str | None = None) -> None:
@@ -86,7 +88,7 @@ class TrialAddition:
 
 
 def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]:
-    """The trials that an experiment begins with."""
+    """Build the trials that an experiment begins with."""
     return [
         f.Suggested(
             trial_id=trial_id_of(experiment_id, sequence),
@@ -101,7 +103,7 @@ def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrial:
-    """A trial that has failed and was not run again; ``parameters`` is JSON text."""
+    """A trial that has failed and was not run again. ``parameters``: JSON text."""
 
     id: str
     parameter_id: int | None
@@ -109,7 +111,7 @@ class FailedTrial:
 
 
 def rerun(trials: Sequence[FailedTrial]) -> Builder:
-    """Run these again, each as a new trial with its parameters, which counts in its place."""
+    """Return a builder that runs failed trials again. Each new trial counts in place of the failed trial."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
@@ -138,7 +140,7 @@ def stop_trial(trial_id: str, *, kind: f.StopKind = f.StopKind.USER) -> Builder:
 
 
 def stop_trials(trial_ids: Sequence[str]) -> Builder:
-    """Stop those of these that are alive."""
+    """Return a builder that stops the live ones among these trials."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         return [f.StopRequested(trial_id=name) for name in dict.fromkeys(trial_ids) if name in state.trials]
@@ -147,7 +149,7 @@ def stop_trials(trial_ids: Sequence[str]) -> Builder:
 
 
 def lose_trial(trial_id: str) -> Builder:
-    """A user says that a trial whose machine is silent will not come back."""
+    """Return a builder that declares a trial's silent machine lost."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         trial = state.trials.get(trial_id)
@@ -163,40 +165,52 @@ def lose_trial(trial_id: str) -> Builder:
     return build
 
 
-def change_config(changes: Mapping[str, Any]) -> Builder:
-    """New values of canonical top-level fields; None lifts a limit. ConfigError passes through."""
-
-    def build(state: ExperimentState) -> Sequence[f.Fact]:
-        if state.status is f.ExperimentStatus.VIEWED:
-            raise RequestRefused("the experiment is only viewed: it cannot be changed")
-        old = _config(state).canonical()
-        after = changed_config(state, changes)
-        new = after.canonical()
-        if state.best is not None or state.worst is not None:
-            _keep_direction(old, new)
-        space = new.pop("searchSpace")
-        other = {key: new.get(key) for key in (*new, *old) if new.get(key) != old.get(key)}
-        other.pop("searchSpace", None)
-        # With other constraints it is another space: what was suggested before may be none of it.
-        is_other = space != old["searchSpace"] or CONSTRAINTS in other
-        return (
-            f.ConfigChanged(changes=other, limits=after.limits(), search_space=space if is_other else None),
-        )
-
-    return build
+def read_config(state: ExperimentState) -> ExperimentConfig:
+    """Parse the configuration in the state."""
+    return read_canonical({**state.config, "searchSpace": dict(state.search_space)})
 
 
-def changed_config(state: ExperimentState, changes: Mapping[str, Any]) -> ExperimentConfig:
-    """The configuration with these changes. Raises ConfigError."""
-    elapsed = state.active_for(state.last_at) if state.last_at else state.active
-    after = apply_updates(_config(state), changes, elapsed=elapsed)
+def changed_config(
+    before: ExperimentConfig, changes: Mapping[str, Any], *, elapsed: timedelta
+) -> ExperimentConfig:
+    """Return the configuration with new values of top-level fields. Raise ConfigError.
+
+    None as a value lifts a limit.
+    """
+    after = apply_updates(before, changes, elapsed=elapsed)
     if after.search_space_constraints:
         check_constraints(after)
     return after
 
 
+def record_config(before: ExperimentConfig, after: ExperimentConfig) -> Builder:
+    """Return a builder that replaces the configuration. The builder raises ConfigError or RequestRefused."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        if state.status is f.ExperimentStatus.VIEWED:
+            raise RequestRefused("the experiment is only viewed: it cannot be changed")
+        old, new = before.canonical(), after.canonical()
+        if state.best is not None or state.worst is not None:
+            _keep_direction(old, new)
+        space = new.pop("searchSpace")
+        other = {key: new.get(key) for key in (*new, *old) if new.get(key) != old.get(key)}
+        other.pop("searchSpace", None)
+        # Other constraints make it another search space: earlier suggestions may be outside of it.
+        is_other = space != old["searchSpace"] or CONSTRAINTS in other
+        return (
+            f.ConfigChanged(
+                changes=other,
+                limits=after.limits(),
+                search_space=space if is_other else None,
+                traits=traits_of(new["tuner"]) if "tuner" in other else None,
+            ),
+        )
+
+    return build
+
+
 def _keep_direction(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise ConfigError if what was the best result so far would be the worst from now on."""
+    """Raise ConfigError if a change of the goal would turn the best result so far into the worst."""
     mode = optimize_mode(old)
     if optimize_mode(new) != mode:
         sentence = (
@@ -207,11 +221,14 @@ def _keep_direction(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
 
 
 def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
-    """Results from elsewhere for the tuner: a list of {"parameter": {...}, "value": number or mapping}."""
+    """Return a builder that imports results from elsewhere for the tuner.
+
+    ``records``: a list of {"parameter": {...}, "value": number or mapping}.
+    """
     for number, record in enumerate(records):
         if not isinstance(record, Mapping) or "parameter" not in record or "value" not in record:
             raise RequestRefused(f"record {number} is not an object with 'parameter' and 'value'")
-    # One by one: other threads would have to wait for as long as the text of all is made.
+    # Write one record at a time. Writing all of them at once would block other threads.
     texts = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in records)
     text = f"[{','.join(texts)}]"
 
@@ -223,7 +240,7 @@ def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
 
 
 def change_machines(facts: Sequence[f.Fact]) -> Builder:
-    """Machines are added, drained or removed."""
+    """Return a builder that adds, drains or removes machines."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
@@ -246,10 +263,6 @@ def stop_experiment(*, detach: bool) -> Builder:
 
 def _text(parameters: Any) -> str:
     return json.dumps(parameters, ensure_ascii=False, allow_nan=False)
-
-
-def _config(state: ExperimentState) -> ExperimentConfig:
-    return read_canonical({**state.config, "searchSpace": dict(state.search_space)})
 
 
 @lru_cache(maxsize=64)

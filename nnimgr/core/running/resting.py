@@ -1,6 +1,6 @@
-"""Decide when the process of a built-in tuner may end, because its experiment only waits for trials.
+"""Decides when a built-in tuner's process may end because its experiment only waits for trials.
 
-The search starts another process from the log, as after a crash, when the next parameter set is wanted.
+When the next parameter set is wanted, the search starts another process from the log, as after a crash.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-REST_AFTER_S = 10.0  # without a request for a parameter set
-QUICK_S = 0.1  # a tuner that needs longer to start keeps its process: trials would wait for the next one
+REST_AFTER_S = 10.0  # time without a request for a parameter set
+QUICK_S = 0.1  # a tuner that starts more slowly keeps its process, because trials would wait for the next one
 
 __all__ = ["QUICK_S", "REST_AFTER_S", "RestTimer"]
 
 
 class RestTimer:
-    """Call ``rest`` when the tuner was not asked for anything for a while and owes nothing (``idle``)."""
+    """Calls ``rest`` when the tuner was not asked for a while and owes nothing (``idle``)."""
 
     def __init__(self, *, idle: Callable[[], bool], rest: Callable[[], None]) -> None:
         self._idle, self._rest = idle, rest
-        self._began_at = self._used_at = 0.0  # on the loop's clock
+        self._began_at = self._used_at = 0.0  # in the time of the event loop
         self._timer: asyncio.TimerHandle | None = None
 
     def began(self) -> None:
@@ -35,11 +35,11 @@ class RestTimer:
             self._timer = loop.call_later(REST_AFTER_S, self._look)
 
     def used(self) -> None:
-        """Note that the tuner was asked for something. The timer itself is set anew only when it goes off."""
+        """Note that the tuner was asked for something. The timer is only set again when it expires."""
         self._used_at = asyncio.get_running_loop().time()
 
     def stop(self) -> None:
-        """Stop the timer: the process has ended, or is to stay."""
+        """Stop the timer, because the process has ended or is to stay."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from nnimgr.config import check_feasibility
+from nnimgr.config import AlgorithmConfig
 from nnimgr.core.running import requests
-from nnimgr.core.running.mailbox import Mailbox, Request
-from nnimgr.core.running.requests import FailedTrial, RequestRefused
-from nnimgr.core.running.search import Builder, Item, Notice, Search
+from nnimgr.core.running.mailbox import Builder, Item, Mailbox, Request
+from nnimgr.core.running.notices import Notice
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.search import Search
 from nnimgr.core.running.service_session import ServiceSession
+from nnimgr.core.running.takes_requests import TakesRequests
 from nnimgr.rules import facts as f
 from nnimgr.rules.activity import happening
 from nnimgr.rules.commands import AskFurther, AskTuner, Command
 from nnimgr.rules.fold import admits, apply, measured
 from nnimgr.rules.plan import plan
-from nnimgr.rules.state import AddedTrial, ExperimentState, Touched
+from nnimgr.rules.state import ExperimentState, Touched
 from training_services.base import TrainingService
 
 logger = logging.getLogger(__name__)
@@ -64,8 +66,11 @@ class _Turn:
     further: list[AskFurther] = field(default_factory=list)
 
 
-class ExperimentRunner:
-    """Runs one experiment until ``close``. ``opening`` are the facts of the first turn."""
+class ExperimentRunner(TakesRequests):
+    """Runs one experiment until ``close``. ``opening`` are the facts of the first turn.
+
+    ``check_tuner`` is as in ``TakesRequests``.
+    """
 
     def __init__(
         self,
@@ -77,8 +82,9 @@ class ExperimentRunner:
         clock: Callable[[], datetime],
         on_turn: Callable[[ExperimentState], None],
         opening: Sequence[f.Fact],
+        check_tuner: Callable[[AlgorithmConfig], None] | None = None,
     ) -> None:
-        self.state = state
+        super().__init__(state, check_tuner)
         self.last_number = state.number
         self.search: Search | None = None
         self._writer, self._make_search = writer, make_search
@@ -94,7 +100,6 @@ class ExperimentRunner:
         self._turn = _Turn(at=clock())
         self._wake_at: datetime | None = None
         self._closing = False
-        self._rerunning = asyncio.Lock()
         self._tick = asyncio.get_running_loop().create_future()
         self._first_turn = asyncio.get_running_loop().create_future()
         self._group: asyncio.TaskGroup | None = None
@@ -117,53 +122,6 @@ class ExperimentRunner:
         answer: asyncio.Future[Sequence[f.Fact]] = asyncio.get_running_loop().create_future()
         self._mailbox.put(Request(build, answer))
         return await answer
-
-    async def add_trial(self, parameters: Any, *, key: str | None = None) -> AddedTrial:
-        """Add a customised trial; if a previous request had the same ``key``, return its trial instead.
-
-        Raises RequestRefused, ValueError (not JSON).
-        """
-        addition = requests.TrialAddition(parameters, outstanding=self.outstanding, key=key)
-        await self.request(addition)
-        assert addition.added is not None
-        return addition.added
-
-    async def rerun(self, find: Callable[[], Sequence[FailedTrial]]) -> Sequence[f.Suggested]:
-        """Run failed trials again; ``find`` reads which, in a thread. Raises what it does, RequestRefused.
-
-        One at a time: the next one sees in the database what was run again.
-        """
-        async with self._rerunning:
-            trials = await asyncio.to_thread(find)
-            facts = await self.request(requests.rerun(trials))
-            return [fact for fact in facts if isinstance(fact, f.Suggested)]
-
-    async def stop_trial(self, trial_id: str) -> None:
-        """Stop a trial; returns once that is durable. Raises UnknownTrial."""
-        await self.request(requests.stop_trial(trial_id))
-
-    async def stop_trials(self, trial_ids: Sequence[str]) -> set[str]:
-        """Stop those of these trials that are alive, in one turn; returns them once that is durable."""
-        facts = await self.request(requests.stop_trials(trial_ids))
-        return {fact.trial_id for fact in facts if isinstance(fact, f.StopRequested)}
-
-    async def lose_trial(self, trial_id: str) -> None:
-        """Count a trial whose machine is silent as lost; returns once that is durable.
-
-        Raises UnknownTrial, RequestRefused.
-        """
-        await self.request(requests.lose_trial(trial_id))
-
-    async def change_config(self, changes: Mapping[str, Any]) -> None:
-        """Change top-level fields. Raises ConfigError, RequestRefused."""
-        after = requests.changed_config(self.state, changes)
-        if after.search_space_constraints:
-            await asyncio.to_thread(check_feasibility, after)  # it draws sets, which is no work for the loop
-        await self.request(requests.change_config(changes))
-
-    async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Give the tuner results from elsewhere. Raises RequestRefused."""
-        await self.request(await asyncio.to_thread(requests.import_data, records))
 
     async def stop(self, *, detach: bool) -> list[str]:
         """Stop the experiment; returns once nothing of it runs, or with the trials that run on.
@@ -222,19 +180,19 @@ class ExperimentRunner:
     def notices(self) -> Mapping[str, Notice]:
         """What is so at present and is not stored: long calls, a platform that cannot be used."""
         found = dict(self.search.all_notices) if self.search is not None else {}
-        found |= {about: Notice(sentence=told) for about, told in self.session.notices.items()}
+        found |= {about: Notice(subject=told) for about, told in self.session.notices.items()}
         if self.state.missing:
             sentence = (
                 "the database was replaced by an older one, or lost its write-ahead log: "
                 f"{self.state.missing} recorded events are missing; trials that it does not know were stopped"
             )
-            found["database"] = Notice(sentence=sentence)
+            found["database"] = Notice(subject=sentence)
         if self.state.fruitless >= FRUITLESS:
             sentence = (
                 f"{FRUITLESS} or more trials in a row have ended without a result that the tuner can use: "
                 f"the first of them, {self.state.fruitless_since}"
             )
-            found["results"] = Notice(sentence=sentence)
+            found["results"] = Notice(subject=sentence)
         return found
 
     @property
@@ -367,7 +325,9 @@ class ExperimentRunner:
                 self.search = self._make_search(state, self)
             except (ValueError, OSError) as error:  # a secret that is not there any more, say
                 sentence = f"the algorithms cannot be started: {error}"
-                self.post(f.AlgorithmFailed(role="tuner", call="start", sentence=sentence, hopeless=True))
+                self.post(
+                    f.AlgorithmFailed(role=f.Role.TUNER, call="start", sentence=sentence, hopeless=True)
+                )
             else:
                 self._spawn(self.search.open(state), "search")
         elif not live and self.search is not None:

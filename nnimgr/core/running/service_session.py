@@ -1,7 +1,7 @@
-"""The training service of one experiment, from its opening to its end.
+"""Training service of one experiment, from its opening to its end.
 
-A session is created with its runner. It has a service exactly while the experiment needs one, gives every new
-service the jobs that the state holds, and puts what services report into the runner's mailbox.
+A session is created with its runner. It has a service only while the experiment needs one. It submits the
+open jobs of the state to each new service, and puts the service's events into the runner's mailbox.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from training_services.base import (
 
 __all__ = ["Database", "ServiceSession"]
 
-RETRY_S = (1.0, 30.0)  # first and longest wait before a service is opened again
+RETRY_S = (1.0, 30.0)  # first and longest wait before another attempt to open a service
 LAST_EVENTS_S = 1.0
 
 logger = logging.getLogger(__name__)
 
 
 class Database(Protocol):
-    """The identity of the experiment's database, which services and keepers are told."""
+    """Identity of the experiment's database, for services and keepers."""
 
     @property
     def db_id(self) -> str: ...
@@ -48,10 +48,11 @@ class Database(Protocol):
 
 
 class ServiceSession:
-    """``service`` is None until a service has been opened and has every job that the state holds.
+    """The session of a runner with its training service.
 
-    ``closing`` is a service that is being closed and may still bring what jobs have written. ``trouble`` says
-    why no service can be opened. ``left`` says what the last service may have left on machines, as sentences.
+    ``service``: the open service that has every job of the state; otherwise None. ``closing``: a service that
+    is being closed and may still report what jobs have written. ``trouble``: why no service can be opened.
+    ``left``: sentences about what the last service may have left on machines.
     """
 
     def __init__(
@@ -69,19 +70,19 @@ class ServiceSession:
         self.left: Sequence[str] = ()
         self._state, self._database, self._make_service = state, database, make_service
         self._mailbox, self._search = mailbox, search
-        self._opening: TrainingService | None = None  # it has not adopted the jobs yet
-        self._door: dict[str, int] = {}  # job -> position of the next frame that is news
+        self._opening: TrainingService | None = None  # a service that has not adopted the jobs yet
+        self._door: dict[str, int] = {}  # job -> position of the next new frame
         self._keepers_left = bool(state.keepers)
         self._pump: asyncio.Task[None] | None = None
 
     @property
     def active(self) -> bool:
-        """Whether a service is open or is being opened."""
+        """True if a service is open or is being opened."""
         return self._pump is not None
 
     @property
     def notices(self) -> Mapping[str, str]:
-        """Return what is wrong with the service at present, as sentences by what each is about."""
+        """Sentences about current problems of the service, by subject."""
         found = {} if self.service is None else dict(self.service.notices())
         if self.trouble is not None:
             found["service"] = self.trouble
@@ -90,7 +91,7 @@ class ServiceSession:
     # ---- what the runner asks for -------------------------------------------------------------------------
 
     def follow(self, commands: Iterable[Command], at: datetime) -> list[f.Fact]:
-        """Pass the commands about jobs to the service. Return the facts to commit with them."""
+        """Pass commands about jobs to the service. Return the facts to commit with them."""
         facts: list[f.Fact] = []
         service = self.service
         if service is None:
@@ -109,7 +110,7 @@ class ServiceSession:
         return facts
 
     def committed(self, turn: Sequence[f.Recorded], job_ids: Iterable[str]) -> None:
-        """Tell the service which facts are durable now, and forget the touched jobs that have ended."""
+        """Report the committed facts to the service. Forget the touched jobs that have ended."""
         if self.service is not None:
             self.service.committed([r.fact for r in turn if isinstance(r.fact, f.JobEvent)])
         jobs = self._state.jobs
@@ -120,7 +121,7 @@ class ServiceSession:
     async def keep(
         self, *, needed: bool, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
     ) -> None:
-        """Open a service if the experiment needs one and has none; close it if the experiment needs none."""
+        """Open a service if the experiment needs one and has none. Close it if the experiment needs none."""
         if needed and self._pump is None:
             self._pump = spawn(self._serve(), "service")
             self._keepers_left, self.left = False, ()
@@ -130,7 +131,7 @@ class ServiceSession:
             await self._dismiss_keepers()
 
     def interrupt(self) -> None:
-        """Take no more events: the runner ends."""
+        """Stop taking events, because the runner ends."""
         if self._pump is not None:
             self._pump.cancel()
 
@@ -143,7 +144,7 @@ class ServiceSession:
     # ---- opening and closing ------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """Open the service, submit again what the state holds, and bring its events."""
+        """Open the service, submit the open jobs of the state again, and pass on the service's events."""
         delay, longest = RETRY_S
         while True:
             try:
@@ -165,9 +166,9 @@ class ServiceSession:
                 search.flush()
 
     def _adopt(self, service: TrainingService, state: ExperimentState) -> Sequence[f.Fact]:
-        """Give the service every job that the state has. Runs between two turns."""
+        """Submit every open job of the state to the service. Called between two turns."""
         facts: list[f.Fact] = []
-        if self._opening is not service:  # it was closed meanwhile
+        if self._opening is not service:  # the service was closed meanwhile
             return facts
         for job in state.jobs.values():
             trial = state.trials.get(job.trial_id)
@@ -191,32 +192,33 @@ class ServiceSession:
             self.closing = service
             self.left = await service.close(detach=self._state.detached)
             self.closing = None
-        await asyncio.wait({pump}, timeout=LAST_EVENTS_S)  # it brings what the service said last
+        await asyncio.wait({pump}, timeout=LAST_EVENTS_S)  # for the last events of the service
         pump.cancel()
 
     async def _dismiss_keepers(self) -> None:
-        """End the keepers of an experiment whose last server died between its end and theirs."""
+        """End keepers that were left because the last server died after the end of the experiment."""
         self._keepers_left = False
         with contextlib.suppress(ServiceUnavailable):
             service = self._make_service(self._state)
             await service.open(self._known_keepers())
             await service.close(detach=False)
-            async for events in service.events():  # which keepers are gone for good
+            async for events in service.events():  # events that tell which keepers have left
                 for event in events:
                     self._arrived(event)
 
     # ---- events -------------------------------------------------------------------------------------------
 
     def _arrived(self, event: f.JobEvent) -> None:
-        """Put an event into the mailbox. Doubled frames are dropped; the assessor is fed."""
+        """Put an event into the mailbox. Drop duplicate frames, and pass metrics to the assessor."""
         if isinstance(event, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
             if event.position != self._door.get(event.job_id, 0):
                 return
             self._door[event.job_id] = event.position + 1
             search = self._search()
-            if search is not None and search.judges and type(event) is f.MetricReported:
+            if search is not None and type(event) is f.MetricReported:
                 search.judge(event)
-        # What makes nobody act may wait for the end that often follows: one commit less a trial.
+        # Events without consequences may wait for the end that often follows, which saves one commit per
+        # trial.
         self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
 
     def _known_keepers(self) -> KnownKeepers:
@@ -229,6 +231,7 @@ class ServiceSession:
         return KnownKeepers(
             db_id=self._database.db_id,
             m_epoch=self._database.m_epoch,
+            restored=state.missing > 0,
             keepers=tuple(
                 KnownKeeper(
                     keeper_id=keeper_id,
@@ -255,7 +258,7 @@ class ServiceSession:
 
 
 def _submit(service: TrainingService, trial: TrialState, job_id: str, at: datetime) -> Sequence[f.Fact]:
-    """Submit a new job. A job that the service will never run has ended at once."""
+    """Submit a new job. If the service can never run the job, return facts that end it at once."""
     try:
         answer = service.submit_trial_job(job_spec(trial, job_id))
     except JobRejected as error:
@@ -277,7 +280,7 @@ def _submit(service: TrainingService, trial: TrialState, job_id: str, at: dateti
 
 
 def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = None) -> TrialJobSpec:
-    """Describe the job for a service; with ``state``, add what is committed about it already."""
+    """Build the job's description for a service. With ``state``, add the facts committed about the job."""
     job = state.jobs[job_id] if state is not None else None
     return TrialJobSpec(
         id=job_id,

@@ -1,4 +1,4 @@
-"""The address that pods may use, found by where the API server is."""
+"""Tests of the address for pods, which is derived from the address of the API server."""
 
 from __future__ import annotations
 

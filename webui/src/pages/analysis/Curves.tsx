@@ -12,7 +12,7 @@ import { axisOf } from "@/ui/plot/scale";
 import { useUrlState } from "@/ui/useUrlState";
 import { Choice } from "./Choice";
 import { ColourScale } from "./ColourScale";
-import { curvesQuery, smoothed, type Curves as Drawn } from "./curves";
+import { curvesQuery, smoothed, type Curves as Drawn } from "./curveData";
 import { CurvesFilter } from "./CurvesFilter";
 import { textOf } from "./selection";
 import type { Shared } from "./shared";

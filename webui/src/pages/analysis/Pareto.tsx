@@ -11,7 +11,7 @@ import { formatNumber } from "@/ui/format";
 import { paintPoints, type Paint } from "@/ui/plot/paint";
 import { useUrlState } from "@/ui/useUrlState";
 import { Choice } from "./Choice";
-import { paretoQuery, staircase, type ParetoSet } from "./pareto";
+import { paretoQuery, staircase, type ParetoSet } from "./paretoData";
 import { textAt, type Shared } from "./shared";
 import { placesBy } from "./trialMarks";
 import { TrialPlot } from "./TrialPlot";

@@ -1,7 +1,7 @@
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { formatNumber } from "@/ui/format";
-import { nameOf, type Fate, type Rungs } from "./rungs";
+import { nameOf, type Fate, type Rungs } from "./rungData";
 
 const FATES: readonly Fate[] = ["promoted", "stopped", "running", "left"];
 

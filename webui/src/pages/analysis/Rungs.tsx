@@ -21,7 +21,7 @@ import {
   type Fate,
   type Look,
   type Rungs,
-} from "./rungs";
+} from "./rungData";
 import { textOf } from "./selection";
 import type { Shared } from "./shared";
 import { tipOf } from "./trialMarks";

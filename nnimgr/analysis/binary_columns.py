@@ -1,0 +1,67 @@
+"""The binary form of columns (``application/vnd.nnimgr.columns``).
+
+A u32 with the length of a JSON header, the header, zeros up to a multiple of 8, then the buffers, each of
+which starts at a multiple of 8. All numbers are little-endian. ``columns`` in the header gives the name,
+type, offset (from the start of the buffers) and length in elements of each column, and the categories of a
+coded column.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnimgr.analysis.column import Array
+
+__all__ = ["PackedColumn", "compact", "pack"]
+
+_TYPES = {"float32": "f32", "float64": "f64", "uint8": "u8", "uint16": "u16", "uint32": "u32"}
+_EXACT = 2**24  # up to here float32 has every integer
+_LARGEST, _SMALLEST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
+
+
+class PackedColumn(NamedTuple):
+    """An array of type f32, f64, u8, u16 or u32. With categories, the array holds their codes."""
+
+    name: str
+    array: Array
+    categories: Sequence[Any] | None = None
+
+
+def pack(header: Mapping[str, Any], columns: Sequence[PackedColumn]) -> bytes:
+    """Encode a whole answer.
+
+    ``header`` holds all fields except ``columns``. Raise ValueError on a NaN in it.
+    """
+    described: list[dict[str, Any]] = []
+    buffers: list[bytes] = []
+    offset = 0
+    for name, array, categories in columns:
+        body = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        entry = {"name": name, "type": _TYPES[array.dtype.name], "offset": offset, "length": len(array)}
+        described.append(entry if categories is None else entry | {"categories": categories})
+        buffers += (body, _padding(len(body)))
+        offset += len(body) + len(buffers[-1])
+    text = json.dumps({**header, "columns": described}, allow_nan=False, separators=(",", ":")).encode()
+    return b"".join((struct.pack("<I", len(text)), text, _padding(4 + len(text)), *buffers))
+
+
+def compact(array: Array) -> Array:
+    """Return floats as float32, unless that would change an integer or exceed the range. Keep other types."""
+    if array.dtype != np.float64:
+        return array
+    sizes = np.abs(array[~np.isnan(array) & (array != 0)])
+    if len(sizes) and (sizes.max() > _LARGEST or sizes.min() < _SMALLEST):
+        return array
+    large = array[np.abs(array) > _EXACT]
+    if len(large) and np.any(large == np.rint(large)) and np.any(large != large.astype(np.float32)):
+        return array
+    return array.astype(np.float32)
+
+
+def _padding(length: int) -> bytes:
+    return b"\0" * (-length % 8)

@@ -1,0 +1,76 @@
+"""Cache of results and tables beside an experiment's columns.
+
+Results are valid for one revision of the columns, and tables for the columns' life.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from nnimgr.analysis.columns import Columns
+from nnimgr.store.bulk import Mark, Snapshot
+
+__all__ = ["Following", "follow", "once"]
+
+T = TypeVar("T")
+
+_MOST_TABLES = 8  # one is, for example, the metrics of one key: 24 MB for a million metrics
+_MOST = 128  # results per revision: for 100,000 trials at most half a megabyte each
+
+
+class Following(Protocol):
+    """A table that is brought up to date with the new facts of the database."""
+
+    def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
+        """Read the changes with a higher number than ``after``."""
+
+
+F = TypeVar("F", bound=Following)
+
+
+class _Shelf:
+    def __init__(self) -> None:
+        self.results: OrderedDict[Hashable, Any] = OrderedDict()
+        self.revision = -1
+        self.tables: dict[type[Any], tuple[Mark, Any]] = {}
+
+
+_SHELVES: WeakKeyDictionary[Columns, _Shelf] = WeakKeyDictionary()
+
+
+def once(columns: Columns, key: Hashable, make: Callable[[], T]) -> T:
+    """Return the result of ``make``, which is called once per revision of the columns."""
+    shelf = _SHELVES.setdefault(columns, _Shelf())
+    if shelf.revision != columns.revision:
+        shelf.results.clear()
+        shelf.revision = columns.revision
+    if key in shelf.results:
+        shelf.results.move_to_end(key)
+    else:
+        shelf.results[key] = make()
+        if len(shelf.results) > _MOST:
+            shelf.results.popitem(last=False)
+    found: T = shelf.results[key]
+    return found
+
+
+def follow(columns: Columns, snapshot: Snapshot, kind: type[F]) -> F:
+    """Return the table of this kind, as new as the snapshot.
+
+    Build it again if the database is another one.
+    """
+    shelf = _SHELVES.setdefault(columns, _Shelf())
+    mark = snapshot.mark()
+    held: tuple[Mark, F] | None = shelf.tables.pop(kind, None)  # a table whose refresh fails is not kept
+    if held is not None and (held[0].db_id != mark.db_id or held[0].last_number > mark.last_number):
+        held = None
+    kept, after = (kind(), 0) if held is None else (held[1], held[0].last_number)
+    if held is None or after != mark.last_number:
+        kept.refresh(columns, snapshot, after=after)
+    shelf.tables[kind] = (mark, kept)
+    if len(shelf.tables) > _MOST_TABLES:
+        del shelf.tables[next(iter(shelf.tables))]  # the least recently used table
+    return kept

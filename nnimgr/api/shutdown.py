@@ -1,0 +1,39 @@
+"""The end of a server, as its requests see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["Shutdown"]
+
+
+class Shutdown:
+    """State of the server's shutdown. ``closing`` ends all streams and refuses new requests.
+
+    A server that leaves when it is idle (``until_idle``) first waits for all requests that may change this.
+    """
+
+    def __init__(self, *, until_idle: bool = False) -> None:
+        self.until_idle = until_idle
+        self.closing = asyncio.Event()
+        self._changes = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Count a request that may change something, until the block ends."""
+        self._changes += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self._changes -= 1
+            if not self._changes:
+                self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Return when no request that may change something is under way."""
+        await self._quiet.wait()

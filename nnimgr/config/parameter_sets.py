@@ -1,0 +1,191 @@
+"""Checks of a configuration's parameter sets: constraints on them, and the initial sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+from nnimgr import search_space as spaces
+from nnimgr.config.feasibility import BadConstraint, Feasibility, constraints_on, feasibility
+from nnimgr.config.model import ExperimentConfig
+from nnimgr.config.parsing import Reading
+from nnimgr.config.problems import ConfigError, Problem, dotted
+from nnimgr.constraints import ConstraintError, Constraints
+
+__all__ = [
+    "check_constraints",
+    "check_feasibility",
+    "check_sets",
+    "feasibility_of",
+    "feasible_share",
+    "initial_sets",
+]
+
+_CONSTRAINTS, _INITIAL = "searchSpaceConstraints", "initialParameters"
+_DRAWS = 10_000
+
+
+def check_sets(
+    reading: Reading, config: ExperimentConfig, *, custom: bool, space_is_valid: bool
+) -> Feasibility | None:
+    """Note errors in constraints and initial parameters. Return the feasible share, if known.
+
+    ``custom``: the tuner is a user's class, which may have its own form of search space.
+    """
+    found = None
+    try:
+        if space_is_valid:
+            found = feasibility_of(config)
+        else:
+            _check_apart(config)
+    except BadConstraint as error:
+        reading.fault((_CONSTRAINTS, error.index), str(error), nearest=error.nearest)
+        return None
+    for index, sentence in found.warnings if found is not None else ():
+        reading.warn((_CONSTRAINTS, index), sentence)
+    if space_is_valid and config.initial_parameters:
+        _check_initial(reading, config, custom=custom)
+    return found
+
+
+def check_constraints(config: ExperimentConfig) -> None:
+    """Raise ConfigError if a constraint does not fit the search space. Fast: nothing is drawn."""
+    try:
+        try:
+            texts = config.search_space_constraints or ()
+            constraints_on(config.search_space, texts, batch=_is_batch(config))
+        except spaces.SearchSpaceError:
+            _check_apart(config)
+    except BadConstraint as error:
+        raise _config_error(error) from error
+
+
+def check_feasibility(config: ExperimentConfig) -> None:
+    """Raise ConfigError if constraints do not fit or too little of the search space meets them. Slow."""
+    try:
+        feasibility_of(config)
+    except BadConstraint as error:
+        raise _config_error(error) from error
+
+
+def feasibility_of(config: ExperimentConfig) -> Feasibility | None:
+    """Return the share of the search space that meets the constraints.
+
+    Return None if there are no constraints or the share cannot be known. Raise BadConstraint.
+    """
+    if not config.search_space_constraints:
+        return None
+    try:
+        return feasibility(config.search_space, config.search_space_constraints, batch=_is_batch(config))
+    except spaces.SearchSpaceError:
+        return None
+
+
+def feasible_share(config: ExperimentConfig) -> float | None:
+    """Return the share, from 0 to 1, for a stored configuration, or None if unknown. Slow at first."""
+    try:
+        found = feasibility_of(config)
+    except BadConstraint:
+        return None
+    return None if found is None else found.share
+
+
+def _check_apart(config: ExperimentConfig) -> None:
+    """Check constraints on a search space in a user's own form. Raise BadConstraint."""
+    for index, text in enumerate(config.search_space_constraints or ()):
+        try:
+            Constraints([text])
+        except ConstraintError as error:
+            raise BadConstraint(index, str(error), nearest=error.nearest) from error
+
+
+def _config_error(error: BadConstraint) -> ConfigError:
+    field = dotted((_CONSTRAINTS, error.index))
+    return ConfigError([Problem(message=str(error), field=field, nearest=error.nearest)])
+
+
+# ---- sets to begin with -----------------------------------------------------------------------------------
+
+
+def initial_sets(config: ExperimentConfig, seed: int) -> list[dict[str, Any]]:
+    """Return the initial parameter sets, completed.
+
+    Missing values are drawn with generators made from the tuner's seed, or else from ``seed``.
+    """
+    wanted = config.initial_parameters or []
+    own = (config.tuner.class_args or {}).get("seed")
+    seed = own if isinstance(own, int) else seed
+    try:
+        space = spaces.parse(config.search_space)
+    except spaces.SearchSpaceError:  # a user's tuner has its own form of search space
+        return wanted
+    constraints = Constraints(config.search_space_constraints or ())
+    found = []
+    for index, parameters in enumerate(wanted):
+        filled, own = None, _of_the_space(config, parameters)
+        if not spaces.contains(space, own, partial=True):
+            filled = _fill(space, own, constraints, Random(f"{seed}/initial/{index}"))
+        added = {name: value for name, value in parameters.items() if name not in own}
+        found.append(parameters if filled is None else {**filled, **added})
+    return found
+
+
+def _of_the_space(config: ExperimentConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the set without the parameters that tuners add, such as a budget."""
+    tuner = config.tuner.builtin("tuner")
+    added = () if tuner is None else tuner.adds
+    return {name: value for name, value in parameters.items() if name not in added}
+
+
+def _is_batch(config: ExperimentConfig) -> bool:
+    """Return whether the search space is a list of whole parameter sets."""
+    tuner = config.tuner.builtin("tuner")
+    return tuner is not None and tuner.name == "Batch"
+
+
+def _fill(
+    space: spaces.Space, parameters: Mapping[str, Any], constraints: Constraints, rng: Random
+) -> dict[str, Any] | None:
+    """Return a set of the space that has these values and meets the constraints, or None."""
+    for _ in range(_DRAWS):
+        filled = spaces.fill(space, parameters, rng)
+        if constraints.feasible(filled):
+            return filled
+    return None
+
+
+def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) -> None:
+    if _is_batch(config):
+        reading.fault((_INITIAL,), "Batch runs the parameter sets of its search space: put these there")
+        return
+    space = spaces.parse(config.search_space)
+    constraints = Constraints(config.search_space_constraints or ())
+    for index, whole in enumerate(config.initial_parameters or ()):
+        parameters = _of_the_space(config, whole)
+        if any(known.field.startswith(dotted((_INITIAL, index))) for known in reading.problems):
+            continue  # a value without a JSON form, which has been noted
+        outside = _outside(space, parameters)
+        for name, sentence in outside:
+            path = (_INITIAL, index, name)
+            if custom:
+                reading.warn(path, sentence)
+            else:
+                reading.fault(path, sentence)
+        if outside:
+            continue
+        complaint = constraints.complaint(parameters)
+        if complaint is None and _fill(space, parameters, constraints, Random(index)) is None:
+            complaint = (
+                f"none of {_DRAWS:,} sets with these values and others drawn at random meets the constraints"
+            )
+        if complaint is not None:
+            reading.fault((_INITIAL, index), complaint)
+
+
+def _outside(space: spaces.Space, parameters: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """Return the values outside of the space: their top-level parameter, and a sentence."""
+    found = []
+    for name, value in parameters.items():
+        found += [(name, sentence) for sentence in spaces.contains(space, {name: value}, partial=True)]
+    return found

@@ -1,0 +1,320 @@
+"""Conversion of the keys in a file to the fields of a model, level by level.
+
+Keys match as in NNI: lower case, without ``_``. Nulls are dropped, and paths and references are resolved.
+Errors are noted instead of raised, so that a user sees all of them at once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic.alias_generators import to_camel
+
+from nnimgr.config.document import Document, KeyPath, number_hint
+from nnimgr.config.problems import Problem, dotted, nearest
+from nnimgr.config.references import ReferenceUnresolved, anchor, has_reference, resolve_secrets
+
+__all__ = ["Reading", "check_references", "match_key", "plain", "parse", "validate"]
+
+_QUOTED = re.compile(r"'(\w+)")  # fields, and their values after a colon, in our models' sentences
+_NAMES_OF_NNI_1 = ("builtintunername", "builtinassessorname", "builtinadvisorname")
+
+
+@dataclass(slots=True)
+class Reading:
+    """State of one reading: its input, and the problems found so far.
+
+    ``base`` is None for a canonical form, whose paths and references are used unchanged.
+    """
+
+    document: Document | None = None
+    base: Path | None = None
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    _written: dict[KeyPath, KeyPath] = field(default_factory=dict)
+
+    def fault(self, path: KeyPath, message: str, **details: Any) -> None:
+        self.problems.append(self.problem(path, message, **details))
+
+    def warn(self, path: KeyPath, message: str) -> None:
+        self.warnings.append(self.problem(path, message))
+
+    def problem(self, path: KeyPath, message: str, **details: Any) -> Problem:
+        """Return a problem at a path of field names, with the place where the user wrote the fields."""
+        details.setdefault("field", dotted(path))
+        if self.document is None:
+            return Problem(message=message, **details)
+        return self.document.problem(self.written(path), message, **details)
+
+    def written(self, path: KeyPath) -> KeyPath:
+        """Return ``path`` in the user's spelling."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._written:
+                return self._written[path[:length]] + path[length:]
+        return path
+
+    def note_origin(self, path: KeyPath, origin: KeyPath) -> None:
+        """Note that the value at ``path`` was built from the value at ``origin``."""
+        self._written[path] = self.written(origin)
+
+    def note_spelling(self, path: KeyPath, key: str) -> None:
+        self._written[path] = (*self.written(path[:-1]), key)
+
+
+def match_key(key: str) -> str:
+    """Return the form of a key that is the same for all its spellings."""
+    return key.lower().replace("_", "")
+
+
+def parse(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()) -> dict[str, Any] | None:
+    """Return ``raw`` under the aliases of ``model``, before validation, or None (noted) if it is not a
+    mapping.
+    """
+    if not isinstance(raw, Mapping):
+        reading.fault(path, f"must be a mapping of keys to values, not {_name(raw)}")
+        return None
+    fields = {match_key(alias): (alias, kind) for alias, kind in _fields(model)}
+    found: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for key, value in raw.items():
+        alias, kind = fields.get(match_key(str(key)), (None, None))
+        if alias is None:
+            known = [known_alias for known_alias, _ in fields.values()]
+            likely = "name" if match_key(str(key)) in _NAMES_OF_NNI_1 and "name" in known else None
+            likely = likely or nearest(str(key), known)
+            reading.fault((*path, str(key)), "unknown field", nearest=likely, valid=() if likely else known)
+            continue
+        if alias in spelled:
+            reading.note_spelling((*path, alias), str(key))
+            reading.fault((*path, alias), f"given twice, as {spelled[alias]!r} and as {key!r}")
+            continue
+        spelled[alias] = str(key)
+        reading.note_spelling((*path, alias), str(key))
+        if value is not None:
+            found[alias] = _value(reading, value, kind, (*path, alias))
+    return found
+
+
+def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any], path: KeyPath = ()) -> Any:
+    """Return an instance of ``model``, or None if it has errors. The errors are noted."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            where: KeyPath = (*path, *fault["loc"])
+            if fault["type"] == "default_factory_not_called":
+                continue  # a default that depends on invalid fields
+            if any(known.field == dotted(where) for known in reading.problems):
+                continue  # its source has an error already
+            if fault["type"] == "missing" and any(known.nearest == where[-1] for known in reading.problems):
+                continue  # its misspelled key is reported already
+            message, details = _sentence(fault)
+            if not fault["loc"]:  # an error about several fields: take the first one that is given
+                named = next((name for name in _QUOTED.findall(message) if name in values), None)
+                where = path if named is None else (*path, named)
+            reading.fault(where, message, **details)
+        return None
+
+
+def plain(reading: Reading, value: Any, path: KeyPath) -> Any:
+    """Return a free value (``classArgs``, ``searchSpace``) in JSON's types.
+
+    Note values without a JSON form.
+    """
+    if isinstance(value, Mapping):
+        found = {}
+        for key, item in value.items():
+            text = key if isinstance(key, str) else _key_text(key)
+            if text is None:
+                reading.fault((*path, str(key)), f"the key {key!r} must be text; put it in quotes")
+                continue
+            if text is not key:
+                reading.warn((*path, key if type(key) is int else text), f"the key {key!r} is read as text")
+            found[text] = plain(reading, item, (*path, text))
+        return found
+    if isinstance(value, list | tuple):
+        return [plain(reading, item, (*path, index)) for index, item in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        reading.fault(path, f"{value} cannot stand here: only finite numbers can be stored as JSON")
+    elif value is not None and not isinstance(value, str | int | float):
+        reading.fault(path, f"is read by YAML as {_name(value)}; put it in quotes if it is text")
+    return value
+
+
+def _value(reading: Reading, value: Any, kind: Any, path: KeyPath) -> Any:
+    if dict in (kinds := set(_flat(kind))) and isinstance(value, Mapping):
+        return _mapping(reading, value, kind, path)
+    models = [part for part in kinds if isinstance(part, type) and issubclass(part, BaseModel)]
+    if models and isinstance(value, Mapping):
+        return parse(reading, value, models[0], path)
+    if dict in kinds and not models and isinstance(value, list) and list in kinds:
+        return [plain(reading, item, (*path, index)) for index, item in enumerate(value)]
+    if models and isinstance(value, list) and list in kinds:
+        return [parse(reading, item, models[0], (*path, index)) for index, item in enumerate(value)]
+    if isinstance(value, str):
+        return _text(reading, value, kinds, path)
+    if SecretStr in kinds and not isinstance(value, SecretStr):
+        # The value is not shown, because it may be a secret.
+        reading.fault(path, "must be text; put it in quotes")
+        return None
+    return value
+
+
+def _mapping(reading: Reading, value: Mapping[Any, Any], kind: Any, path: KeyPath) -> dict[str, Any]:
+    """Return a free value, or a mapping of the user's names to models or to texts that may be secrets."""
+    inner = _items_of(kind)
+    if not any(issubclass(part, BaseModel | SecretStr) for part in _flat(inner) if isinstance(part, type)):
+        return plain(reading, value, path)  # type: ignore[no-any-return]
+    found = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            reading.fault((*path, str(key)), f"the key {key!r} must be text; put it in quotes")
+        elif item is not None:
+            found[key] = _value(reading, item, inner, (*path, key))
+    return found
+
+
+def _text(reading: Reading, value: str, kinds: set[Any], path: KeyPath) -> Any:
+    """Return a text of a configuration level with its references resolved and its path made absolute."""
+    secret = SecretStr in kinds
+    if "\0" in value:
+        reading.fault(path, "must not hold the character NUL")
+        return value
+    if reading.base is not None and has_reference(value):
+        if not secret and path[-1] in ("trialCommand", "command"):
+            reading.fault(
+                path,
+                "references are not replaced in the trial command: trials inherit your environment, "
+                "so write $NAME instead of ${env:NAME}",
+            )
+            return value
+        try:
+            resolved = resolve_secrets(value, reading.environ, reading.base)
+            value = anchor(value, reading.base) if secret else resolved
+        except ReferenceUnresolved as error:
+            reading.fault(path, str(error))
+            return value
+    if secret:
+        return SecretStr(value)
+    if Path in kinds:
+        if reading.base is None:
+            return Path(value)
+        return Path(os.path.realpath(reading.base / os.path.expanduser(value)))
+    return value
+
+
+def check_references(reading: Reading, value: Any, path: KeyPath) -> Any:
+    """Check that each reference in a free value can be resolved now. Keep the references for later use."""
+    if reading.base is None:
+        return value
+    if isinstance(value, Mapping):
+        return {key: check_references(reading, item, (*path, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [check_references(reading, item, (*path, index)) for index, item in enumerate(value)]
+    if not has_reference(value):
+        return value
+    try:
+        resolve_secrets(value, reading.environ, reading.base)
+    except ReferenceUnresolved as error:
+        reading.fault(path, str(error))
+    return anchor(value, reading.base)
+
+
+def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+    for name, info in model.model_fields.items():
+        if info.exclude:
+            continue  # a field of our own, not the user's
+        yield info.alias or to_camel(name), info.annotation
+
+
+def _flat(kind: Any) -> Iterator[Any]:
+    """Yield the classes in an annotation."""
+    arguments = get_args(kind)
+    origin = getattr(kind, "__origin__", None)
+    if origin in (dict, list):
+        yield origin
+    elif not arguments:
+        yield kind
+    if origin is not dict:
+        for argument in arguments:
+            yield from _flat(argument)
+
+
+def _items_of(kind: Any) -> Any:
+    """Return the annotation of a mapping's values."""
+    arguments = get_args(kind)
+    if get_origin(kind) is dict:
+        return arguments[1]
+    return next((found for part in arguments if (found := _items_of(part)) is not None), None)
+
+
+def _sentence(fault: Any) -> tuple[str, dict[str, Any]]:
+    """Return one sentence for a pydantic error, and its details.
+
+    NNI's users do not know pydantic's messages.
+    """
+    kind, given, context = fault["type"], fault.get("input"), fault.get("ctx", {})
+    if kind in ("literal_error", "enum"):
+        valid = tuple(context["expected"].replace(" or ", ", ").replace("'", "").split(", "))
+        likely = nearest(given, valid) if isinstance(given, str) else None
+        return f"unknown value {given!r}", {"valid": valid, "nearest": likely}
+    if kind == "value_error":
+        return str(context["error"]) + number_hint(given), {}
+    wanted = {
+        "string_type": "text",
+        "is_instance_of": "text",  # a path
+        "path_type": "text",
+        "int_type": "a whole number",
+        "int_from_float": "a whole number",
+        "float_type": "a number",
+        "bool_type": "true or false",
+        "list_type": "a list",
+        "dict_type": "a mapping of keys to values",
+        "mapping_type": "a mapping of keys to values",
+        "model_type": "a mapping of keys to values",
+        "model_attributes_type": "a mapping of keys to values",
+        "greater_than": f"greater than {context.get('gt')}",
+        "greater_than_equal": f"at least {context.get('ge')}",
+        "less_than": f"less than {context.get('lt')}",
+        "less_than_equal": f"at most {context.get('le')}",
+    }.get(kind)
+    if kind == "missing":
+        return "required, but not given", {}
+    if kind == "string_too_short":
+        return "must not be empty", {}
+    if wanted is None:
+        return str(fault["msg"]), {}
+    return f"must be {wanted}, not {_shown(given)}{number_hint(given)}", {}
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str | int | float) else _name(value)
+
+
+def _name(value: Any) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    names = {"str": "text", "int": "a number", "float": "a number", "bool": "true or false"}
+    kind = type(value).__name__
+    return names.get(kind, f"a {kind}")
+
+
+def _key_text(key: Any) -> str | None:
+    """Return the text that JSON makes of a key, as NNI does."""
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if key is None:
+        return "null"
+    return str(key) if isinstance(key, int | float) else None

@@ -1,0 +1,135 @@
+"""Experiments that a server knows: the entries of the index, and the readers of their databases."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nnimgr.core.managing.experiments import UnknownExperiment
+from nnimgr.home import HomeError
+from nnimgr.index import Index, IndexEntry
+from nnimgr.store.reader import ExperimentReader
+
+__all__ = ["Catalog"]
+
+logger = logging.getLogger(__name__)
+
+
+class Catalog:
+    """Entries of the index as they were last read, with this server's own changes."""
+
+    def __init__(self, index: Index) -> None:
+        self.entries: dict[str, IndexEntry] = {}
+        self._index = index
+        self._stamp: tuple[int, int] | None = None  # stamp of the index file when ``refresh`` last read it
+        self._readers: dict[str, ExperimentReader] = {}
+
+    def __contains__(self, experiment_id: str) -> bool:
+        return experiment_id in self.entries
+
+    def __getitem__(self, experiment_id: str) -> IndexEntry:
+        """Return the entry. Raise UnknownExperiment."""
+        entry = self.entries.get(experiment_id)
+        if entry is None:
+            raise UnknownExperiment(experiment_id)
+        return entry
+
+    def note(self, entry: IndexEntry) -> None:
+        """Remember an entry that was written to the index."""
+        self.entries[entry.id] = entry
+
+    async def load(self) -> None:
+        """Read the index. Raise HomeError."""
+        self.entries = await asyncio.to_thread(self._index.entries)
+
+    async def load_more(self) -> None:
+        """Add the entries of the index that are not known yet. Raise HomeError."""
+        self.entries = await asyncio.to_thread(self._index.entries) | self.entries
+
+    async def refresh(self, *, port: int, has_open: Callable[[str], bool]) -> None:
+        """Read the changes that others have made in the index. An unreadable index changes nothing here.
+
+        For experiments that this server has open or shows (``has_open``), only the users' tags and archive
+        marks are read.
+        """
+        stamp = await asyncio.to_thread(self._index.stamp)
+        if stamp == self._stamp:
+            return
+        try:
+            found = await asyncio.to_thread(self._index.entries)
+        except HomeError as error:
+            logger.error("what others have changed in the index is not known: %s", error)
+            self._stamp = stamp  # report the error only once
+            return
+        for experiment_id, entry in self.entries.items():
+            if has_open(experiment_id):
+                noted = found.get(experiment_id, entry)
+                found[experiment_id] = replace(entry, tag=noted.tag, archived=noted.archived)
+            elif entry.port == port:  # the experiment may have been created here after the index was read
+                found.setdefault(experiment_id, entry)
+        self.entries, self._stamp = found, stamp
+
+    async def add(self, entry: IndexEntry) -> None:
+        """Add an experiment to the index. Raise HomeError."""
+        await asyncio.to_thread(self._index.put, entry)
+        self.note(entry)
+
+    async def withdraw(self, experiment_id: str) -> None:
+        """Remove the entry of an experiment that could not be created."""
+        if self.entries.pop(experiment_id, None) is not None:
+            await self._undo(lambda: self._index.remove(experiment_id))
+
+    async def put_back(self, before: IndexEntry) -> None:
+        """Write the earlier entry of an experiment that could not be resumed."""
+        await self._undo(lambda: self._index.put(before))
+
+    async def _undo(self, change: Callable[[], object]) -> None:
+        """Change the index after a failure. Log an error of this change: the first failure matters more."""
+        try:
+            await asyncio.to_thread(change)
+        except HomeError as error:
+            logger.error("the index says what did not come about: %s", error)
+
+    async def label(self, experiment_id: str, *, tags: Sequence[str] | None, archived: bool | None) -> None:
+        """Write a user's tags and archive mark to the index. Raise UnknownExperiment or HomeError."""
+        changes: dict[str, Any] = {} if tags is None else {"tag": tuple(dict.fromkeys(tags))}
+        if archived is not None:
+            changes["archived"] = archived
+        try:
+            await asyncio.to_thread(self._index.update, experiment_id, **changes)
+        except KeyError:
+            raise UnknownExperiment(experiment_id) from None
+
+    # ---- databases ----------------------------------------------------------------------------------------
+
+    def directory(self, experiment_id: str) -> Path:
+        """Return the experiment's folder. Raise UnknownExperiment."""
+        return self[experiment_id].directory
+
+    def reader(self, experiment_id: str) -> ExperimentReader:
+        """Return the reader of the experiment's database. Raise UnknownExperiment."""
+        reader = self._readers.get(experiment_id)
+        if reader is None:
+            reader = self._readers[experiment_id] = ExperimentReader(self.directory(experiment_id))
+        return reader
+
+    async def release_reader(self, experiment_id: str) -> None:
+        """Close the reader's connections. The reader opens new ones for its next query."""
+        reader = self._readers.get(experiment_id)
+        if reader is not None:
+            await asyncio.to_thread(reader.release)
+
+    def close_reader(self, experiment_id: str) -> None:
+        """Close the reader of an experiment that is about to be deleted."""
+        reader = self._readers.pop(experiment_id, None)
+        if reader is not None:
+            reader.close()
+
+    def close(self) -> None:
+        """Close all readers."""
+        for reader in self._readers.values():
+            reader.close()

@@ -1,0 +1,89 @@
+"""Checks the configuration of a new experiment before it has an id, and makes its first facts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nnimgr.config import ExperimentConfig, check_config, initial_sets, read_canonical
+from nnimgr.config.secrets import hide_secrets
+from nnimgr.core.managing.assembly import seed_of
+from nnimgr.core.managing.experiments import NewExperiment
+from nnimgr.core.managing.folder import Surroundings
+from nnimgr.core.running.requests import initial_trials
+from nnimgr.index import IndexEntry
+from nnimgr.rules import facts as f
+from nnimgr.traits import traits_of
+
+__all__ = ["Draft"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """An experiment that may be created. Only ``around`` holds passwords."""
+
+    config: ExperimentConfig
+    canonical: Mapping[str, Any]  # without the search space
+    search_space: Mapping[str, Any]
+    around: Surroundings
+
+    @classmethod
+    async def of(cls, new: NewExperiment) -> Draft:
+        """Read and check the configuration that a client sent. Raise ConfigError."""
+        written = read_canonical({**new.config, "searchSpace": dict(new.search_space)})
+        config, secrets = hide_secrets(written)
+        around = replace(new.surroundings(), secrets=secrets)
+        for warning in await asyncio.to_thread(check_config, config, interpreter=around.interpreter):
+            logger.warning("experiment %s: %s", new.id or "(new)", warning)
+        canonical = config.canonical()
+        space = canonical.pop("searchSpace")
+        return cls(config=config, canonical=canonical, search_space=space, around=around)
+
+    def directory(self, experiment_id: str) -> Path:
+        """Return the folder of the experiment under this id."""
+        return self.config.experiment_working_directory / experiment_id
+
+    def is_same(self, first: f.Fact) -> bool:
+        """Check whether an experiment with this first fact was created from the same configuration."""
+        return (
+            isinstance(first, f.ExperimentCreated)
+            and first.config == self.canonical
+            and first.search_space == self.search_space
+        )
+
+    async def opening(self, experiment_id: str) -> list[f.Fact]:
+        """Build the first facts: the experiment's creation and its initial trials."""
+        created = f.ExperimentCreated(
+            experiment_id=experiment_id,
+            config=self.canonical,
+            search_space=self.search_space,
+            limits=self.config.limits(),
+            traits=traits_of(self.canonical["tuner"]),
+        )
+        sets = await asyncio.to_thread(initial_sets, self.config, seed_of(experiment_id))
+        return [created, *initial_trials(experiment_id, sets)]
+
+    def entry(
+        self, experiment_id: str, *, port: int, prefix_url: str | None, started_at: datetime
+    ) -> IndexEntry:
+        """Build the experiment's entry in the index for a server at this port."""
+        return IndexEntry(
+            id=experiment_id,
+            port=port,
+            started_at=started_at,
+            ended_at=None,
+            status=f.ExperimentStatus.INITIALIZED.value,
+            platform=self.config.platform,
+            name=self.config.experiment_name or "",
+            log_dir=str(self.config.experiment_working_directory),
+            pid=os.getpid(),
+            prefix_url=prefix_url,
+        )

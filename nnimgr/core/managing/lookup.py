@@ -1,0 +1,119 @@
+"""How the experiments of a server are found and described: open ones, viewed ones, all of the index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnimgr.core.managing.assembly import Assembly
+from nnimgr.core.managing.catalog import Catalog
+from nnimgr.core.managing.experiments import ExperimentSummary, UnknownExperiment, summary_of
+from nnimgr.core.managing.stopped_experiments import AtRest
+from nnimgr.core.managing.supervision import Supervision
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.rules.facts import ExperimentStatus as E
+from nnimgr.store.reader import ExperimentReader
+from training_services.placement.ledger import HostLedger
+
+__all__ = ["Lookup"]
+
+
+class Lookup:
+    """The part of NNIManager that answers questions and changes nothing."""
+
+    def __init__(
+        self, *, port: int, assembly: Assembly, catalog: Catalog, at_rest: AtRest, supervision: Supervision
+    ) -> None:
+        self.port = port
+        self._assembly, self._catalog = assembly, catalog
+        self._at_rest, self._supervision = at_rest, supervision
+        self._latest: str | None = None
+
+    def get(self, experiment_id: str) -> ExperimentRunner:
+        """The runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
+        held = self._supervision.get(experiment_id)
+        if held is None:
+            if self.viewed(experiment_id):
+                raise RequestRefused(f"experiment {experiment_id} is only viewed: it cannot be changed")
+            if experiment_id in self._catalog:
+                raise RequestRefused(
+                    f"experiment {experiment_id} is not open on this server: resume it first"
+                )
+            raise UnknownExperiment(experiment_id)
+        if held.runner is None:
+            raise RequestRefused(f"experiment {experiment_id} is not running: {held.trouble}")
+        return held.runner
+
+    def find(self, experiment_id: str) -> ExperimentRunner | None:
+        """The runner of an experiment if this server has one."""
+        held = self._supervision.get(experiment_id)
+        return held.runner if held is not None else None
+
+    def viewed(self, experiment_id: str) -> bool:
+        """Whether an experiment is only shown here: nothing of it runs, and nothing may change it."""
+        return experiment_id in self._at_rest.viewed
+
+    def trouble(self, experiment_id: str) -> str | None:
+        """Why an experiment of this server has no runner at present."""
+        held = self._supervision.get(experiment_id)
+        return held.trouble if held is not None else None
+
+    def reader(self, experiment_id: str) -> ExperimentReader:
+        """Queries of an experiment of the index, running or not. Raises UnknownExperiment."""
+        return self._catalog.reader(experiment_id)
+
+    def directory(self, experiment_id: str) -> Path:
+        """The folder of an experiment of the index. Raises UnknownExperiment."""
+        return self._catalog.directory(experiment_id)
+
+    async def look_again(self) -> None:
+        """Take in what others have changed in the index."""
+        await self._catalog.refresh(port=self.port, has_open=self._has_open)
+
+    def summaries(self) -> list[ExperimentSummary]:
+        """All experiments of the index, oldest first."""
+        return [self.summary(experiment_id) for experiment_id in self._catalog.entries]
+
+    def summary(self, experiment_id: str) -> ExperimentSummary:
+        """Raises UnknownExperiment."""
+        entry = self._catalog[experiment_id]
+        runner = self.find(experiment_id)
+        return summary_of(
+            entry,
+            runner.state if runner is not None else None,
+            reason=self.trouble(experiment_id) or "",
+            served=self._has_open(experiment_id),
+            active_s=runner.active().total_seconds() if runner is not None else 0.0,
+        )
+
+    def _has_open(self, experiment_id: str) -> bool:
+        """Whether this server runs the experiment or shows it."""
+        return experiment_id in self._supervision or self.viewed(experiment_id)
+
+    @property
+    def ledger(self) -> HostLedger:
+        """Who holds what of which machine, over all experiments of this server."""
+        return self._assembly.ledger
+
+    @property
+    def latest(self) -> str | None:
+        """The experiment that was created, resumed or viewed last here; after a start the youngest one.
+
+        It is the one that a client means which knows of one experiment a server.
+        """
+        return self._latest if self._latest is not None and self._latest in self._catalog else None
+
+    def served(self) -> dict[str, str]:
+        """The experiments that this server has open or shows, with their status under NNI's name."""
+        return dict.fromkeys(self._at_rest.viewed, str(E.VIEWED)) | {
+            held.id: held.nni_status or self._catalog[held.id].status
+            for held in self._supervision
+            if held.id in self._catalog
+        }
+
+    @property
+    def idle(self) -> bool:
+        """Whether no experiment but stopped ones is left, and none of their trials on silent machines."""
+        return not self._at_rest.viewed and all(
+            held.status is E.STOPPED and not held.awaits_silent for held in self._supervision
+        )

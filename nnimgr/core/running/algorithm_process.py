@@ -1,0 +1,206 @@
+"""Keeps the process of a tuner or an assessor running: starts, restarts, replaces and ends it.
+
+The process holds nothing that must survive. It is built from the log up to a fact number, and then gets the
+facts that are committed after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from nnimgr.core.running.mailbox import Builder, Post
+from nnimgr.core.running.notices import Notice
+from nnimgr.dispatcher import messages as m
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
+
+__all__ = ["AlgorithmProcess", "Child", "Spawn"]
+
+RESTART_DELAYS_S = (0.1, 30.0)  # first and longest pause before a child is restarted
+PROOF_OF_LIFE_S = 1.0  # a child with nothing to answer counts as recovered after this time
+
+
+class Child(Protocol):
+    """A child process (``nnimgr.dispatcher.process.DispatcherChild``). It queues lines until it runs."""
+
+    async def start(self) -> None: ...
+    def send(self, message: m.ToChild) -> bool: ...
+    def catch_up(self, number: int) -> bool: ...
+    async def close(self) -> None: ...
+
+
+Spawn = Callable[[m.Start, Callable[[m.FromChild], None], Callable[[str], None]], Child]
+
+
+class AlgorithmProcess:
+    """An algorithm in one role, with its current child process.
+
+    ``post`` puts facts into the runner's mailbox. ``notices``: the notices of the experiment's search.
+    """
+
+    def __init__(self, start: m.Start, *, spawn: Spawn, post: Post, notices: dict[str, Notice]) -> None:
+        self.start, self.role = start, f.Role(start.role)
+        self.fed_to = 0  # number of the last committed fact
+        self._spawn, self._post, self._notices = spawn, post, notices
+        self._child: Child | None = None
+        self._generation = 0  # number of the child; messages of earlier children are ignored
+        self._reported = False  # the child has reported why it dies
+        self._ready = False
+        self._answered = False  # since the child began
+        self._unanswered = False  # the child owes an answer
+        self._deaths = 0  # number of deaths since the last proof of life
+        self._learns = True
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving: list[Child] = []
+        self._closed = False
+
+    async def begin(self) -> None:
+        """Start a child that is built from all committed facts."""
+        self._generation += 1
+        self._reported = self._ready = self._answered = self._unanswered = False
+        generation = self._generation
+        self._child = child = self._spawn(
+            replace(self.start, rebuild_to=self.fed_to),
+            lambda message: self._received(generation, message),
+            lambda sentence: self._exited(generation, sentence),
+        )
+        self._began()
+        await child.start()
+
+    def tell(self, message: m.ToChild) -> None:
+        """Send a message to the child, if there is a child."""
+        if self._child is not None:
+            self._child.send(message)
+
+    def failed(self, fact: f.AlgorithmFailed, state: ExperimentState) -> None:
+        """Restart the child after its death was committed. The pause before grows with each death."""
+        if not fact.fatal or state.failed is not None or self._closed:
+            return
+        first, longest = RESTART_DELAYS_S
+        delay = min(first * 2**self._deaths, longest)
+        self._deaths += 1
+        self._later(self._restart(delay), f"{state.id}:restart-{self.role}")
+
+    def halt(self) -> list[Child]:
+        """Stop listening to the child and start no other. Return the children to close."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        children = self._leaving if self._child is None else [self._child, *self._leaving]
+        self._child = None
+        return list(children)
+
+    # ---- for a role to extend -----------------------------------------------------------------------------
+
+    def _began(self) -> None:
+        """Called when a child was made and is about to start."""
+
+    def _gone(self) -> None:
+        """Called when the child has exited or is not listened to any more."""
+
+    def _hear(self, message: m.FromChild) -> None:
+        """Turn a message of the child into facts and notices."""
+        match message:
+            case m.Answered():
+                if not self._answered:
+                    self._post(f.AlgorithmRecovered(role=self.role))
+                self._answered, self._unanswered = True, False
+            case m.Failed():
+                self._reported = message.fatal or message.hopeless
+                failure = f.AlgorithmFailed(
+                    role=self.role,
+                    call=message.call,
+                    sentence=message.sentence,
+                    traceback=message.traceback,
+                    fatal=message.fatal,
+                    hopeless=message.hopeless,
+                    trial_id=message.trial_id,
+                )
+                self._post(self._unless_replaced(failure))
+            case m.Noted():
+                self._post(f.TrialNoted(trial_id=message.trial_id, note=message.note))
+            case m.Busy():
+                subject = f"the {self.role}'s {message.call} has been running"
+                busy = Notice(subject=subject, seconds=message.seconds, detail=message.stack)
+                self._notices[self.role] = busy
+            case m.Idle():
+                self._notices.pop(self.role, None)
+            case m.Ready():
+                self._ready, self._learns = True, message.learns
+                if message.note:
+                    self._notices[f"{self.role} rebuilt"] = Notice(subject=message.note)
+                self._post(_nothing)
+                loop = asyncio.get_running_loop()
+                loop.call_later(PROOF_OF_LIFE_S, self._lived, self._generation)
+
+    # ---- life and death -----------------------------------------------------------------------------------
+
+    def _received(self, generation: int, message: m.FromChild) -> None:
+        if generation == self._generation and not self._closed:
+            self._hear(message)
+
+    def _lived(self, generation: int) -> None:
+        alive = generation == self._generation and self._child is not None
+        if alive and not self._unanswered and not self._closed:
+            self._deaths = 0
+            self._post(f.AlgorithmRecovered(role=self.role))
+
+    def _exited(self, generation: int, sentence: str) -> None:
+        if generation != self._generation or self._closed:
+            return
+        self._child = None
+        self._notices.pop(self.role, None)
+        self._gone()
+        if self._reported:
+            self._post(_nothing)
+        else:
+            idle = self._ready and not self._unanswered
+            failure = f.AlgorithmFailed(
+                role=self.role, call="process", sentence=sentence, fatal=True, idle=idle
+            )
+            self._post(self._unless_replaced(failure))
+
+    async def _restart(self, delay: float) -> None:
+        generation = self._generation
+        await asyncio.sleep(delay)  # back-off
+        if self._generation == generation:  # else another child has replaced it meanwhile
+            await self._follow(self._dismiss())
+
+    def _dismiss(self) -> Child | None:
+        """Stop listening to the current child, and return it."""
+        old, self._child = self._child, None
+        self._generation += 1
+        self._gone()
+        return old
+
+    async def _see_off(self, old: Child | None) -> None:
+        if old is not None:
+            self._leaving.append(old)
+            await old.close()
+            self._leaving.remove(old)
+
+    async def _follow(self, old: Child | None) -> None:
+        """Start a new child after the old one has left, unless another change comes first."""
+        generation = self._generation
+        await self._see_off(old)
+        if self._generation == generation and not self._closed:
+            await self.begin()
+            self._post(_nothing)
+
+    def _later(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _unless_replaced(self, fact: f.Fact) -> Builder:
+        """Build the fact, unless a user has replaced the tuner that the fact is about."""
+        since, role = self.start.since, self.role
+        return lambda state: () if role is f.Role.TUNER and since < state.tuner_number else (fact,)
+
+
+def _nothing(state: ExperimentState) -> Sequence[f.Fact]:
+    """Build no facts, so that the runner only plans again."""
+    return ()

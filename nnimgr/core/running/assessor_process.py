@@ -1,0 +1,89 @@
+"""The experiment's assessor, as its runner uses it.
+
+A metric is sent to the assessor when it arrives, before it is committed: an opinion is not an act. The
+verdict is a fact, and comes after the metric in the mailbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from nnimgr.core.running.algorithm_process import AlgorithmProcess, Spawn
+from nnimgr.core.running.mailbox import Post
+from nnimgr.core.running.notices import Notice
+from nnimgr.dispatcher import messages as m
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import trial_of_job
+
+__all__ = ["AssessorProcess"]
+
+
+class AssessorProcess(AlgorithmProcess):
+    """Sends metrics to the assessor's child and posts its verdicts.
+
+    ``pending_metrics`` lists the metrics that have arrived and are not committed yet, for a new child.
+    """
+
+    def __init__(
+        self,
+        start: m.Start,
+        *,
+        spawn: Spawn,
+        post: Post,
+        notices: dict[str, Notice],
+        pending_metrics: Callable[[], Iterable[f.MetricReported]],
+    ) -> None:
+        super().__init__(start, spawn=spawn, post=post, notices=notices)
+        self._pending_metrics = pending_metrics
+        self._judging: list[tuple[str, int, int, int, str]] = []
+        self._commits_to_catch_up = 0  # commits until all metrics that were not sent are stored
+
+    def judge(self, metric: f.MetricReported) -> None:
+        """Add a new metric to those that the next ``flush`` sends to the child."""
+        if metric.type == f.MetricType.PERIODICAL:
+            trial_id, attempt = trial_of_job(metric.job_id)
+            self._judging.append((trial_id, attempt, metric.position, metric.sequence, metric.text))
+
+    def flush(self) -> None:
+        """Send the metrics of ``judge`` in one message."""
+        if not self._judging:
+            return
+        items, self._judging = tuple(self._judging), []
+        if self._child is None:
+            return
+        self._unanswered = not self._answered  # the child reports only the first good opinion
+        if not self._child.send(m.Metrics(items=items)):
+            self._commits_to_catch_up = 2  # a commit under way may have begun without these metrics
+
+    def catch_up(self) -> None:
+        """After a commit, let a child that was too slow read the missing metrics from the database."""
+        if self._commits_to_catch_up == 0:
+            return
+        self._commits_to_catch_up -= 1
+        if (
+            self._commits_to_catch_up == 0
+            and self._child is not None
+            and not self._child.catch_up(self.fed_to)
+        ):
+            self._commits_to_catch_up = 1
+
+    def _began(self) -> None:
+        self._judging = []
+        for metric in self._pending_metrics():
+            self.judge(metric)
+        self.flush()
+
+    def _hear(self, message: m.FromChild) -> None:
+        if not isinstance(message, m.Judged):
+            super()._hear(message)
+            return
+        self._post(
+            f.Verdict(
+                trial_id=message.trial_id,
+                attempt=message.attempt,
+                position=message.position,
+                reason=message.reason,
+                rung=message.rung,
+                better=message.better,
+            )
+        )

@@ -1,0 +1,84 @@
+"""Abilities of a tuner beyond the methods that every tuner has."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from nnimgr.algorithm import Tuner
+
+__all__ = ["Abilities", "Way", "way_of"]
+
+Method = Callable[..., Any]
+
+
+class Way(Enum):
+    """Way to bring a tuner up to date after its process died (see ``nnimgr.algorithm``)."""
+
+    RECALL = auto()
+    STATE = auto()
+    REPLAY = auto()
+    IMPORT = auto()
+
+
+def way_of(tuner: Any) -> Way:
+    """Return the most exact way to rebuild the tuner that its methods allow."""
+    if callable(getattr(tuner, "recall", None)):
+        return Way.RECALL
+    if callable(getattr(tuner, "dump_state", None)) and callable(getattr(tuner, "load_state", None)):
+        return Way.STATE
+    return Way.REPLAY if getattr(tuner, "replayable", False) else Way.IMPORT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """Optional methods and properties of one tuner; None for a method that the tuner lacks."""
+
+    way: Way
+    # Called with every parameter set; recall gets that set's state, load_state the last one.
+    dumps_state: bool
+    suggests_many: bool  # one call answers for many ids
+    waits: bool  # suggests no more until results have arrived
+    learns: bool
+    set_objectives: Method | None
+    obey: Method | None
+    needs: Method | None
+    take_back: Method | None
+    why_waiting: Method | None
+    load_checkpoint: Method | None
+
+    @classmethod
+    def of(cls, tuner: Any) -> Abilities:
+        """Read the abilities of a tuner whose constructor has returned."""
+        way = way_of(tuner)
+        several = getattr(type(tuner), "generate_multiple_parameters", None)
+        return cls(
+            way=way,
+            dumps_state=way is Way.STATE or _recalls_state(tuner),
+            suggests_many=several is not None and several is not Tuner.generate_multiple_parameters,
+            waits=bool(getattr(tuner, "waits", False)),
+            learns=bool(getattr(tuner, "learns", True)),
+            set_objectives=_method(tuner, "set_objectives"),
+            obey=_method(tuner, "obey"),
+            needs=_method(tuner, "needs"),
+            take_back=_method(tuner, "take_back"),
+            why_waiting=_method(tuner, "why_waiting"),
+            load_checkpoint=_method(tuner, "load_checkpoint"),
+        )
+
+
+def _method(tuner: Any, name: str) -> Method | None:
+    found = getattr(tuner, name, None)
+    return found if callable(found) else None
+
+
+def _recalls_state(tuner: Any) -> bool:
+    """Return whether the state dumped with a set is given back as ``recall(..., state=...)``."""
+    recall = _method(tuner, "recall")
+    if recall is None or _method(tuner, "dump_state") is None:
+        return False
+    takes = inspect.signature(recall).parameters.values()
+    return any(each.name == "state" or each.kind is each.VAR_KEYWORD for each in takes)

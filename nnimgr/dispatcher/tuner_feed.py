@@ -1,0 +1,172 @@
+"""Feed of a tuner: passes the events of an experiment to the tuner as method calls."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from nnimgr.dispatcher.abilities import Abilities, Way
+from nnimgr.dispatcher.calls import Calls
+from nnimgr.dispatcher.enforcement import Enforcement
+from nnimgr.dispatcher.history import Told
+from nnimgr.dispatcher.messages import (
+    Failed,
+    Imported,
+    Noted,
+    ResultReported,
+    SetDiscarded,
+    SpaceChanged,
+    TrialFinished,
+)
+from nnimgr.dispatcher.multi_phase import FurtherSets
+from nnimgr.dispatcher.results import Results
+
+__all__ = ["TunerFeed"]
+
+
+class TunerFeed:
+    """Reports results, ends of trials, imported data and changes of the search space to one tuner.
+
+    ``enforcement`` and ``phases`` receive every event, too.
+    """
+
+    def __init__(
+        self,
+        tuner: Any,
+        abilities: Abilities,
+        calls: Calls,
+        *,
+        results: Results,
+        enforcement: Enforcement,
+        phases: FurtherSets,
+    ) -> None:
+        self.tuner, self.abilities, self.calls = tuner, abilities, calls
+        self.results, self.enforcement, self.phases = results, enforcement, phases
+        self.fed_to = 0  # number of the last fact that the tuner knows
+        self.first_own = 0  # parameter ids below this belong to the replaced tuner
+        self._own: dict[int, Any] = {}  # sets that this object has generated, until their trials end
+
+    def suggested(self, parameter_id: int, parameters: Any) -> None:
+        """Remember a set that the tuner has just generated."""
+        if self.abilities.way is Way.IMPORT:
+            self._own[parameter_id] = parameters
+
+    def update_space(self, space: dict[str, Any]) -> None:
+        """Give the tuner its first search space. Raises Doomed."""
+        self.calls.must("update_search_space", lambda: self.tuner.update_search_space(space), hopeless=True)
+
+    def tell(self, event: Told) -> None:
+        """Pass an event on, unless the tuner knows it already."""
+        # Events that the rebuild has read from the database may come by line once more.
+        if not self.calls.collecting and event.number <= self.fed_to:
+            return
+        self.fed_to = event.number
+        self.enforcement.hear(event)
+        match event:
+            case TrialFinished():
+                self._finished(event)
+            case ResultReported():
+                self._receive(event)
+                self.phases.hear(event)
+            case SetDiscarded():
+                if event.parameter_id in self.phases.of(event.trial_id).sets:
+                    self._end(event.parameter_id, event.trial_id, success=False)
+                self._take_back(event.parameter_id, event.parameters, trial_id=event.trial_id)
+                self.phases.hear(event)
+            case Imported(records=records):
+                self._imported(json.loads(records))
+            case SpaceChanged(search_space=space):
+                self.calls.report("update_search_space", lambda: self.tuner.update_search_space(dict(space)))
+
+    def import_data(self, records: list[Any], *, trial_id: str | None = None) -> None:
+        """Give the tuner results of trials that it did not suggest."""
+        if records:
+            self.calls.report("import_data", lambda: self.tuner.import_data(records), trial_id=trial_id)
+
+    def _finished(self, trial: TrialFinished) -> None:
+        """For each parameter set of the trial, pass on the result, if there is one, and then the end."""
+        phases = self.phases.of(trial.trial_id)
+        if phases.told:  # sets with a result keep it; the stand-in is only for the others
+            trial = replace(trial, text=None)
+        usable = trial.parameter_id in phases.told or self._receive(trial)
+        success = trial.success and usable
+        more = _more(trial) if self.abilities.way is Way.RECALL else {}
+        self._end(trial.parameter_id, trial.trial_id, success=success, **more)
+        for parameter_id, parameters in phases.sets.items():
+            if parameter_id not in phases.told:
+                further = replace(trial, parameter_id=parameter_id, parameters=parameters, text=None)
+                self._receive(further)
+            self._end(parameter_id, trial.trial_id, success=success, **more)
+        if trial.untried:
+            for untried, parameters in [(trial.parameter_id, trial.parameters), *phases.sets.items()]:
+                if untried is not None and untried not in phases.told:
+                    self._take_back(untried, parameters, trial_id=trial.trial_id)
+        self.phases.hear(trial)
+
+    def _hears_of(self, parameter_id: int | None) -> bool:
+        """Return whether this tuner takes calls about the parameter set.
+
+        None stands for a customised trial's set.
+        """
+        if parameter_id is None:
+            # Read each time, because it may change at any time.
+            return bool(getattr(self.tuner, "_accept_customized", False))
+        if self.abilities.way is Way.IMPORT:
+            return parameter_id in self._own
+        return parameter_id >= self.first_own
+
+    def _end(self, parameter_id: int | None, trial_id: str, *, success: bool, **more: bool) -> None:
+        """Call ``trial_end``. ``more``: arguments that only some tuners take."""
+        if self._hears_of(parameter_id):
+            self._own.pop(-1 if parameter_id is None else parameter_id, None)
+            self.calls.report(
+                "trial_end",
+                lambda: self.tuner.trial_end(parameter_id, success, trial_job_id=trial_id, **more),
+                trial_id=trial_id,
+            )
+
+    def _take_back(self, parameter_id: int, parameters: str, *, trial_id: str) -> None:
+        take_back = self.abilities.take_back
+        if take_back is not None and parameter_id >= self.first_own:
+            self.calls.report(
+                "take_back", lambda: take_back(parameter_id, json.loads(parameters)), trial_id=trial_id
+            )
+
+    def _receive(self, trial: TrialFinished | ResultReported) -> bool:
+        """Pass on the result, or its stand-in. Return False if the trial's own result is unusable."""
+        parameter_id, trial_id = trial.parameter_id, trial.trial_id
+        if not self._hears_of(parameter_id):
+            if parameter_id is not None:
+                self.import_data(self.results.records_of(trial), trial_id=trial_id)
+            return True
+        text, value, fault = self.results.of(trial)
+        if text is not None:
+            own = self._own.get(-1 if parameter_id is None else parameter_id)
+            parameters = json.loads(trial.parameters) if own is None else own
+            self.calls.report(
+                "receive_trial_result",
+                lambda: self.tuner.receive_trial_result(
+                    parameter_id, parameters, value, customized=parameter_id is None, trial_job_id=trial_id
+                ),
+                trial_id=trial_id,
+            )
+        if fault is not None and not self.calls.collecting:
+            note = f"its final result {fault}: the tuner takes it as a failed trial"
+            note += f" and is given {text} for a result" if text is not None else ""
+            self.calls.channel.send(Noted(trial_id=trial_id, note=note))
+        return fault is None
+
+    def _imported(self, records: list[Any]) -> None:
+        good, faults = self.results.usable(records)
+        if faults and not self.calls.collecting:
+            sentence = (
+                f"{len(faults)} of {len(records)} imported results were left out: the first {faults[0]}"
+            )
+            self.calls.channel.send(Failed(call="import_data", sentence=sentence, traceback=""))
+        self.import_data(good)
+
+
+def _more(trial: TrialFinished) -> dict[str, bool]:
+    """Return the arguments of ``trial_end`` that only tuners with ``recall`` take."""
+    return {name: True for name in ("untried", "again") if getattr(trial, name)}

@@ -1,0 +1,86 @@
+"""Indexes of the state: sets of live trials that need an action or have to be looked at.
+
+The table ``INDEXES`` has one predicate per index. After a step of the fold has changed a trial, it calls
+``reindex``. ``rebuild`` fills all indexes after a snapshot was loaded. ``nnimgr.rules.validate`` compares
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from nnimgr.rules.facts import StopKind, TrialStatus
+from nnimgr.rules.state import ExperimentState, Touched, TrialState
+
+__all__ = ["INDEXES", "is_queued", "is_unsettled", "rebuild", "reindex"]
+
+
+def is_queued(trial: TrialState) -> bool:
+    """Check whether the trial waits for a slot."""
+    waits = trial.status is TrialStatus.WAITING and trial.reuse is None
+    return waits and trial.job_id is None and trial.closed_job is None
+
+
+def is_unsettled(trial: TrialState) -> bool:
+    """Check whether the plan has to decide what happens to the trial next.
+
+    This is so if the trial reuses a result, if its attempt has closed, or if its pause has ended.
+    """
+    if trial.closed_job is not None or (trial.reuse is not None and trial.status is TrialStatus.WAITING):
+        return True
+    return trial.status is TrialStatus.PAUSED and trial.target is None
+
+
+def _is_condemned(state: ExperimentState, trial: TrialState) -> bool:
+    """Check whether the trial has to stop or was declared lost, and no step was taken yet."""
+    if trial.declared_lost and trial.job_id is not None:
+        return state.jobs[trial.job_id].stop is None
+    if trial.target is None or trial.closed_job is not None:
+        return False
+    if trial.job_id is None:
+        return trial.status is not TrialStatus.PAUSED or trial.target is not StopKind.PAUSE
+    return state.jobs[trial.job_id].stop is None
+
+
+INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
+    "queued": lambda state, trial: is_queued(trial),
+    "retrying": lambda state, trial: trial.due_at is not None and is_queued(trial),
+    "unsettled": lambda state, trial: is_unsettled(trial),
+    "condemned": _is_condemned,
+    "running": lambda state, trial: trial.running_since is not None,
+    "unknown": lambda state, trial: trial.unknown_since is not None,
+    "lent": lambda state, trial: trial.slot_lent,
+    "wanting": lambda state, trial: bool(trial.wants),
+    "reported": lambda state, trial: bool(trial.untold),
+    "superseded": lambda state, trial: trial.superseded and trial.target is None,
+}
+"""Predicate for each index, by the name of its field in the state: whether the index holds a live trial."""
+
+_OLDEST_FIRST: Mapping[str, Callable[[TrialState], datetime | None]] = {
+    "running": lambda trial: trial.running_since,
+    "unknown": lambda trial: trial.unknown_since,
+}
+
+
+def reindex(state: ExperimentState, trial: TrialState) -> None:
+    """Update the indexes for one trial. The trial keeps its position in each index that already holds it."""
+    live = trial.id in state.trials
+    for name, holds in INDEXES.items():
+        index: dict[str, None] = getattr(state, name)
+        if live and holds(state, trial):
+            index.setdefault(trial.id)
+        else:
+            index.pop(trial.id, None)
+
+
+def rebuild(state: ExperimentState) -> None:
+    """Derive all indexes from the trials and jobs again."""
+    for name, holds in INDEXES.items():
+        held = [trial for trial in state.trials.values() if holds(state, trial)]
+        since = _OLDEST_FIRST.get(name)
+        if since is not None:
+            held.sort(key=lambda trial: since(trial) or trial.created_at)
+        setattr(state, name, dict.fromkeys(trial.id for trial in held))
+    state.closing_jobs = dict.fromkeys(job.id for job in state.jobs.values() if job.closed)
+    state.touched = Touched()

@@ -1,0 +1,140 @@
+"""The terms in which facts are told: statuses, roles, kinds, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+__all__ = [
+    "DrainReason",
+    "ExperimentStatus",
+    "Limits",
+    "MetricType",
+    "OnFailure",
+    "Role",
+    "StopKind",
+    "SuggestionSource",
+    "TrialStatus",
+    "TunerTraits",
+]
+
+
+class TrialStatus(StrEnum):
+    """NNI's names, and PAUSED (which NNI's routes show as WAITING)."""
+
+    WAITING = "WAITING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    UNKNOWN = "UNKNOWN"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    USER_CANCELED = "USER_CANCELED"
+    EARLY_STOPPED = "EARLY_STOPPED"
+    SYS_CANCELED = "SYS_CANCELED"
+
+    @property
+    def terminal(self) -> bool:
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset(
+    {
+        TrialStatus.SUCCEEDED,
+        TrialStatus.FAILED,
+        TrialStatus.USER_CANCELED,
+        TrialStatus.EARLY_STOPPED,
+        TrialStatus.SYS_CANCELED,
+    }
+)
+
+
+class ExperimentStatus(StrEnum):
+    INITIALIZED = "INITIALIZED"
+    RUNNING = "RUNNING"
+    DRAINING = "DRAINING"  # no new trials; why is the DrainReason
+    DONE = "DONE"
+    STOPPED = "STOPPED"
+    ERROR = "ERROR"
+    VIEWED = "VIEWED"
+
+
+class Role(StrEnum):
+    """The algorithms of an experiment."""
+
+    TUNER = "tuner"
+    ASSESSOR = "assessor"
+
+
+class MetricType(StrEnum):
+    """What MetricReported.type says."""
+
+    PERIODICAL = "PERIODICAL"
+    FINAL = "FINAL"
+
+
+class DrainReason(StrEnum):
+    BUDGET = "budget"  # NNI: NO_MORE_TRIAL
+    TUNER = "tuner"  # NNI: TUNER_NO_MORE_TRIAL
+    USER = "user"  # NNI: STOPPING
+
+
+class StopKind(StrEnum):
+    """Who wants a trial to stop; decides the status it ends in."""
+
+    USER = "user"  # USER_CANCELED
+    ASSESSOR = "assessor"  # EARLY_STOPPED
+    DURATION = "duration"  # EARLY_STOPPED
+    SYSTEM = "system"  # SYS_CANCELED
+    CUT = "cut"  # SYS_CANCELED by the experiment's stop: run again when it is resumed
+    PAUSE = "pause"  # PAUSED: the attempt ends, the trial does not
+
+
+class SuggestionSource(StrEnum):
+    ALGORITHM = "algorithm"
+    CUSTOMIZED = "customized"
+    RESUMED = "resumed"  # cut off by a stop of the experiment
+    RERUN = "rerun"  # failed, and a user wants it to run again
+
+    @property
+    def nni_name(self) -> str:
+        """``parameter_source`` in NNI's records."""
+        return "resumed" if self is SuggestionSource.RERUN else self.value
+
+
+class OnFailure(StrEnum):
+    """What the tuner gets for a trial that has failed."""
+
+    SKIP = "skip"  # no result
+    PENALTY = "penalty"  # the worst result so far
+    VALUE = "value"  # a given one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The numbers of the configuration that the core steers by. None: unlimited."""
+
+    trial_concurrency: int
+    max_trial_number: int | None = None
+    max_experiment_duration: timedelta | None = None
+    max_trial_duration: timedelta | None = None
+    suggestions_ahead: int | None = None  # None: decided by how fast the tuner answers
+    max_lost_attempts: int = 3  # new attempts after a loss of infrastructure
+    multi_phase: bool = False
+    max_failed_attempts: int = 0  # new attempts after the command failed
+    on_failure: OnFailure = OnFailure.SKIP
+    failure_value: float | Mapping[str, float] | None = None  # for VALUE; by objective
+    slot_held_for: timedelta = timedelta(minutes=10)  # for a trial whose host is silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerTraits:
+    """What the core has to know about the tuner, as the table of built-in algorithms said at the time.
+
+    ``minimises``: the smallest result is the best one, unless the experiment has objectives, which say it
+    themselves. ``own``: the tuner is the user's code, which may use a result that is not a number.
+    """
+
+    minimises: bool = False
+    own: bool = False

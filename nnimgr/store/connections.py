@@ -1,0 +1,109 @@
+"""Read-only connections to an experiment's database, and helpers that build its queries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Select, Table, create_engine, exc, select
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+from sqlalchemy.pool import QueuePool
+
+from nnimgr.store import schema
+from nnimgr.store.errors import StoreError, empty_database
+from nnimgr.store.location import database_path
+
+
+class _Compiler(SQLiteCompiler):
+    """SQL compiler that writes hints on tables for SQLite, which SQLAlchemy's own compiler leaves out."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text
+
+
+class DatabaseReader:
+    """Read-only connections to one experiment's database. Thread-safe."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = database_path(directory)
+        self._engine = create_engine(
+            URL.create("sqlite", database=self.path.as_uri(), query={"mode": "ro", "uri": "true"}),
+            poolclass=QueuePool,
+            pool_size=2,
+            max_overflow=8,
+            connect_args={"check_same_thread": False, "timeout": 10},
+        )
+        self._engine.dialect.statement_compiler = _Compiler
+        self._closed = threading.Event()
+        self._experiment_id: str | None = None
+        self._indexes: frozenset[str] = frozenset()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._engine.dispose()
+
+    def release(self) -> None:
+        """Close the idle connections now, and the others when they are returned.
+
+        SQLite opens a database's shared memory once for all connections of a process. A connection that was
+        opened while the disk was not writable would block the writer as long as it stays open.
+        """
+        self._engine.dispose()
+
+    @contextmanager
+    def _connect(self) -> Iterator[Connection]:
+        if not self.path.is_file():  # opening a pipe would block for ever
+            raise FileNotFoundError(f"there is no database {self.path}")
+        pool = self._engine.pool
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except exc.DatabaseError as error:
+            self._engine.dispose()  # after a repair, old connections would still see the damage
+            if "no such table" in str(error.orig):
+                raise empty_database(self.path) from error
+            raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
+        finally:
+            if pool is not self._engine.pool or self._closed.is_set():  # released meanwhile
+                pool.dispose()
+
+    @property
+    def _id(self) -> str:
+        """Id of the experiment, the first part of every key of every table."""
+        if self._experiment_id is None:
+            with self._connect() as connection:
+                query = select(schema.experiments.c.experiment_id)
+                try:
+                    self._experiment_id = connection.execute(query).scalar_one()
+                except (exc.NoResultFound, exc.OperationalError) as error:
+                    if isinstance(error, exc.OperationalError) and "no such table" not in str(error.orig):
+                        raise
+                    raise FileNotFoundError(f"no experiment was created in {self.path}") from error
+        return self._experiment_id
+
+    def _of(self, table: Table) -> Select[Any]:
+        return select(table).where(table.c.experiment_id == self._id)
+
+    def _rows(self, query: Select[Any], make: Any) -> list[Any]:
+        with self._connect() as connection:
+            return [make(row._mapping) for row in connection.execute(query)]
+
+    def _by(self, index: str | None, query: Select[Any], table: Table) -> Select[Any]:
+        """Return ``query`` with a hint to read ``table`` by this index, if the database has the index.
+
+        SQLite has no statistics of our tables. Without the hint it takes the primary key and reads the whole
+        table.
+        """
+        known = index is not None and self._has_index(index)
+        return query.with_hint(table, f"INDEXED BY {index}", "sqlite") if known else query
+
+    def _has_index(self, index: str) -> bool:
+        """Check whether the database has this index. A database of an earlier version may lack it."""
+        if not self._indexes:
+            with self._connect() as connection:
+                names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'index'")
+                self._indexes = frozenset(names.scalars())
+        return index in self._indexes

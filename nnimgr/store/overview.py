@@ -1,0 +1,105 @@
+"""Reads the summary of an experiment from its database, without a reader.
+
+Plain sqlite3, because nnictl imports this module and must start quickly.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from nnimgr.store.errors import StoreError
+from nnimgr.store.location import database_path
+from nnimgr.store.older import reason_of
+
+__all__ = ["StoredExperiment", "stored_experiment", "stored_live_trials", "stored_status"]
+
+_EXPERIMENT = """
+SELECT experiment_id, config, search_space, created_at, ended_at, drain, status, reason, counts,
+best_trial_id, best_value, active_us FROM experiments
+"""
+_STATUS = "SELECT status FROM experiments"
+_LIVE = "SELECT count(*) FROM trials WHERE status IN ('WAITING', 'RUNNING', 'PAUSED', 'UNKNOWN')"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredExperiment:
+    """An experiment as its database describes it."""
+
+    experiment_id: str
+    config: dict[str, Any]  # without the search space
+    search_space: dict[str, Any]
+    created_at: datetime
+    ended_at: datetime | None
+    drain: str | None
+    reason: str
+    counts: dict[str, int]
+    best_trial_id: str | None
+    best_value: float | None
+    active_s: float
+
+
+def stored_experiment(directory: Path) -> StoredExperiment | None:
+    """Return the experiment in this folder, None if the database holds no experiment.
+
+    Raise FileNotFoundError if there is no database, and StoreError if it cannot be read.
+    """
+    path = database_path(directory)
+    if not path.is_file():  # opening a pipe would block for ever
+        raise FileNotFoundError(f"there is no database {path}")
+    try:
+        row = _first_row(directory, _EXPERIMENT)
+    except sqlite3.Error as error:
+        raise StoreError(f"the database {path} cannot be read: {error}") from error
+    if row is None:
+        return None
+    experiment_id, config, space, created_at, ended_at, drain, *rest = row
+    status, reason, counts, best_id, best, active_us = rest
+    return StoredExperiment(
+        experiment_id=experiment_id,
+        config=json.loads(config),
+        search_space=json.loads(space),
+        created_at=_instant(created_at),
+        ended_at=None if ended_at is None else _instant(ended_at),
+        drain=drain,
+        reason=reason_of(status, reason),
+        counts=json.loads(counts),
+        best_trial_id=best_id,
+        best_value=best,
+        active_s=active_us / 1e6,
+    )
+
+
+def stored_status(directory: Path) -> str | None:
+    """Return the status of the experiment in this folder, None if no status can be read."""
+    try:
+        row = _first_row(directory, _STATUS)
+    except sqlite3.Error:
+        return None
+    return None if row is None else str(row[0])
+
+
+def stored_live_trials(directory: Path) -> int:
+    """Return the number of trials that have not ended, 0 if no database can be read."""
+    try:
+        row = _first_row(directory, _LIVE)
+    except sqlite3.Error:
+        return 0
+    return 0 if row is None else int(row[0])
+
+
+def _first_row(directory: Path, query: str) -> tuple[Any, ...] | None:
+    address = f"{database_path(directory).as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+        row: tuple[Any, ...] | None = connection.execute(query).fetchone()
+        return row
+
+
+def _instant(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)

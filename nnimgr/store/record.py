@@ -1,0 +1,71 @@
+"""Database of an experiment without a runner, written row by row for tests of algorithms."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import create_engine
+
+from nnimgr.rules import facts as f
+from nnimgr.store.rows import fact_row
+from nnimgr.store.schema import metadata
+
+__all__ = ["RecordDatabase"]
+
+_NOW = datetime(2024, 1, 1, tzinfo=UTC)
+_TRIAL = """
+INSERT INTO trials (experiment_id, trial_id, sequence, status, source, parameter_id, parameters, attempt,
+created_at, intermediates) VALUES (?, ?, ?, 'RUNNING', ?, ?, ?, 1, 0, 0)
+"""
+_END = """
+UPDATE trials SET final_text = ?, final_value = ?, status = ? WHERE experiment_id = ? AND trial_id = ?
+"""
+_METRIC = """
+INSERT INTO metrics (experiment_id, number, trial_id, attempt, position, type, sequence, at, value, text)
+VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?)
+"""
+
+
+class RecordDatabase:
+    """A new database for one experiment. Readers see every row at once."""
+
+    def __init__(self, path: Path, experiment_id: str) -> None:
+        engine = create_engine(f"sqlite:///{path}")
+        metadata.create_all(engine)
+        engine.dispose()
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = OFF")
+        self._id = experiment_id
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def add_fact(self, number: int, fact: f.Fact) -> None:
+        """Write a fact."""
+        row = fact_row(self._id, number, _NOW, fact)
+        self._connection.execute("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def add_trial(self, suggested: f.Suggested) -> None:
+        """Write a running trial for a suggestion."""
+        row = (
+            self._id,
+            suggested.trial_id,
+            suggested.sequence,
+            suggested.source,
+            suggested.parameter_id,
+            suggested.parameters,
+        )
+        self._connection.execute(_TRIAL, row)
+
+    def add_metric(self, number: int, trial_id: str, attempt: int, position: int, text: str) -> None:
+        """Write an intermediate result. ``text``: JSON text."""
+        row = (self._id, number, trial_id, attempt, position, position, text)
+        self._connection.execute(_METRIC, row)
+
+    def end_trial(self, end: f.TrialEnded, text: str | None, value: float | None) -> None:
+        """Write the end of a trial and its final result, if any, as JSON text and as a number."""
+        self._connection.execute(_END, (text, value, end.status, self._id, end.trial_id))

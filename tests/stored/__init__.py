@@ -1,0 +1,1 @@
+"""Experiments that were stored by earlier versions, and that this version has to open."""

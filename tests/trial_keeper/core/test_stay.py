@@ -1,0 +1,162 @@
+"""When a keeper leaves, and what it stops before that."""
+
+from __future__ import annotations
+
+from tests.trial_keeper.core.rig import JOB, Rig, running, start, stop
+from trial_keeper.core.effects import Channel, Send
+
+
+def test_it_leaves_only_without_attempts(rig: Rig) -> None:
+    running(rig)
+    rig.answer(Channel.WAIT, leave=True)
+    assert rig.left is None
+    rig.exit(JOB)
+    rig.answer(done=[JOB], leave=True)
+    assert rig.left is not None
+
+
+def test_it_leaves_after_ten_minutes_without_server_and_attempt(rig: Rig) -> None:
+    calls: list[Send] = []
+    rig.fail(Channel.WAIT)
+    while rig.left is None and rig.now < 700:
+        rig.wait(1)
+        calls += rig.calls.values()
+        for channel in list(rig.calls):
+            rig.fail(channel)
+    assert rig.left is not None and 599 <= rig.now <= 602
+    assert len(calls) > 100
+
+
+def test_it_stays_while_an_attempt_lives(rig: Rig) -> None:
+    running(rig)
+    rig.fail(Channel.WAIT)
+    rig.wait(3600)
+    assert rig.left is None
+
+
+def test_where_all_goes_with_it_it_waits_longer_with_what_the_server_has_not_heard_of(rig: Rig) -> None:
+    rig.unreported_s = 3600.0
+    rig.start()
+    rig.greet()
+    running(rig)
+    rig.fail(Channel.WAIT)
+    ended_at = rig.now
+    rig.exit(JOB, 0)
+    while rig.left is None:
+        for channel in list(rig.calls):
+            rig.fail(channel)
+        rig.wait(10)
+    assert 3590 <= rig.now - ended_at <= 3620
+
+
+def test_orphans_are_stopped_when_so_wanted_and_the_keeper_leaves(rig: Rig) -> None:
+    rig.orphan_s = 3600.0
+    rig.start()
+    rig.greet()
+    running(rig)
+    rig.order(start(2, "exp-bbbb2-1"))
+    rig.fail(Channel.WAIT)
+    rig.wait(3590)
+    assert rig.signalled == [] and rig.left is None
+    rig.wait(20)
+    assert rig.signalled == [(JOB, 10.0)]
+    assert [record["orphaned"] for record in rig.journal if record["k"] == "stop"] == [True, True]
+    rig.start()  # it was killed meanwhile: what it has begun goes on
+    rig.exit(JOB, None, signalled=True)
+    ends = [record["final"] for record in rig.journal if record["k"] == "final"]
+    assert [end["reason"] for end in ends] == ["lease", "lease"]
+    assert ends[1]["message"] == "its keeper had not heard from the server for too long"
+    for channel in list(rig.calls):
+        rig.fail(channel)
+    rig.wait(700)
+    assert rig.left is not None
+
+
+def ends(rig: Rig) -> dict[str, tuple[str | None, str | None]]:
+    finals = [record for record in rig.journal if record["k"] == "final"]
+    return {each["job"]: (each["final"]["reason"], each["final"]["message"]) for each in finals}
+
+
+def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) -> None:
+    running(rig)
+    rig.order(start(2, "exp-stopped-1"), start(3, "exp-waiting-1"), start(4, "exp-over-1"))
+    rig.claim("exp-stopped-1")
+    rig.claim("exp-over-1")
+    rig.order(stop(5, "exp-stopped-1", 30.0))
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.run(rig.core.host_ends(rig.now, 1.0))  # nothing new
+    assert rig.signalled == [("exp-stopped-1", 30.0), (JOB, 7.0), ("exp-over-1", 7.0)]
+    rig.write(JOB, b"last")
+    rig.exit(JOB, 0, signalled=True)
+    rig.exit("exp-stopped-1", 0, signalled=True)
+    rig.exit("exp-over-1", 4)  # by itself, just before
+    why = "its pod was told to end"
+    assert ends(rig) == {
+        "exp-waiting-1": ("host_lost", why),
+        JOB: ("host_lost", why),
+        "exp-stopped-1": ("stopped", None),
+        "exp-over-1": ("exited", None),
+    }
+    while rig.left is None:
+        entries = rig.call()["attempts"]
+        rig.answer(done=[job for job, entry in entries.items() if entry["final"] is not None])
+    assert rig.left == "its host is about to end" and rig.core.attempts == {}
+
+
+def test_what_is_to_start_on_a_host_that_ends_does_not(rig: Rig) -> None:
+    running(rig)
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.order(start(2, "e-b-1"))
+    assert rig.spawned == [JOB]
+    assert ends(rig) == {"e-b-1": ("host_lost", "its pod was told to end")}
+
+
+def test_a_keeper_started_anew_on_a_host_that_ends_goes_on_with_that(rig: Rig) -> None:
+    running(rig)
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.order(start(2, "e-b-1"))
+    rig.ending = 7.0
+    rig.start()
+    rig.greet()
+    assert rig.signalled == [(JOB, 7.0), (JOB, 7.0)]
+    rig.exit(JOB, None, signalled=True)
+    assert [reason for reason, _ in ends(rig).values()] == ["host_lost", "host_lost"]
+
+
+def test_a_host_that_ends_is_left_in_time_without_the_server(rig: Rig) -> None:
+    running(rig)
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.wait(6.0)
+    rig.exit(JOB, None, signalled=True)
+    ended_at = rig.now
+    while rig.left is None:
+        for channel in list(rig.calls):
+            rig.fail(channel)
+        rig.wait(0.5)
+    assert 5.0 <= rig.now - ended_at <= 6.0
+    assert "has not heard" in rig.left
+
+
+def test_an_idle_host_that_ends_is_left_at_once(rig: Rig) -> None:
+    rig.run(rig.core.host_ends(rig.now, 7.0))
+    assert rig.left == "its host is about to end"
+
+
+def test_a_replaced_keeper_ends_everything_and_leaves(rig: Rig) -> None:
+    running(rig)
+    rig.order(start(2, "e-b-1"))  # not claimed yet
+    rig.fail(Channel.WAIT, "409", "instance")
+    assert rig.signalled == [(JOB, 10.0)]
+    assert rig.left is None
+    rig.wait(5)
+    assert rig.calls == {}
+    rig.exit(JOB, None, signalled=True)
+    assert rig.left is not None and rig.core.deadline(rig.now) is None
+
+
+def test_a_replaced_keeper_obeys_no_late_answer(rig: Rig) -> None:
+    running(rig)
+    rig.write(JOB, b"1")
+    rig.fail(Channel.REPORT, "409", "instance")
+    rig.answer(Channel.WAIT, cmds=[start(2, "e-b-1")])
+    assert rig.spawned == [JOB]

@@ -1,0 +1,1 @@
+"""Tests of ``trial_keeper.machine``."""

@@ -1,0 +1,156 @@
+"""Reading GPUs: what the tool prints, whose the processes are, and tools that are missing, fail or hang."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trial_keeper import wire
+from trial_keeper.machine import gpus
+
+MARK = "NNIMGR_JOB_ID"
+OWNERS = {7: gpus.Owner("x-aaaaa-1"), 8: gpus.Owner(None)}
+
+
+def read(listing: str, processes: str = "") -> wire.GpuReading:
+    return gpus.read(lambda query: listing if "--query-gpu" in query else processes, OWNERS.get)
+
+
+def test_memory_is_what_no_process_accounts_for() -> None:
+    reading = read("1, GPU-b, 5000\n0, GPU-a, 300\n", "GPU-b, 8, 1000\nGPU-b, 7, 2000\nGPU-b, 9, 1000\n")
+    assert reading == {
+        "trouble": None,
+        "gpus": [
+            {"index": 0, "memory": 256, "processes": []},
+            {"index": 1, "memory": 1792, "processes": [[7, "x-aaaaa-1"], [8, None]]},
+        ],
+    }
+
+
+def test_what_the_tool_does_not_know_counts_as_nothing() -> None:
+    reading = read("0, GPU-a, [N/A]\n", "GPU-a, 8, [N/A]\nGPU-z, 8, 5\nGPU-a, [N/A], 5\n")
+    assert reading["gpus"] == [{"index": 0, "memory": 0, "processes": [[8, None]]}]
+
+
+@pytest.mark.parametrize("odd", ["²", "٣", "9" * 30, "9" * 5000])
+def test_odd_numbers_are_none(odd: str) -> None:
+    reading = read(f"{odd}, GPU-z, 1\n0, GPU-a, {odd}\n", f"GPU-a, {odd}, 1\nGPU-a, 8, {odd}\n")
+    assert reading["gpus"] == [{"index": 0, "memory": 0, "processes": [[8, None]]}]
+
+
+def test_sentences_are_no_gpus() -> None:
+    assert read("No devices were found\n") == {"trouble": None, "gpus": []}
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put a script in the place of the tool."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def write(body: str) -> None:
+        new = tmp_path / "new"
+        new.write_text(f"#!/bin/sh\n{body}\n")
+        new.chmod(0o755)
+        new.rename(tmp_path / "nvidia-smi")
+
+    return write
+
+
+Smi = Callable[[str], None]
+
+
+def trouble(tool: gpus.Tool) -> str:
+    with pytest.raises(gpus.Trouble) as caught:
+        tool("--query-gpu=index")
+    return str(caught.value)
+
+
+def test_a_missing_tool_and_a_failing_one_say_so(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi("echo Driver mismatch; echo more; exit 9")
+    assert trouble(gpus.Tool()) == "nvidia-smi fails with code 9: Driver mismatch"
+    smi("exit 1")
+    assert trouble(gpus.Tool()) == "nvidia-smi fails with code 1: it says nothing"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert trouble(gpus.Tool()) == "there is no nvidia-smi on the PATH"
+
+
+def test_one_lost_gpu_does_not_hide_the_others(smi: Smi) -> None:
+    smi("echo 'Unable to determine the device handle: GPU is lost'; echo '1, GPU-b, 0'; exit 15")
+    assert gpus.read(gpus.Tool(), OWNERS.get)["gpus"] == [{"index": 1, "memory": 0, "processes": []}]
+
+
+def test_a_hanging_tool_is_killed(smi: Smi) -> None:
+    tool = gpus.Tool(limit_s=0.2)
+    smi("sleep 1000")
+    assert trouble(tool) == "nvidia-smi has not answered for 0.2 s"
+    smi("echo '0, GPU-a, 0'")
+    tool.limit_s = 60.0
+    assert tool("--query-gpu=index") == "0, GPU-a, 0"
+
+
+def test_what_nobody_waits_for_any_more_is_killed(smi: Smi, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "begun")
+    smi(f"echo $$ > {tmp_path}/begun; exec sleep 1000")
+    told: list[wire.GpuReading] = []
+    before = set(threading.enumerate())  # the last ones of other tests may still end
+    survey = gpus.Survey(told.append, mark=MARK)
+    survey.switch(True)
+    (thread,) = set(threading.enumerate()) - before
+    (tmp_path / "begun").read_text()
+    survey.switch(False)
+    thread.join(10)
+    assert not thread.is_alive() and told == []
+
+
+def test_processes_are_known_by_their_own_mark_or_their_parents(tmp_path: Path) -> None:
+    find = gpus.owner_of(MARK)
+    assert find(os.getpid()) == gpus.Owner(None)
+    script = "import subprocess, sys; subprocess.run(['env', '-i', 'cat'], stdout=sys.stdout)"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"{script}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, MARK: "x-aaaaa-1"},
+    )
+    assert parent.stdin is not None and parent.stdout is not None
+    parent.stdin.write(b"ready\n")
+    parent.stdin.flush()
+    assert parent.stdout.readline() == b"ready\n"
+    (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    assert find(parent.pid) == find(int(child)) == gpus.Owner("x-aaaaa-1")
+    parent.communicate()
+    assert find(parent.pid) is None
+
+
+def test_a_survey_tells_changes_only_and_can_be_ended(smi: Smi) -> None:
+    told: list[Any] = []
+    news = threading.Semaphore(0)
+
+    def tell(reading: wire.GpuReading) -> None:
+        told.append(reading["gpus"] or reading["trouble"])
+        news.release()
+
+    smi("echo '0, GPU-a, 0'")
+    survey = gpus.Survey(tell, mark=MARK, pause_s=0.01)
+    survey.switch(True)
+    assert news.acquire(timeout=10)
+    smi("exit 3")
+    assert news.acquire(timeout=10)
+    survey.switch(False)
+    survey.switch(True)  # told once more, though nothing is new
+    assert news.acquire(timeout=10)
+    survey.switch(False)
+    for thread in threading.enumerate():
+        if thread.name == "gpus":
+            thread.join(10)
+    assert told == [
+        [{"index": 0, "memory": 0, "processes": []}],
+        *["nvidia-smi fails with code 3: it says nothing"] * 2,
+    ]

@@ -1,0 +1,167 @@
+"""One job of a batch platform, followed from its submission (or from its adoption) to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
+
+from training_services.base import (
+    EndReason,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobNoted,
+    JobRejected,
+    JobStarted,
+    KeeperAcknowledged,
+    TrialJobSpec,
+)
+from training_services.batch.platform import BatchJob, BatchPlatform
+from training_services.batch.script import NOTES, make_script
+from training_services.frames import read_frames
+from trial_keeper.attempt import frames
+
+__all__ = ["FollowedJob"]
+
+T = TypeVar("T")
+
+
+class Insist(Protocol):
+    """Function that repeats ``work`` on the platform until it succeeds. Raises JobRejected."""
+
+    async def __call__(self, work: Callable[[], Awaitable[T]]) -> T: ...
+
+
+_METRICS = ".nni/metrics"
+_SPOILT = "its file of metrics holds no frame header at byte {}; nothing from there on is read"
+
+
+class FollowedJob:
+    """Job that is followed on the platform.
+
+    ``news`` is set when there may be news of the job. ``put`` takes events for the core. ``insist`` repeats
+    work on the platform until it succeeds. ``acked`` returns the number of the last command given on the
+    platform.
+    """
+
+    def __init__(
+        self,
+        spec: TrialJobSpec,
+        platform: BatchPlatform,
+        *,
+        put: Callable[[list[JobEvent]], None],
+        insist: Insist,
+        acked: Callable[[], int],
+    ) -> None:
+        self.spec = spec
+        self.news = asyncio.Event()
+        self.submitted = False
+        self.listed = True  # found among the platform's jobs when they were last listed
+        self.started = spec.started
+        self.over = asyncio.Event()
+        self.stop = None if spec.stop is None else spec.stop.grace
+        self._platform, self._put, self._insist, self._acked = platform, put, insist, acked
+        self._position = self._offset = 0  # number and byte offset of the next frame in the metrics file
+        self._spoilt = False
+
+    async def follow(self) -> None:
+        """Submit the job, unless it must stop or has started, and report its events until its end."""
+        platform, spec = self._platform, self.spec
+        if self.stop is None and not self.started:
+            script = make_script(platform.context, spec, platform.folder, platform=platform.name)
+            parts = platform.job_folder(spec.id)
+            order = BatchJob(spec.id, script, platform.folder.joinpath(*parts))
+            try:
+                await self._insist(lambda: platform.submit(order))
+            except JobRejected as rejection:
+                self._end(EndReason.NEVER_STARTED, code=None, message=str(rejection))
+                return
+        self.submitted = True
+        told: timedelta | None = None  # grace of the last cancellation
+        while True:
+            await self.news.wait()
+            self.news.clear()
+            listed = self.listed  # read before the files: if the job has ended by now, its files are complete
+            await self._insist(self._read_metrics)
+            code = await self._insist(self._exit_code)
+            if not listed:
+                await self._finish(code)
+                return
+            # processes that an ended trial has left behind are ended, too
+            grace = timedelta(0) if code is not None else self.stop
+            if grace is not None and grace != told:
+                told = grace
+                await self._insist(lambda grace=grace: platform.cancel(spec.id, grace))  # type: ignore[misc]
+
+    async def _read_metrics(self) -> None:
+        parts = self._platform.job_folder(self.spec.id)
+        if not self.started and await self._note("claim"):
+            self.started = True
+            self._put([JobStarted(job_id=self.spec.id, started_at=datetime.now(UTC), pid=None)])
+        while not self._spoilt:
+            try:
+                piece = await self._platform.read(parts, _METRICS, self._offset)
+            except FileNotFoundError:
+                return
+            size = len(piece)
+            cut = frames.cut(piece, skip=0, frames=size + 1, size=size, first=True)
+            events = read_frames(
+                self.spec.id, self.spec.trial_id, position=self._position, payloads=cut.payloads
+            )
+            self._offset += cut.end
+            self._position += len(events)
+            self._put([event for event in events if event.position >= self.spec.recorded])
+            if cut.bad:
+                self._spoilt = True
+                self._put([JobNoted(job_id=self.spec.id, note=_SPOILT.format(self._offset))])
+            if cut.end == 0:
+                return
+
+    async def _exit_code(self) -> int | None:
+        with contextlib.suppress(ValueError):
+            return int(await self._note("exit"))
+        return None
+
+    async def _note(self, kind: str) -> bytes:
+        try:
+            return await self._platform.read((NOTES,), f"{self.spec.id}.{kind}", 0)
+        except FileNotFoundError:
+            return b""
+
+    async def _finish(self, code: int | None) -> None:
+        """Report the end of a job that the platform no longer lists."""
+        if self.started and self.stop is not None:
+            self._end(EndReason.STOPPED, code=code)
+        elif self.started and code is not None:
+            self._end(EndReason.EXITED, code=code)
+        elif self.stop is not None:
+            self._end(EndReason.NEVER_STARTED, code=None)
+        elif (why := await self._insist(lambda: self._platform.loss(self.spec.id))) is not None:
+            self._lose(why)
+        elif self.started:
+            message = "it ended without an exit code: it was killed, or its machine was lost"
+            self._end(EndReason.EXITED, code=None, message=message)
+        else:
+            self._lose(f"{self._platform.name} does not know it any more, and it had not started")
+
+    def _lose(self, reason: str) -> None:
+        self.over.set()
+        acknowledged = KeeperAcknowledged(keeper_id=self._platform.name, acked_cmd=self._acked())
+        self._put([JobLost(job_id=self.spec.id, reason=reason), acknowledged])
+
+    def _end(self, reason: EndReason, *, code: int | None, message: str | None = None) -> None:
+        self.over.set()
+        ended = JobEnded(
+            job_id=self.spec.id,
+            reason=reason,
+            exit_code=code,
+            signal=None,
+            metrics=max(self._position, self.spec.recorded),
+            acked_cmd=self._acked(),
+            ended_at=datetime.now(UTC),
+            message=message,
+        )
+        self._put([ended])

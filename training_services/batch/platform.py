@@ -1,0 +1,103 @@
+"""Interface of a batch platform, from which ``BatchService`` makes a training service."""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from training_services.base import ExperimentContext, FileListing
+from training_services.keepers.host import attempt_folder
+from training_services.logs import folder_listing
+from trial_keeper.machine.untrusted_files import PlainFile
+
+__all__ = ["BatchJob", "BatchPlatform"]
+
+PIECE = 1 << 20  # bytes of a file per read
+
+
+class BatchJob(NamedTuple):
+    """Job to run; ``script`` is for ``/bin/sh`` and does its work only once, even if it is run several times.
+
+    It creates ``directory``, works there, and runs the trial's command in the directory of the trial's code.
+    ``id`` is the name for the submission. The script exports NNI's variables; the platform provides the rest
+    of the environment.
+    """
+
+    id: str
+    script: str
+    directory: Path
+
+
+class BatchPlatform(abc.ABC):
+    """Jobs of one experiment on a platform.
+
+    A method that raises is called again after ``poll_s`` seconds; the error's message is shown as a notice.
+
+    ``name`` is used in sentences. A platform that learns of changes calls ``changed`` with the id of the job
+    (its metrics file has grown, it has started or ended). All jobs are checked every ``poll_s`` seconds as
+    well.
+    """
+
+    name: str
+    poll_s: float = 1.0
+    changed: Callable[[str], None] = staticmethod(lambda job_id: None)
+
+    def __init__(self, context: ExperimentContext) -> None:
+        self.context = context
+
+    @abc.abstractmethod
+    async def submit(self, job: BatchJob) -> None:
+        """Submit the job under its id; this may be called twice.
+
+        Raises JobRejected if the job can never run.
+        """
+
+    @abc.abstractmethod
+    async def list(self) -> Collection[str]:
+        """Return the ids of the experiment's waiting and running jobs, from their submission on."""
+
+    @abc.abstractmethod
+    async def cancel(self, job_id: str, grace: timedelta) -> None:
+        """End all processes of a job with SIGTERM, then SIGKILL after the grace.
+
+        The job may have ended already.
+        """
+
+    async def loss(self, job_id: str) -> str | None:
+        """Return a sentence that says why a job without an exit code was lost, or None.
+
+        For example its machine was lost. A lost job gets another attempt; with None the job counts as failed.
+        """
+        return None
+
+    # Methods for the files of jobs. The defaults suit platforms whose jobs write to a folder of this machine.
+
+    @property
+    def folder(self) -> Path:
+        """Folder below which the jobs work, as the jobs see it."""
+        return self.context.directory
+
+    async def read(self, parts: Sequence[str], path: str, offset: int) -> bytes:
+        """Return bytes of a file from the offset on; b"" at its end.
+
+        ``parts`` is the path from ``folder`` to the job's directory. Raises FileNotFoundError, and ValueError
+        for a path that leaves that directory.
+        """
+        file = PlainFile(str(self.context.directory), parts, path)
+        try:
+            return os.pread(file.descriptor, PIECE, offset)
+        finally:
+            file.close()
+
+    async def files(self, parts: Sequence[str]) -> FileListing:
+        """Return the list of the job's files. Raises FileNotFoundError."""
+        return await folder_listing(self.context.directory, parts)
+
+    def job_folder(self, job_id: str) -> tuple[str, ...]:
+        """Return the path from ``folder`` to the directory of a job."""
+        _, trial_id, attempt = job_id.rsplit("-", 2)
+        return attempt_folder(trial_id, int(attempt))

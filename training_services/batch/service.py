@@ -1,0 +1,246 @@
+"""Training service on a platform that can submit, list and cancel jobs and read their files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from training_services.base import (
+    Capabilities,
+    FileListing,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobPlaced,
+    JobRejected,
+    JobWaiting,
+    KeeperBound,
+    KeeperEnrolled,
+    KnownKeepers,
+    Place,
+    StopOrdered,
+    TrainingService,
+    TrialJobDetail,
+    TrialJobSpec,
+    UpdateOrdered,
+)
+from training_services.batch.job import FollowedJob
+from training_services.batch.platform import BatchPlatform
+from training_services.logs import check_log_name
+from training_services.outbox import Outbox
+
+__all__ = ["BatchService"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class BatchService(TrainingService):
+    """Training service on a ``BatchPlatform``, whose own queue decides when the jobs start.
+
+    The core counts commands per keeper: the platform itself stands for the only keeper. A job is started at
+    most once because its script claims it. If the server is killed before it has recorded a submission, it
+    submits the job again, and the second script does nothing.
+    """
+
+    capabilities = Capabilities(updates=False)
+
+    def __init__(self, platform: BatchPlatform) -> None:
+        self._platform = platform
+        self._outbox = Outbox()
+        self._jobs: dict[str, FollowedJob] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._seq = 0  # number of the last command
+        self._look: asyncio.Task[None] | None = None
+        self._pushed: set[str] = set()  # jobs that the platform has reported as changed
+        self._push = asyncio.Event()
+        self._trouble: str | None = None
+        self._place = Place(keeper_id=platform.name, instance=platform.name, boot_id=platform.name)
+
+    # ---- life ---------------------------------------------------------------------------------------------
+
+    async def open(self, known: KnownKeepers) -> None:
+        self._seq = max([0, *(keeper.last_cmd for keeper in known.keepers)])
+        place = self._place
+        if not known.keepers:
+            self._outbox.put([KeeperEnrolled(keeper_id=place.keeper_id, token_sha256="")])
+        if [keeper.instance for keeper in known.keepers] != [place.instance]:
+            bound = KeeperBound(keeper_id=place.keeper_id, instance=place.instance, boot_id=place.boot_id)
+            self._outbox.put([bound])
+        self._platform.changed = self._changed
+
+    def adopted(self) -> None:
+        for job in self._jobs.values():
+            self._follow(job)
+        self._look = asyncio.create_task(self._look_on())
+
+    async def close(self, *, detach: bool) -> Sequence[str]:
+        """Stop following the jobs, which continue. Return ()."""
+        tasks = [*self._tasks.values(), *([] if self._look is None else [self._look])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._outbox.close()
+        return ()
+
+    # ---- plain calls: no I/O, the answer is the fact to commit --------------------------------------------
+
+    def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
+        if job.id in self._jobs:
+            return None
+        self._jobs[job.id] = FollowedJob(
+            job, self._platform, put=self._outbox.put, insist=self._insist, acked=lambda: self._seq
+        )
+        if job.place is not None:
+            return None
+        self._seq += 1
+        return JobPlaced(job_id=job.id, place=self._place, cmd_seq=self._seq)
+
+    def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
+        return None  # see ``capabilities``
+
+    def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+        job = self._jobs.get(job_id)
+        if job is None or job.stop is not None or job.over.is_set():
+            return None
+        job.stop = grace
+        self._seq += 1
+        return StopOrdered(job_id=job_id, cmd_seq=self._seq, grace=grace)
+
+    def committed(self, facts: Sequence[JobEvent]) -> None:
+        for fact in facts:
+            job = self._jobs.get(getattr(fact, "job_id", ""))
+            if job is None:
+                continue
+            if isinstance(fact, JobPlaced):
+                self._follow(job)
+            elif isinstance(fact, StopOrdered):
+                job.news.set()
+            elif isinstance(fact, JobEnded | JobLost):
+                del self._jobs[job.spec.id]
+
+    # ---- the platform -------------------------------------------------------------------------------------
+
+    def _follow(self, job: FollowedJob) -> None:
+        job_id = job.spec.id
+        task = self._tasks[job_id] = asyncio.create_task(job.follow(), name=job_id)
+        task.add_done_callback(lambda _: self._tasks.pop(job_id, None))
+
+    def _changed(self, job_id: str) -> None:
+        self._pushed.add(job_id)
+        self._push.set()
+
+    async def _look_on(self) -> None:
+        """Check all jobs every ``poll_s`` seconds, and jobs that the platform reports as changed at once."""
+        loop = asyncio.get_running_loop()
+        await self._insist(self._end_strangers)
+        due = loop.time()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._push.wait(), due - loop.time())
+            pushed, self._pushed = self._pushed, set()
+            self._push.clear()
+            if loop.time() >= due:
+                due = loop.time() + self._platform.poll_s
+                pushed = set(self._jobs)
+            asked = [job for job in map(self._jobs.get, pushed) if job is not None and job.submitted]
+            if asked:
+                listed = await self._insist(self._platform.list)
+                for job in asked:
+                    job.listed = job.spec.id in listed
+                    job.news.set()
+
+    async def _end_strangers(self) -> None:
+        """End jobs of the experiment that this service does not know."""
+        prefix = f"{self._platform.context.experiment_id}-"
+        for job_id in await self._platform.list():
+            if job_id.startswith(prefix) and job_id not in self._jobs:
+                await self._platform.cancel(job_id, timedelta(0))
+
+    async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Repeat the work until it succeeds, and return its result. Raises JobRejected."""
+        platform = self._platform
+        while True:
+            try:
+                done = await work()
+            except JobRejected:
+                raise
+            except Exception as error:  # the platform's code may raise any error
+                self._say(f"{platform.name}: {str(error) or repr(error)}; it is tried again")
+                await asyncio.sleep(platform.poll_s)  # back-off
+            else:
+                self._say(None)
+                return done
+
+    def _say(self, trouble: str | None) -> None:
+        if trouble is not None and trouble != self._trouble:
+            logger.warning("experiment %s: %s", self._platform.context.experiment_id, trouble)
+        self._trouble = trouble
+
+    def notices(self) -> Mapping[str, str]:
+        return {} if self._trouble is None else {"platform": self._trouble}
+
+    # ---- questions ----------------------------------------------------------------------------------------
+
+    async def list_trial_jobs(self) -> list[TrialJobDetail]:
+        return [
+            TrialJobDetail(job_id=job_id, place=self._place, started=job.started, ended=job.over.is_set())
+            for job_id, job in self._jobs.items()
+        ]
+
+    async def events(self) -> AsyncIterator[Sequence[JobEvent]]:
+        while (batch := await self._outbox.take()) is not None:
+            yield batch
+
+    async def read_log(
+        self,
+        job_id: str,
+        name: str,
+        *,
+        follow: bool,
+        tail: int | None = None,
+        keeper_id: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        check_log_name(name)
+        offset = 0
+        if tail is not None:
+            lines: deque[bytes] = deque(maxlen=tail)
+            last = b""
+            async for chunk in self.read_file(job_id, name):
+                offset += len(chunk)
+                *whole, last = (last + chunk).splitlines(keepends=True) or [b""]
+                lines += whole
+            lines.append(last)
+            yield b"".join(lines)
+        while True:
+            job = self._jobs.get(job_id)
+            # read before the file: what the job wrote last is then read below
+            over = not follow or job is None or job.over.is_set()
+            try:
+                async for chunk in self.read_file(job_id, name, offset=offset):
+                    offset += len(chunk)
+                    yield chunk
+            except FileNotFoundError:  # the job may not have started
+                if over:
+                    raise
+            if over or job is None:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(job.over.wait(), self._platform.poll_s)
+
+    async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
+        return await self._platform.files(self._platform.job_folder(job_id))
+
+    async def read_file(
+        self, job_id: str, path: str, *, keeper_id: str | None = None, offset: int = 0
+    ) -> AsyncIterator[bytes]:
+        parts = self._platform.job_folder(job_id)
+        while chunk := await self._platform.read(parts, path, offset):
+            offset += len(chunk)
+            yield chunk

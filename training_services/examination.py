@@ -1,0 +1,72 @@
+"""What ``nnictl doctor`` looks at a platform with, and what all platforms have in common there."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from training_services.base import ExperimentContext, ServiceError, TrainingService
+from training_services.code import pack_code
+from training_services.findings import Check, Finding, Level, Needs, shown_bytes
+from training_services.rehearsal import rehearse
+from training_services.tools import ServiceTools
+
+__all__ = ["Examination", "look_at_code", "new_experiment_id", "run_one_trial"]
+
+TRIAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """``home`` is the folder of the server's own files, whose disk experiments fill."""
+
+    context: ExperimentContext
+    tools: ServiceTools
+    home: Path
+
+    def needs(self, indices: Sequence[int] | None, *, python_path: str | None = None) -> Needs:
+        """Return what each trial needs on a machine with these GPUs."""
+        return Needs(gpus=self.context.trial_gpu_number, gpu_indices=indices, python_path=python_path)
+
+    def for_one_trial(self) -> ExperimentContext:
+        """Make an experiment of its own whose trial wants no GPU: others may hold them at this moment."""
+        experiment_id = new_experiment_id()
+        return replace(
+            self.context,
+            experiment_id=experiment_id,
+            directory=self.context.directory.with_name(experiment_id),
+            trial_gpu_number=None,
+        )
+
+
+def new_experiment_id() -> str:
+    """Make the id of an experiment that exists for one look."""
+    return f"doctor-{secrets.token_hex(4)}"
+
+
+async def look_at_code(context: ExperimentContext) -> AsyncIterator[Finding]:
+    """Pack the trials' code as every machine is to get it."""
+    title = "all machines"
+    try:
+        packed = await asyncio.to_thread(pack_code, context.trial_code_directory, context.directory)
+    except ServiceError as error:
+        yield Finding(machine=title, check=Check.CODE, level=Level.FAULT, sentence=str(error))
+        return
+    sizes = f"{shown_bytes(packed.content)}, packed {shown_bytes(packed.size)}"
+    sentence = f"the trial code {context.trial_code_directory} is {sizes}"
+    yield Finding(machine=title, check=Check.CODE, level=Level.OK, sentence=sentence)
+
+
+async def run_one_trial(
+    machine: str, service: TrainingService, experiment_id: str, *, limit_s: float = TRIAL_S
+) -> Finding:
+    """Run a trial that does nothing, and report how that went."""
+    try:
+        took = await rehearse(service, experiment_id=experiment_id, limit_s=limit_s)
+    except ServiceError as error:
+        return Finding(machine=machine, check=Check.TRIAL, level=Level.FAULT, sentence=str(error))
+    sentence = f"a trial that does nothing ran, and both its results arrived, in {took:.1f} s"
+    return Finding(machine=machine, check=Check.TRIAL, level=Level.OK, sentence=sentence)

@@ -1,0 +1,144 @@
+"""Commands for one keeper, numbered for each instance of its directory and repeated until they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from training_services.keepers.job import Job
+from training_services.keepers.orders import Command, Orders
+
+__all__ = ["MAX_COMMANDS", "Commands"]
+
+MAX_COMMANDS = 500  # commands in one answer; the keeper calls again at once for more
+
+
+class Commands:
+    """Commands for one keeper, in order.
+
+    ``acked`` is the last number that the keeper has carried out and recorded; ``seen`` is the last number
+    that it has received. ``restored`` is as in ``KnownKeepers``.
+    """
+
+    def __init__(self, instance: str | None, *, last: int, restored: bool) -> None:
+        self.acked = 0
+        self.seen = 0
+        self._sent = 0
+        self._instance = instance
+        self._restored = restored
+        self._orders = Orders(last=last, committed=last, stored=last)  # commands for the current instance
+        # commands of adopted jobs whose instance is not the current one, by instance
+        self._elsewhere: dict[str, Orders] = {}
+
+    @property
+    def last(self) -> int:
+        """Highest number given to a command."""
+        return self._orders.last
+
+    @property
+    def committed(self) -> int:
+        """Number of the last command that may leave."""
+        return self._orders.committed
+
+    def of(self, job: Job) -> Orders:
+        """Return the commands for the instance of the job, which may not be bound yet."""
+        if self.is_here(job):
+            return self._orders
+        return self._elsewhere.setdefault(job.place.instance, Orders())
+
+    def is_here(self, job: Job) -> bool:
+        """Return True if the job is on the keeper's current instance."""
+        return job.place.instance == self._instance
+
+    def is_under_way(self, job: Job) -> bool:
+        """Return True if the keeper has not acknowledged all commands of the job yet."""
+        return self.is_here(job) and job.last_cmd > self.acked
+
+    def put(self, job: Job, seq: int, kind: str, body: Mapping[str, Any], *, committed: bool = False) -> None:
+        """Add a command for the job."""
+        self.of(job).put(seq, Command(kind=kind, job_id=job.id, body=body, committed=committed))
+        job.last_cmd = max(job.last_cmd, seq)
+        job.commands.append(seq)
+
+    def rebind(self, instance: str) -> None:
+        """Switch to another instance of the keeper's directory and to its commands."""
+        known, self._orders = self._orders, self._elsewhere.pop(instance, Orders())
+        if self._instance is None:
+            self._orders.reach(known.last)
+        else:
+            self.acked = 0
+        self._instance = instance
+
+    def restart(self) -> None:
+        """Forget what was sent and received: the keeper was restarted and reports again what it has."""
+        self.seen = self._sent = 0
+
+    def is_ahead(self, seen: int) -> bool:
+        """Return True if the keeper may have obeyed commands that the experiment's database does not contain.
+
+        After the database was restored from a copy, that is always possible: numbers may have been given
+        twice.
+        """
+        return self._restored or seen > self._orders.stored
+
+    def take(self, *, seen: int) -> None:
+        """Record the last number that the keeper has received."""
+        self._orders.reach(seen)
+        self.seen = max(self.seen, min(seen, self._orders.last))
+
+    def acknowledge(self, acked: int) -> Iterator[tuple[int, Command | None]]:
+        """Record the acknowledgement. Yield the number and the command of each newly acknowledged one."""
+        for seq in range(self.acked + 1, min(acked, self._orders.last) + 1):
+            self.acked = seq
+            yield seq, self._orders.find(seq)
+
+    def renumber(self, job: Job, seen: int) -> None:
+        """Give the job's stops and updates up to ``seen`` numbers that the keeper has not received."""
+        self._orders.reach(seen)
+        for seq in [each for each in job.commands if each <= seen]:
+            command = self._orders.find(seq)
+            if command is not None and command.kind != "start":
+                job.last_cmd = self._orders.renumber(seq)
+                job.commands.append(job.last_cmd)
+
+    def repeat_start(self, job: Job) -> bool:
+        """Send the start again, under a new number, to learn what became of the job.
+
+        Return False if that was done before, or there is no start.
+        """
+        start = self._orders.find(job.start_cmd)
+        if job.sought or start is None:
+            return False
+        job.sought = True
+        job.start_cmd = self._orders.last + 1
+        self.put(job, job.start_cmd, "start", {**start.body, "sought": True})
+        self._orders.commit(job.start_cmd)
+        return True
+
+    def waiting(self, *, arrived: bool) -> bool:
+        """Return True if a committed command has not left; with ``arrived``, if it has not been received."""
+        return self._orders.committed > (self.seen if arrived else max(self.seen, self._sent))
+
+    def outgoing(self, jobs: Mapping[str, Job]) -> list[Sequence[Any]]:
+        """Return the committed commands that the keeper has not received, in order; void ones are "nop".
+
+        The start of a lost job is void unless it has arrived before. A keeper that has lost the record of
+        such a start gets the start again, so that it knows what to stop.
+        """
+        commands: list[Sequence[Any]] = []
+        for seq in range(self.seen + 1, min(self._orders.committed, self.seen + MAX_COMMANDS) + 1):
+            command = self._orders.find(seq)
+            job = None if command is None else jobs.get(command.job_id)
+            if command is None or job is None or self._is_void(seq, command, job):
+                commands.append((seq, "nop", command.job_id if command else "", {}))
+            else:
+                commands.append((seq, command.kind, command.job_id, command.body))
+            self._sent = max(self._sent, seq)
+        return commands
+
+    def _is_void(self, seq: int, command: Command, job: Job) -> bool:
+        """Return True if the command is sent as a nop; then it is sent as a nop every time."""
+        if not job.lost or command.kind == "stop" or job.started:
+            return False
+        command.withdrawn = command.withdrawn or seq > self.acked
+        return command.withdrawn

@@ -1,0 +1,47 @@
+"""Background work for one host at a time, such as adding or removing it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+__all__ = ["Errands"]
+
+
+class Errands:
+    """Background tasks of one experiment, by the id of the keeper that they are for."""
+
+    def __init__(self, experiment_id: str) -> None:
+        self._experiment_id = experiment_id
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def __contains__(self, keeper_id: object) -> bool:
+        return keeper_id in self._tasks
+
+    def spawn(self, keeper_id: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run the work in the background."""
+        task = asyncio.create_task(work, name=f"{self._experiment_id}:{keeper_id}")
+        self._tasks[keeper_id] = task
+
+        def over(_: object) -> None:
+            if self._tasks.get(keeper_id) is task:
+                del self._tasks[keeper_id]
+
+        task.add_done_callback(over)
+
+    def finish(self, keeper_id: str) -> None:
+        """Mark the keeper's work as done; called by the work itself."""
+        del self._tasks[keeper_id]
+
+    def cancel(self, keeper_id: str) -> None:
+        """Cancel the keeper's work, if there is any."""
+        task = self._tasks.pop(keeper_id, None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Cancel all work and wait until it has ended."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)

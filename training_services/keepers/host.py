@@ -1,0 +1,270 @@
+"""Interface to a machine whose jobs are run by a keeper, as a platform implements it."""
+
+from __future__ import annotations
+
+import abc
+import errno
+import json
+import os
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from training_services.addresses import Reach
+from training_services.base import (
+    ExperimentContext,
+    FileListing,
+    ServiceError,
+    ServiceUnavailable,
+    TrialJobSpec,
+)
+from training_services.code import CodeArchive
+from training_services.keepers.jobs import StartOrder
+from training_services.logs import check_log_name
+from training_services.placement.needs import Host, Wants
+
+__all__ = [
+    "HostGone",
+    "JobFiles",
+    "KeeperFiles",
+    "KeeperHost",
+    "attempt_folder",
+    "read_manager_file",
+    "start_order",
+    "write_manager_file",
+]
+
+LOG_CAP = 1 << 30  # bytes of output kept per trial
+
+
+class HostGone(ServiceError):
+    """Error of a host that has vanished for good, with all jobs on it.
+
+    ``failed``: the jobs caused it themselves (for example they ran out of memory), so a retry on another host
+    would not help.
+    """
+
+    def __init__(self, reason: str, *, failed: bool = False) -> None:
+        super().__init__(reason)
+        self.failed = failed
+
+
+class KeeperFiles(Protocol):
+    """Reader of a host's files, through the keeper there or without one.
+
+    ``parts`` is the path of a job's folder below the experiment's directory. The methods raise the same
+    errors as ``TrainingService.read_log``.
+    """
+
+    def read(
+        self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield chunks of a file below that folder: all of it, or its last ``tail`` lines.
+
+        With ``follow``, continue until the job has ended, if a keeper reads.
+        """
+
+    async def listing(self, parts: Sequence[str]) -> FileListing:
+        """Return the list of plain files below that folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFiles:
+    """Job whose files are read.
+
+    ``parts`` is the path of its folder below the experiment's directory on its host. ``is_open`` returns True
+    while the job waits or runs; ``ended(seconds)`` waits at most this long for its end. ``keeper`` reads the
+    files if the server cannot.
+    """
+
+    job_id: str
+    parts: tuple[str, ...]
+    keeper: KeeperFiles
+    is_open: Callable[[], bool]
+    ended: Callable[[float], Awaitable[None]]
+
+
+class KeeperHost(abc.ABC):
+    """Machine with a keeper of this experiment, as its platform reaches it.
+
+    ``wants``: needs of each job; None: those of the experiment. Call ``changed`` when the obstacle has
+    changed. ``passing``: the machine is created for certain jobs and removed after them. No other keeper is
+    ever started there, so its ``manager.json`` needs no turn, and it does not count as silent before its
+    first call. ``call_margin``: a healthy keeper calls again within this time after an answer.
+    """
+
+    keeper_id: str
+    host: Host
+    wants: Wants | None = None
+    passing = False
+    call_margin = timedelta(seconds=15)
+    changed: Callable[[], None] = staticmethod(lambda: None)
+
+    async def open(self) -> None:
+        """Prepare the data that start commands need. Called first. Raises ServiceUnavailable."""
+        return None
+
+    @abc.abstractmethod
+    async def read_manager(self) -> Mapping[str, Any] | None:
+        """Return the keeper's ``manager.json`` as last written, or None if it is missing or unreadable.
+
+        This does not wait for the machine.
+        """
+
+    def new_token(self) -> str:
+        """Return a new token for the keeper; called if no token is committed."""
+        return secrets.token_urlsafe(32)
+
+    @abc.abstractmethod
+    async def reach(self) -> Reach:
+        """Connect to the machine if necessary, and return how its keeper reaches the server.
+
+        Raises OSError, ServiceError.
+        """
+
+    @abc.abstractmethod
+    async def write_manager(self, manager: Mapping[str, Any]) -> None:
+        """Replace the keeper's ``manager.json``. Raises OSError, ServiceError."""
+
+    @abc.abstractmethod
+    async def keep(self) -> None:
+        """Make sure that the keeper runs, and return when it has ended. Raises OSError, ServiceError.
+
+        Raises HostGone if the host has vanished for good.
+        """
+
+    @abc.abstractmethod
+    async def end(self, *, told: bool) -> None:
+        """End the keeper. With ``told`` it was asked to exit and gets some time to do so by itself."""
+
+    async def revive(self) -> None:
+        """Kill a keeper that does not answer, so that ``keep`` returns and it is started again.
+
+        Its trials are not touched, and it loses nothing. A platform does nothing here if it cannot
+        distinguish a hanging keeper from a broken connection. Raises OSError, ServiceError.
+        """
+        return None
+
+    async def close(self) -> None:
+        """Release the host; its keeper stays as it is."""
+        return None
+
+    def obstacle(self) -> str | None:
+        """Return a sentence that says why no job can start here now, or None; called before each start."""
+        return None
+
+    def verdict(self) -> str | None:
+        """Return why the host ends, if its job caused that, or None.
+
+        A job that ends with the host has failed then, and is not lost.
+        """
+        return None
+
+    @abc.abstractmethod
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        """Return the start command of a job on these GPUs."""
+
+    def files(self) -> KeeperFiles:
+        """Return a reader of the experiment's files here that needs no keeper. Raises ServiceUnavailable."""
+        raise ServiceUnavailable(f"files on {self.host.name} can only be read while the experiment runs")
+
+    async def remove(self, *, only_look: bool = False) -> None:
+        """Remove the experiment's files here, except its folder on the server, after its keeper has ended.
+
+        With ``only_look``, only check that they can be removed. Raises ServiceError.
+        """
+        return None
+
+    def read_log(
+        self, job: JobFiles, name: str, *, follow: bool, tail: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """See ``TrainingService.read_log``; reads through the keeper."""
+        check_log_name(name)
+        return job.keeper.read(job.parts, name, follow=follow, tail=tail)
+
+    def read_file(self, job: JobFiles, path: str) -> AsyncGenerator[bytes, None]:
+        """See ``TrainingService.read_file``; reads through the keeper."""
+        return job.keeper.read(job.parts, path)
+
+    async def list_files(self, job: JobFiles) -> FileListing:
+        """See ``TrainingService.list_files``; reads through the keeper."""
+        return await job.keeper.listing(job.parts)
+
+
+def attempt_folder(trial_id: str, attempt: int) -> tuple[str, ...]:
+    """Return the path of an attempt's directory below the experiment's."""
+    first = ("trials", trial_id)
+    return first if attempt == 1 else (*first, f"attempt-{attempt}")
+
+
+def start_order(
+    context: ExperimentContext,
+    job: TrialJobSpec,
+    gpus: tuple[int, ...] | None,
+    *,
+    platform: str,
+    code: CodeArchive | None = None,
+    directory: str | None = None,
+) -> StartOrder:
+    """Return the start command of a job, with the environment variables that NNI's trials expect.
+
+    ``gpus`` None: the platform itself decides which GPUs the trial sees. ``code``: archive of which the trial
+    gets a copy; None: the trial runs in the code's own directory on the host, at ``directory`` if its path
+    differs there.
+    """
+    directory = directory or str(context.trial_code_directory)
+    environment: dict[str, str | None] = {
+        "NNI_PLATFORM": "local",  # "local" on all platforms: with this value NNI's own SDK writes files
+        "NNIMGR_PLATFORM": platform,
+        "NNI_EXP_ID": context.experiment_id,
+        "NNI_TRIAL_JOB_ID": job.trial_id,
+        "NNI_TRIAL_SEQ_ID": str(job.sequence),
+        "NNI_CODE_DIR": directory,
+        # These may come from another experiment in the user's own environment.
+        "NNI_TRIAL_COMMAND_CHANNEL": None,
+        "REUSE_MODE": None,
+        "MULTI_PHASE": "true" if context.multi_phase else None,
+    }
+    if gpus is not None and context.trial_gpu_number is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+    if gpus:
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # number GPUs as nvidia-smi does
+    return {
+        "trial_id": job.trial_id,
+        "attempt": job.attempt,
+        "directory": "/".join(attempt_folder(job.trial_id, job.attempt)),
+        "command": context.trial_command,
+        "cwd": directory,
+        "environment": environment,
+        "parameter": job.parameter_text,
+        "log_cap": LOG_CAP,
+        **({} if code is None else {"code": code.order}),
+    }
+
+
+def read_manager_file(directory: Path) -> Mapping[str, Any] | None:
+    """Return the ``manager.json`` of a local directory, or None if it is missing or unreadable."""
+    try:
+        manager = json.loads((directory / "manager.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return manager if isinstance(manager, dict) else None
+
+
+def write_manager_file(directory: Path, manager: Mapping[str, Any]) -> None:
+    """Create a local directory if necessary, and replace its ``manager.json`` (mode 0600). Raises OSError."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = directory / "manager.json.new"
+    content = json.dumps(manager).encode()
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(new)) from error
+    finally:
+        os.close(descriptor)
+    new.rename(directory / "manager.json")

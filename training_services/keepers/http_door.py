@@ -1,0 +1,200 @@
+"""Bare ASGI application for the keepers' routes below ``/keepers/v1/{experiment_id}/{keeper_id}/``.
+
+``POST sync``: every metric and every end of a trial passes here; a web framework would cost time on each.
+``GET code/{sha256}``: the packed code of the trials. ``POST reads/{read_no}``: the content of a requested
+file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+from training_services.keepers.hub import Answer, Call, KeeperDesk, KeeperHub, encode_answer
+from training_services.keepers.reads import receive_read
+from trial_keeper.wire import MAX_BODY, PATH
+
+__all__ = ["KeeperDoor"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_PREFIX = PATH.partition("{experiment_id}")[0]
+_METHODS = {
+    ("sync", 3): "POST",
+    ("code", 4): "GET",
+    ("reads", 4): "POST",
+}  # key: the third path segment, and the number of segments
+_HASH = re.compile("[0-9a-f]{64}")
+_FROM = re.compile(rb"bytes=([0-9]{1,18})-")
+_PIECE = 1 << 18
+
+
+def _no(status: HTTPStatus, sentence: str) -> Answer:
+    return Answer(status, {"error": sentence})
+
+
+_NOBODY = _no(HTTPStatus.GONE, "Nobody reads this any more.")
+_TOO_LARGE = _no(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A sync is at most {MAX_BODY} bytes.")
+
+
+class _Gone(Exception):
+    """Error: the caller has closed the connection."""
+
+
+class KeeperDoor:
+    """ASGI application that answers keepers' calls; 404 for other paths, 405 for other methods."""
+
+    def __init__(self, hub: KeeperHub) -> None:
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise ValueError(f"a keeper's door takes no {scope['type']}")
+        try:
+            answer = await self._answer(scope, receive, send)
+        except _Gone:
+            return
+        if answer is None:
+            return
+        body = encode_answer(answer)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        if answer.status is HTTPStatus.GONE:
+            headers.append((b"connection", b"close"))  # the rest of the request is not read
+        await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
+        """Return the answer, or None if it was sent already."""
+        path: str = scope["path"]
+        names = path[len(_PREFIX) :].split("/")
+        kind = names[2] if path.startswith(_PREFIX) and len(names) > 2 else ""
+        method = _METHODS.get((kind, len(names)))
+        if method is None:
+            return _no(HTTPStatus.NOT_FOUND, "There is nothing here.")
+        if scope["method"] != method:
+            return _no(HTTPStatus.METHOD_NOT_ALLOWED, f"This call is a {method}.")
+        token, length = _credentials(scope)
+        desk = self._hub.find(names[0], names[1], token=token)
+        if isinstance(desk, Answer):
+            return desk
+        if kind == "code":
+            return await _send_code(desk, names[3], scope, receive, send)
+        if kind == "reads":
+            return await _take_read(desk, names[3], receive)
+        if length > MAX_BODY:
+            return _TOO_LARGE
+        body = await _read(receive)
+        if body is None:
+            return _TOO_LARGE
+        taken = desk.receive(body, token=token)
+        if isinstance(taken, Answer):
+            # Deliver the events of the call first: a verdict is urgent, the answer to a mere report is not.
+            await asyncio.sleep(0)
+            return taken
+        try:
+            return await _held(taken, receive)
+        finally:
+            desk.release(taken)
+
+
+def _credentials(scope: Scope) -> tuple[str, int]:
+    """Return the bearer token and the announced length of the body (0 if none is given)."""
+    token, length = "", 0
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, text = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                token = text.strip().decode("ascii", errors="replace")
+        elif name == b"content-length" and value.isdigit():
+            length = int(value[:20])
+    return token, length
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """Return the body, or None if it is too large."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > MAX_BODY:
+            return None
+        parts.append(part)
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _send_code(
+    desk: KeeperDesk, sha256: str, scope: Scope, receive: Receive, send: Send
+) -> Answer | None:
+    """Send the archive, or the requested end of it, in pieces of bounded size."""
+    await _read(receive)
+    try:
+        if not _HASH.fullmatch(sha256):
+            raise FileNotFoundError
+        file = await asyncio.to_thread(desk.archive(sha256).open, "rb")
+    except OSError as error:
+        sentence = "The server does not have this code of the trials (any more)."
+        if not isinstance(error, FileNotFoundError):
+            sentence = f"The server cannot read this code of the trials: {error.strerror}."
+        return _no(HTTPStatus.NOT_FOUND, sentence)
+    gone = asyncio.ensure_future(receive())
+    try:
+        size = os.fstat(file.fileno()).st_size
+        asked = next((_FROM.fullmatch(value) for name, value in scope["headers"] if name == b"range"), None)
+        first = min(int(asked[1]), size) if asked else 0
+        file.seek(first)
+        status = HTTPStatus.PARTIAL_CONTENT if first else HTTPStatus.OK
+        headers = [
+            (b"content-type", b"application/gzip"),
+            (b"content-length", b"%d" % (size - first)),
+            *([(b"content-range", b"bytes %d-%d/%d" % (first, size - 1, size))] if first else []),
+        ]
+        await send({"type": "http.response.start", "status": int(status), "headers": headers})
+        left = size - first
+        while left > 0 and not gone.done():
+            piece = await asyncio.to_thread(file.read, min(_PIECE, left))
+            if not piece:
+                raise OSError(f"{file.name} has become shorter while it was sent")
+            left -= len(piece)
+            await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
+        if size == first:
+            await send({"type": "http.response.body", "body": b""})
+        return None
+    finally:
+        gone.cancel()
+        file.close()
+
+
+async def _take_read(desk: KeeperDesk, number: str, receive: Receive) -> Answer:
+    stream = desk.take_read(int(number)) if number.isascii() and number.isdigit() else None
+    if stream is None:
+        return _NOBODY
+    try:
+        return Answer(HTTPStatus.OK, {}) if await receive_read(stream, receive) else _NOBODY
+    finally:
+        stream.lose("was cut off while it read the file")  # no effect if the read is complete
+
+
+async def _held(call: Call, receive: Receive) -> Answer:
+    """Wait for the call's answer and return it. Raises _Gone if the caller closes the connection."""
+    gone = asyncio.ensure_future(receive())
+    try:
+        either: set[asyncio.Future[Any]] = {gone, call.answer}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if call.answer.done():
+            return call.answer.result()
+        raise _Gone
+    finally:
+        if not gone.done():
+            gone.cancel()

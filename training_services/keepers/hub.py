@@ -1,0 +1,347 @@
+"""Hub where the keepers' calls meet the services: who may call, and when each call is answered.
+
+The protocol itself is in ``link`` (pure). A ``KeeperDesk`` serves one keeper of one experiment: it passes
+requests to the link and events to the service, and holds a call until there is something to answer. The hub
+is the server's table of desks. Nothing is stored here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import math
+import secrets
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from training_services.base import FileListing, ServiceUnavailable
+from training_services.keepers.caller import Key, Refused
+from training_services.keepers.jobs import Backlog
+from training_services.keepers.link import KeeperLink, Received
+from training_services.keepers.reads import ReadStream, read_listing
+from training_services.keepers.request import Request, WireError, read_request
+from trial_keeper import wire
+from trial_keeper.wire import WAIT_S
+
+__all__ = ["Answer", "Call", "KeeperDesk", "KeeperHub", "split_turn", "token_digest", "with_turn"]
+
+logger = logging.getLogger(__name__)
+
+MAX_BACKLOG = 20_000  # uncommitted frames of an experiment above which reports wait for their commit
+MAX_READS = 16  # simultaneous reads through one keeper
+MAX_LISTING = 16 << 20  # bytes
+# wait of a call while the keeper must exit or stop unwanted attempts: it reports soon that it has
+ENDING_S = 0.5
+LONG_WAIT_S = 5.0  # wait from which a second less makes no difference
+
+
+def token_digest(token: str) -> str:
+    """Return the SHA-256 (hex) of a token, as it is stored."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def with_turn(token: str, turn: str) -> str:
+    """Return the token for ``manager.json``, with the number of the write of that file behind it."""
+    return f"{token}.{turn}"
+
+
+def split_turn(written: str) -> tuple[str, str]:
+    """Split a token from ``manager.json`` into the token itself and the turn."""
+    token, _, turn = written.partition(".")
+    return token, turn
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """HTTP answer: its status and its JSON body."""
+
+    status: HTTPStatus
+    body: dict[str, Any]
+
+
+def _refusal(status: HTTPStatus, sentence: str, **more: str) -> Answer:
+    return Answer(status, {"error": sentence, **more})
+
+
+_CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open here at present.")
+_REMOVED = _refusal(
+    HTTPStatus.CONFLICT, "The machine of this keeper was removed from the experiment.", reason="instance"
+)
+_UNKNOWN = _refusal(
+    HTTPStatus.UNAUTHORIZED,
+    "No keeper with this token is served here at present: the token is wrong, or its experiment is not open.",
+)
+_NO_DIGEST = "0" * 64  # equal to no token's digest
+_UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "What this call brought is not recorded yet.")
+
+
+def _whole(at: float, wait_s: float) -> float:
+    """Return the full second of the loop's clock before ``at``; for a short wait, ``at`` itself.
+
+    So an idle server with many experiments wakes up once for all calls whose wait ends within the same
+    second.
+    """
+    return at if wait_s < LONG_WAIT_S else math.floor(at)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """Held call of a keeper: the facts that it waits for, and the future of its answer."""
+
+    request: Request
+    needs: set[Key]
+    answer: asyncio.Future[Answer]
+    timer: asyncio.TimerHandle | None = None
+    due: bool = False  # to be answered even if there is nothing to report
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class KeeperDesk:
+    """Desk for the calls of one keeper.
+
+    ``deliver`` receives the desk and the result of each request. A waiting call is held for at most
+    ``wait_s`` seconds, so that a keeper without news still calls often enough. ``archive`` returns the path
+    of the packed code with a given hash; the file may not exist.
+    """
+
+    link: KeeperLink
+    backlog: Backlog
+    token_sha256: str | None
+    deliver: Callable[[KeeperDesk, Received], None]
+    archive: Callable[[str], Path]
+    wait_s: float = WAIT_S
+    answered_at: float = 0.0  # on the loop's clock; time of the last answer, which restarts a lease
+    open: bool = False  # True once all earlier jobs were submitted again: only then can reports be judged
+    turn: str = ""  # turn of the last write of the keeper's manager.json
+    _told: asyncio.Event = field(
+        default_factory=asyncio.Event
+    )  # set after an answer has asked the keeper to exit
+    _calls: list[Call] = field(default_factory=list)
+    _reads: dict[int, ReadStream] = field(default_factory=dict)
+
+    def receive(self, body: bytes, *, token: str = "") -> Answer | Call:
+        """Take one call. Return its answer, or the held call; ``release`` the call if the caller leaves.
+
+        ``token`` is the caller's token with its turn, as in ``manager.json``.
+        """
+        if not self.open:
+            return _CLOSED
+        try:
+            request = read_request(body)
+            status = self.link.status
+            received = self.link.receive(request, newest=split_turn(token)[1] == self.turn)
+        except WireError as error:
+            logger.warning("keeper %s sends what is no sync: %s", self.link.keeper_id, error)
+            return _refusal(HTTPStatus.BAD_REQUEST, f"This is no sync: {error}.")
+        except Refused as refused:
+            logger.warning("keeper %s was refused: %s", self.link.keeper_id, refused)
+            return _refusal(HTTPStatus.CONFLICT, str(refused), reason=refused.reason)
+        if self.link.status not in (None, status):
+            logger.warning("keeper %s: %s", self.link.keeper_id, self.link.status)
+        self.deliver(self, received)
+        loop = asyncio.get_running_loop()
+        call = Call(request, received.needs, loop.create_future())
+        if not request.news:
+            call.due = self._overtaken(request) or self.link.has_word(request, arrived=True)
+        if self._is_answerable(call):
+            return self._answer(call)
+        self._calls.append(call)
+        ending = self.link.leaving or self.link.inventory.unwanted
+        limit = WAIT_S if request.news else ENDING_S if ending else self.wait_s
+        call.timer = loop.call_at(_whole(loop.time() + limit, limit), self._give_up, call)
+        return call
+
+    def settle(self, key: Key) -> None:
+        """Record that the fact is durable, so that no call waits for it any longer."""
+        for call in self._calls:
+            call.needs.discard(key)
+
+    def flush(self) -> None:
+        """Answer every call that can be answered now; reports first, so that commands leave only once."""
+        for call in sorted(self._calls, key=lambda call: not call.request.news):
+            if self._is_answerable(call):
+                self._finish(call, self._answer(call))
+
+    async def dismiss(self, limit_s: float) -> None:
+        """Tell the keeper to stop its trials and exit; wait until an answer has left, or for ``limit_s``."""
+        self.link.leaving = True
+        self.flush()
+        if limit_s > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await self._told.wait()
+
+    @property
+    def dismissed(self) -> bool:
+        """True after an answer has asked the keeper to exit."""
+        return self._told.is_set()
+
+    def close(self) -> None:
+        """Answer every held call, refuse later calls, and end all reads."""
+        self.open = False
+        for stream in self._reads.values():
+            stream.finish(ServiceUnavailable("the experiment was closed while this was read"))
+        for call in list(self._calls):
+            self._finish(call, _CLOSED)
+
+    def release(self, call: Call) -> None:
+        """Drop a held call whose caller has closed the connection."""
+        if call in self._calls:
+            self._drop(call)
+            call.answer.cancel()
+
+    async def read(
+        self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """See ``KeeperFiles.read``."""
+        async with aclosing(self._read(wire.FILE, parts, path, follow=follow, tail=tail)) as stream:
+            async for chunk in stream:
+                yield chunk
+
+    async def listing(self, parts: Sequence[str]) -> FileListing:
+        """See ``KeeperFiles.listing``."""
+        text = b""
+        stream = ReadStream(self.link.keeper_id)
+        async with aclosing(self._read(wire.LISTING, parts, "", stream=stream)) as chunks:
+            async for chunk in chunks:
+                text += chunk
+                if len(text) > MAX_LISTING:
+                    raise ServiceUnavailable("the list of the files is too long")
+        return read_listing(text, complete=stream.complete)
+
+    async def _read(
+        self,
+        kind: str,
+        parts: Sequence[str],
+        path: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        stream: ReadStream | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        if not self.open:
+            raise ServiceUnavailable("the experiment is not open here at present")
+        if len(self._reads) >= MAX_READS:
+            raise ServiceUnavailable(
+                f"{len(self._reads)} files of the machine of keeper {self.link.keeper_id} "
+                "are being read already"
+            )
+        found = ReadStream(self.link.keeper_id) if stream is None else stream
+        number = secrets.randbits(48)
+        self._reads[number] = found
+        self.link.order_read(number, kind, "/".join(parts), path, follow=follow, tail=tail)
+        self.flush()
+        try:
+            async for chunk in found.chunks():
+                yield chunk
+        finally:
+            found.close()
+            self.link.drop_read(number)
+            del self._reads[number]
+
+    def take_read(self, number: int) -> ReadStream | None:
+        """Return the stream of the read for which the keeper calls; None if nobody waits for it.
+
+        Only the first call for a read gets its stream.
+        """
+        self.link.drop_read(number)
+        stream = self._reads.get(number)
+        return None if stream is None or not stream.open() else stream
+
+    def _is_answerable(self, call: Call) -> bool:
+        if call.needs:
+            return False
+        if call.due:
+            return True
+        if call.request.news:
+            return self.backlog.frames <= MAX_BACKLOG
+        return self.link.has_word(call.request, arrived=False)
+
+    def _overtaken(self, request: Request) -> bool:
+        """Answer all waiting calls older than this request. Return True if a newer one is waiting."""
+        number = request.k_epoch, request.sync_no
+        overtaken = False
+        for call in [call for call in self._calls if not call.request.news]:
+            if (call.request.k_epoch, call.request.sync_no) < number:
+                self._give_up(call)
+            else:
+                overtaken = True
+        return overtaken
+
+    def _give_up(self, call: Call) -> None:
+        """Answer a call without waiting any longer; its content is acknowledged only if it is durable."""
+        self._finish(call, _UNCOMMITTED if call.needs else self._answer(call))
+
+    def _answer(self, call: Call) -> Answer:
+        self.answered_at = asyncio.get_running_loop().time()
+        answer = Answer(HTTPStatus.OK, self.link.answer(call.request))
+        if self.link.leaving:
+            self._told.set()
+        return answer
+
+    def _finish(self, call: Call, answer: Answer) -> None:
+        self._drop(call)
+        if not call.answer.done():
+            call.answer.set_result(answer)
+
+    def _drop(self, call: Call) -> None:
+        self._calls.remove(call)
+        if call.timer is not None:
+            call.timer.cancel()
+
+
+class KeeperHub:
+    """Table of all keepers of the server: (experiment, keeper) -> desk."""
+
+    def __init__(self) -> None:
+        self._desks: dict[tuple[str, str], KeeperDesk] = {}
+        self._barred: dict[tuple[str, str], str] = {}  # digests of the tokens of removed keepers
+
+    def bar(self, experiment_id: str, keeper_id: str, *, token_sha256: str) -> None:
+        """Refuse the keeper, whose machine was removed; the refusal makes it stop its trials and exit."""
+        self._barred[experiment_id, keeper_id] = token_sha256
+
+    def add(self, experiment_id: str, desk: KeeperDesk) -> None:
+        """Serve this keeper. A desk of the same keeper is closed and replaced."""
+        key = experiment_id, desk.link.keeper_id
+        if (old := self._desks.get(key)) is not None:
+            old.close()
+        self._barred.pop(key, None)
+        self._desks[key] = desk
+
+    def remove(self, experiment_id: str, desk: KeeperDesk) -> None:
+        """Stop serving the desk's keeper: held calls are answered, later ones get status 401."""
+        desk.close()
+        key = experiment_id, desk.link.keeper_id
+        if self._desks.get(key) is desk:
+            del self._desks[key]
+
+    def find(self, experiment_id: str, keeper_id: str, *, token: str) -> KeeperDesk | Answer:
+        """Return the desk of the keeper if the token is correct, or else the refusal.
+
+        A caller without the keeper's token gets the same refusal whether the experiment exists or not.
+        """
+        desk = self._desks.get((experiment_id, keeper_id))
+        barred = self._barred.get((experiment_id, keeper_id))
+        known = barred if desk is None else desk.token_sha256
+        if not hmac.compare_digest(token_digest(split_turn(token)[0]), known or _NO_DIGEST):
+            return _UNKNOWN
+        return _REMOVED if desk is None else desk
+
+    def close(self) -> None:
+        """Answer all held calls, because the server stops."""
+        for desk in self._desks.values():
+            desk.close()
+        self._desks.clear()
+
+
+def encode_answer(answer: Answer) -> bytes:
+    return json.dumps(answer.body, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,64 @@
+"""Inventory of a keeper's attempts: requested once, and again while unwanted attempts may run there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from training_services.keepers.request import Request
+
+__all__ = ["Inventory"]
+
+
+class Inventory:
+    """Inventory of the attempts that a keeper has; ``named``: it has listed all of them to this runner."""
+
+    def __init__(self) -> None:
+        self.named = False
+        self._asked = False
+        self._ask_again = False
+        self._unwanted: set[str] = set()
+
+    @property
+    def unwanted(self) -> bool:
+        """True while attempts that no job wants may still run there. The keeper is asked to stop them."""
+        return bool(self._unwanted)
+
+    @property
+    def due(self) -> bool:
+        """True if the keeper must be asked for its attempts at once."""
+        return self._ask_again or not (self.named or self._asked)
+
+    def lists(self, job_id: str) -> bool:
+        """Return True if the attempt may still run there although no job wants it."""
+        return job_id in self._unwanted
+
+    def doubt(self, job_id: str) -> None:
+        """Record that an attempt was given up that may still run there."""
+        if job_id not in self._unwanted:
+            self._unwanted.add(job_id)
+            self._ask_again = True
+
+    def clear(self) -> None:
+        """Forget the attempts of an instance that was replaced."""
+        self._unwanted.clear()
+
+    def take(self, request: Request, is_wanted: Callable[[str], bool]) -> None:
+        """Record the attempts that run there although no job wants them.
+
+        Their places must stay free until they end.
+        """
+        if request.all:
+            self.named = True
+            self._unwanted.intersection_update(request.attempts)
+        for job_id, attempt in request.attempts.items():
+            if attempt.final is not None or is_wanted(job_id):
+                self._unwanted.discard(job_id)
+            else:
+                self.doubt(job_id)
+
+    def ask(self, *, waiting: bool) -> bool:
+        """Return True if an answer must ask for all attempts; ``waiting``: it answers a call without news."""
+        self._asked = not self.named
+        if waiting:
+            self._ask_again = False
+        return not self.named or (waiting and self.unwanted)

@@ -1,0 +1,121 @@
+"""One job of a keeper: what was reported about it, and how much of that is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from training_services.base import (
+    EndReason,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobNoted,
+    JobStarted,
+    Place,
+    TrialJobSpec,
+)
+from training_services.frames import read_frames
+from training_services.keepers.request import Attempt, Final
+
+__all__ = ["End", "Job"]
+
+
+class End(Enum):
+    """Progress of a job's end from the keeper's report to the commit."""
+
+    NONE = auto()
+    TOLD = auto()  # its event was passed to the core
+    COMMITTED = auto()
+
+
+@dataclass(slots=True)
+class Job:
+    """Job of a keeper; ``commands`` has the numbers of all its commands, ``start_cmd`` that of its start."""
+
+    id: str
+    trial_id: str
+    place: Place
+    start_cmd: int
+    last_cmd: int
+    commands: list[int] = field(default_factory=list)
+    sought: bool = False  # the start was sent again because the keeper did not know the job
+    received: int = 0  # frames passed to the core
+    committed: int = 0  # frames committed
+    started: bool = False  # start reported to the core
+    stopped: bool = False  # stop ordered
+    lost: bool = False  # ended without a report of its end: its commands become nops, except a stop
+    astray: bool = False  # lost without proof: the job may still run
+    end: End = End.NONE
+    notes: set[str] = field(default_factory=set)
+
+    @classmethod
+    def adopted(cls, spec: TrialJobSpec) -> Job:
+        """Return the job as it was when the previous runner ended. Raises ValueError if it has no place."""
+        if spec.place is None:
+            raise ValueError(f"job {spec.id} has no place")
+        return cls(
+            id=spec.id,
+            trial_id=spec.trial_id,
+            place=spec.place.place,
+            start_cmd=spec.place.cmd_seq,
+            last_cmd=spec.place.cmd_seq,
+            received=spec.recorded,
+            committed=spec.recorded,
+            started=spec.started,
+            stopped=spec.stop is not None,
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """True if no end of the job was reported."""
+        return self.end is End.NONE
+
+    def report(self, attempt: Attempt) -> list[JobEvent]:
+        """Record what its keeper reports, except the end. Return the new events."""
+        events: list[JobEvent] = []
+        if attempt.started is not None and not self.started:
+            self.started = True
+            started = attempt.started
+            events.append(JobStarted(job_id=self.id, started_at=started.at, pid=started.pid))
+        fresh = attempt.payloads[self.received - attempt.first :] if attempt.first <= self.received else []
+        if fresh:
+            events += read_frames(self.id, self.trial_id, position=self.received, payloads=fresh)
+            self.received += len(fresh)
+        if attempt.note is not None:
+            events += self.note(attempt.note)
+        return events
+
+    def note(self, note: str) -> list[JobEvent]:
+        """Return a note for the job, unless the same note was returned before."""
+        if note in self.notes:
+            return []
+        self.notes.add(note)
+        return [JobNoted(job_id=self.id, note=note)]
+
+    def missing(self, final: Final) -> list[JobEvent]:
+        """Return a note if metrics that are recorded here are missing on the host."""
+        lost = self.received - final.frames
+        if lost <= 0:
+            return []
+        note = f"{lost} metrics were lost on the host's disk; they are recorded here."
+        return [JobNoted(job_id=self.id, note=note)]
+
+    def finish(self, final: Final, reason: EndReason, *, acked_cmd: int) -> JobEnded:
+        """End the job as its keeper reports. The keeper has applied commands up to ``acked_cmd``."""
+        self.end = End.TOLD
+        return JobEnded(
+            job_id=self.id,
+            reason=reason,
+            exit_code=final.code,
+            signal=final.signal,
+            metrics=final.frames,
+            acked_cmd=acked_cmd,
+            ended_at=final.at,
+            message=final.message,
+        )
+
+    def lose(self, reason: str) -> JobLost:
+        """End the job as lost, without a report of its end."""
+        self.end, self.lost = End.TOLD, True
+        return JobLost(job_id=self.id, reason=reason)

@@ -1,0 +1,33 @@
+"""Table of tasks that wait for the end of a job."""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["JobEnds"]
+
+
+class JobEnds:
+    """Table of tasks that wait for the end of a job, as its keeper reports it."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+
+    async def wait(self, job_id: str, seconds: float) -> None:
+        """Return when the job has ended, or after this number of seconds."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = self._waiters.setdefault(job_id, [])
+        waiters.append(waiter)
+        try:
+            await asyncio.wait({waiter}, timeout=seconds)
+        finally:
+            if not waiter.done():
+                waiters.remove(waiter)
+                if not waiters:
+                    self._waiters.pop(job_id, None)
+
+    def came(self, job_id: str) -> None:
+        """Wake all tasks that wait for the job, because its keeper has reported its end."""
+        for waiter in self._waiters.pop(job_id, ()):
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,46 @@
+"""Server's side of a lease: finds when nothing can run any longer on a host without contact to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+from training_services.keepers.hub import KeeperDesk
+
+__all__ = ["LeaseWatch"]
+
+# A silent host is given up when its last answer is older than its lease times LEASE_CLOCKS, because clocks
+# differ in speed, plus LEASE_KILL_S seconds, in which processes that ignore SIGTERM are killed.
+LEASE_CLOCKS, LEASE_KILL_S = 1.1, 5.0
+
+
+class LeaseWatch:
+    """Timer that calls ``over`` each time when a silent host's lease has ended and nothing can run there."""
+
+    def __init__(self, desk: KeeperDesk, lease: timedelta, over: Callable[[timedelta], None]) -> None:
+        self._desk, self._lease, self._over = desk, lease, over
+        self._lapsed: float | None = None  # time of the last answer when ``over`` was last called
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Start the watch; an earlier server may have answered until now."""
+        self._desk.answered_at = asyncio.get_running_loop().time()
+        self._look()
+
+    def cancel(self) -> None:
+        """Stop the watch."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        patience = self._lease.total_seconds() * LEASE_CLOCKS + LEASE_KILL_S
+        answered_at = self._desk.answered_at
+        due = answered_at + patience
+        if due <= loop.time():
+            due = loop.time() + patience
+            if self._lapsed != answered_at:
+                self._lapsed = answered_at
+                self._over(self._lease)
+        self._timer = loop.call_at(due, self._look)

@@ -1,0 +1,237 @@
+"""Server's side of ``sync`` with one keeper of one experiment, as a pure state machine.
+
+Inputs: a request, an order of the service (start, update, stop), facts that were committed. Outputs: job
+events for the core, and the answer. The link uses no clock, no I/O and no asyncio: ``hub`` drives it in the
+server, and a simulator drives it through failures. It stores nothing: the commands that are due follow from
+the jobs that the core submits, so after every restart a new link is built from them.
+
+Rules (the reasons are in docs/architecture.md): no command leaves before its fact is committed; commands are
+numbered without a gap and repeated until they have arrived; frames are counted by position; metrics precede
+the end; the first end counts; attempts that are unknown here are killed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from training_services.base import JobEvent, KeeperAcknowledged, KeeperBound, KnownKeeper
+from training_services.keepers.caller import Caller, Key, Refused
+from training_services.keepers.commands import Commands
+from training_services.keepers.inventory import Inventory
+from training_services.keepers.job import End
+from training_services.keepers.jobs import Backlog, Jobs
+from training_services.keepers.request import HostFacts, Request
+from training_services.placement.needs import GpuReading
+
+__all__ = ["MAX_UNTOLD", "KeeperLink", "Received", "Refused"]
+
+MAX_UNTOLD = 2000  # committed frames after which an answer with acknowledgements is due
+
+
+class Received(NamedTuple):
+    """Result of a request.
+
+    ``events`` in order; ``needs``: the facts to commit before the request is answered; ``ended``: jobs that
+    no longer hold their places; ``gpus``: a new reading of the host's GPUs; ``facts``: the keeper's report on
+    its host.
+    """
+
+    events: list[JobEvent]
+    needs: set[Key]
+    ended: list[str]
+    gpus: GpuReading | None = None
+    facts: HostFacts | None = None
+
+
+class KeeperLink:
+    """Link to one keeper of one experiment, for one start of the experiment's runner.
+
+    ``status`` is the keeper's sentence about its own state; ``facts`` is its last report on its host. While
+    ``leaving``, answers tell the keeper to exit. ``verdict`` is as in ``Jobs``.
+    """
+
+    def __init__(
+        self,
+        known: KnownKeeper,
+        *,
+        db_id: str,
+        m_epoch: int,
+        backlog: Backlog,
+        reads_gpus: bool = False,
+        lease: timedelta | None = None,
+        restored: bool = False,
+        verdict: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self.caller = Caller(known, db_id=db_id, m_epoch=m_epoch)
+        self.commands = Commands(known.instance, last=known.last_cmd, restored=restored)
+        self.inventory = Inventory()
+        self.jobs = Jobs(
+            self.caller,
+            self.commands,
+            self.inventory,
+            backlog=backlog,
+            leased=lease is not None,
+            verdict=verdict,
+        )
+        self.status: str | None = None
+        self.facts: HostFacts | None = None
+        self.leaving = False
+        # a waiting call was told to exit; a further one means that attempts are left there
+        self.leave_told = False
+        self._reads_gpus = reads_gpus  # the keeper must read its host's GPUs
+        self._lease_s = None if lease is None else lease.total_seconds()
+        self._reads: dict[int, Sequence[Any]] = {}  # ordered reads for which the keeper has not called yet
+        self._unsent: set[int] = set()  # ordered reads that no answer has carried yet
+
+    @property
+    def keeper_id(self) -> str:
+        return self.caller.keeper_id
+
+    @property
+    def ready(self) -> bool:
+        """True if the keeper has called since the runner began."""
+        return self.caller.ready
+
+    # ---- files to read ------------------------------------------------------------------------------------
+
+    def order_read(
+        self, number: int, kind: str, directory: str, name: str, *, follow: bool, tail: int | None
+    ) -> None:
+        """Order the keeper to stream a file; every answer repeats the order until the keeper calls."""
+        self._reads[number] = (number, kind, directory, name, 0, follow, tail)
+        self._unsent.add(number)
+
+    def drop_read(self, number: int) -> None:
+        """Order the read no longer: its call has come, or nobody waits for it."""
+        self._reads.pop(number, None)
+        self._unsent.discard(number)
+
+    # ---- requests -----------------------------------------------------------------------------------------
+
+    def receive(self, request: Request, *, newest: bool = True) -> Received:
+        """Apply a request and return its result. Repeated and overtaken requests change nothing.
+
+        ``newest`` and the error Refused are as in ``Caller.check``.
+        """
+        caller = self.caller
+        caller.check(request, newest=newest)
+        events: list[JobEvent] = []
+        needs: set[Key] = set()
+        if caller.is_of_an_earlier_start(request):
+            return Received(events, needs, [])
+        ended = self.jobs.ended = []
+        gpus: GpuReading | None = None
+        facts: HostFacts | None = None
+        if caller.is_of_a_restart(request):
+            events += self.jobs.note_losses(request.seen_cmd)
+        self._bind(request, events)
+        if caller.binding is not None:
+            needs.add(caller.binding)
+        self._take_acknowledgement(request, events)
+        if caller.is_newest(request):
+            self.status, gpus, facts = request.status, request.gpus, request.facts
+            self.facts = facts or self.facts
+            for job_id, attempt in request.attempts.items():
+                job = self.jobs.by_id.get(job_id)
+                if job is not None and job.is_open:
+                    events += self.jobs.report(job, attempt)
+            if request.all:
+                events += self.jobs.seek_missing(request)
+            self.inventory.take(request, self.jobs.is_wanted)
+        self._await_commits(request, needs)
+        return Received(events, needs, ended, gpus, facts)
+
+    def _bind(self, request: Request, events: list[JobEvent]) -> None:
+        caller = self.caller
+        same = request.instance == caller.instance
+        if not same:
+            self.commands.rebind(request.instance)
+            self.inventory.clear()
+            caller.replace()
+        if caller.begins(request):
+            self.commands.restart()
+        if not caller.ready:
+            events += self.jobs.lose_others(request.instance)
+        if not same or request.boot_id != caller.boot_id:
+            caller.bind(request.instance, request.boot_id)
+            bound = KeeperBound(
+                keeper_id=caller.keeper_id, instance=request.instance, boot_id=request.boot_id
+            )
+            events.append(bound)
+
+    def _take_acknowledgement(self, request: Request, events: list[JobEvent]) -> None:
+        commands = self.commands
+        awaited = False
+        if not self.ready and commands.is_ahead(request.seen_cmd):
+            self.jobs.renumber(request.seen_cmd)
+        commands.take(seen=request.seen_cmd)
+        if not self.ready:
+            self.caller.ready = True
+            # jobs that have ended and were not submitted again may wait for the acknowledgement
+            awaited = commands.last > 0
+            commands.acked = request.acked_cmd
+        for seq, command in commands.acknowledge(request.acked_cmd):
+            job = None if command is None else self.jobs.by_id.get(command.job_id)
+            awaited = awaited or job is None or (not job.is_open and job.last_cmd == seq)
+        if awaited:
+            events.append(KeeperAcknowledged(keeper_id=self.keeper_id, acked_cmd=commands.acked))
+
+    def _await_commits(self, request: Request, needs: set[Key]) -> None:
+        for job_id, attempt in request.attempts.items():
+            job = self.jobs.by_id.get(job_id)
+            if job is None or job.end is not End.TOLD:
+                continue
+            if attempt.final is not None or job.lost:
+                needs.add(("ended", job_id))
+
+    # ---- answers ------------------------------------------------------------------------------------------
+
+    def has_word(self, request: Request, *, arrived: bool) -> bool:
+        """Return True if a waiting call should be answered now. ``arrived``: the call has just come in."""
+        return (
+            (self.leaving and not self.leave_told)
+            or self.commands.waiting(arrived=arrived)
+            or bool(self._unsent)
+            or self.jobs.untold >= MAX_UNTOLD
+            or request.m_epoch_seen != self.caller.m_epoch
+            or request.db_id_seen is None
+            or self.inventory.due
+        )
+
+    def answer(self, request: Request) -> dict[str, Any]:
+        """Return the answer to a request from the current state, as ``trial_keeper.wire`` describes it."""
+        jobs = self.jobs.by_id
+        acks = {job_id: jobs[job_id].committed for job_id in self.jobs.fresh}
+        rewind: dict[str, int] = {}
+        done: list[str] = []
+        kill: list[str] = []
+        for job_id, attempt in request.attempts.items():
+            if not self.jobs.is_wanted(job_id):
+                (kill if attempt.final is None else done).append(job_id)
+                continue
+            job = jobs[job_id]
+            acks[job_id] = job.committed
+            if attempt.reach > job.received and job.is_open:
+                rewind[job_id] = job.received
+        self.jobs.fresh.clear()
+        self.jobs.untold = 0
+        self._unsent.clear()
+        if not request.news:
+            self.leave_told = self.leaving
+        return {
+            "db_id": self.caller.db_id,
+            "m_epoch": self.caller.m_epoch,
+            "instance": self.caller.instance,
+            "all": self.inventory.ask(waiting=not request.news),
+            "acks": acks,
+            "rewind": rewind,
+            "done": done,
+            "kill": kill,
+            "cmds": self.commands.outgoing(jobs),
+            "leave": self.leaving,
+            "gpu": self._reads_gpus,
+            "reads": list(self._reads.values()),
+            "lease_s": self._lease_s,
+        }

@@ -1,0 +1,52 @@
+"""The names of keepers, and what can be read from them without a configuration."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import ipaddress
+import re
+
+__all__ = ["LOCAL", "experiment_folder", "host_of", "keeper_name"]
+
+LOCAL = "local"  # the keeper on the server's own machine
+_PLAIN_USER = re.compile(r"[A-Za-z0-9._-]+")
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9.-]+")
+_DIGEST = re.compile(r"[0-9a-f]{8}")
+_ODD = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def keeper_name(user: str | None, host: str, port: int) -> str:
+    """Return the name of a machine's keeper: stable, of letters, digits, ``.``, ``_`` and ``-`` only.
+
+    A host's name holds no ``_``, so the part between the last two of them is the host.
+    """
+    name = "_".join(filter(None, (user, host, str(port))))
+    if _PLAIN_HOST.fullmatch(host) and (user is None or _PLAIN_USER.fullmatch(user)):
+        return name
+    digest = hashlib.sha256(f"{user}@{host}:{port}".encode()).hexdigest()[:8]
+    return f"{_ODD.sub('-', name)}_{digest}"
+
+
+def host_of(keeper_id: str) -> str | None:
+    """The host in the name of a machine's keeper, as it stood in the configuration; None: it is no such name.
+
+    Of a host whose characters a name cannot have, unless it is an IPv6 address: what stands in its place.
+    """
+    names = keeper_id.split("_")
+    digested = len(names) > 2 and bool(_DIGEST.fullmatch(names[-1]))
+    if digested:
+        names.pop()
+    if len(names) < 2 or not names[-1].isdecimal():
+        return None
+    host = names[-2]
+    if digested:
+        with contextlib.suppress(ValueError):
+            return f"[{ipaddress.IPv6Address(host.replace('-', ':'))}]"
+        return "_".join(names[:-1])
+    return host
+
+
+def experiment_folder(experiment_id: str, keeper_id: str) -> str:
+    """Where everything of an experiment lies on the keeper's machine, relative to the home there."""
+    return f"nni-experiments/{experiment_id}/environments/{keeper_id}"

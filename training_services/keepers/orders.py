@@ -1,0 +1,85 @@
+"""Numbered commands for one instance of a keeper's directory: given in order, sent in order.
+
+A command is kept after its acknowledgement, until its job is forgotten. A keeper that has lost the end of its
+journal acknowledges less than before; then the commands are sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Command", "Orders"]
+
+
+@dataclass(slots=True)
+class Command:
+    kind: str
+    job_id: str
+    body: Mapping[str, Any]
+    committed: bool
+    withdrawn: bool = False  # must be sent as a nop
+
+
+@dataclass(slots=True)
+class Orders:
+    """Numbered commands; ``last`` is the highest number given, and all up to ``committed`` may leave.
+
+    ``stored`` is the highest number in the experiment's stored facts when this runner began.
+    """
+
+    last: int = 0
+    committed: int = 0
+    stored: int = 0
+    _commands: dict[int, Command] = field(default_factory=dict)
+    _renumbered: dict[int, int] = field(default_factory=dict)  # old number to new number
+
+    def put(self, seq: int, command: Command) -> None:
+        """Add a command. If it is committed, an earlier runner gave it, and all numbers before it."""
+        self._commands[seq] = command
+        self.last = max(self.last, seq)
+        if command.committed:
+            self.committed = max(self.committed, seq)
+            self.stored = max(self.stored, seq)
+
+    def find(self, seq: int) -> Command | None:
+        return self._commands.get(seq)
+
+    def commit(self, seq: int) -> None:
+        """Mark the command as committed. It may leave once all commands before it may."""
+        command = self._commands.get(self._renumbered.get(seq, seq))
+        if command is None:
+            return
+        command.committed = True
+        reach = at = self.committed
+        while (following := self._commands.get(at + 1)) is not None:
+            at += 1
+            if following.committed:
+                reach = at
+            elif not following.withdrawn:
+                break
+        self.committed = reach
+
+    def reach(self, seq: int) -> None:
+        """Record that all numbers up to this one have been given and may leave."""
+        self.last = max(self.last, seq)
+        self.committed = max(self.committed, seq)
+
+    def renumber(self, seq: int) -> int:
+        """Move a command behind all others and return its new number.
+
+        If its fact is not committed yet, the commit still comes under the old number.
+        """
+        number = self._renumbered[seq] = self.last + 1
+        command = self._commands[number] = self._commands.pop(seq)
+        self.last = number
+        if command.committed:
+            self.commit(number)
+        return number
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Delete these commands, which are no longer needed."""
+        for seq in numbers:
+            self._commands.pop(seq, None)
+            self._renumbered.pop(seq, None)

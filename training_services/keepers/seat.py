@@ -1,0 +1,355 @@
+"""Seat: a host of one experiment with its keeper, which is enrolled, kept running and watched for silence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from training_services.addresses import Reach
+from training_services.base import (
+    ExperimentContext,
+    JobEvent,
+    KeeperEnrolled,
+    KeeperHeard,
+    KeeperSilent,
+    KnownKeepers,
+    Machine,
+    MachineStatus,
+    ServiceError,
+)
+from training_services.keepers.host import HostGone, KeeperHost
+from training_services.keepers.hub import KeeperDesk, token_digest, with_turn
+from training_services.keepers.lease import LeaseWatch
+from training_services.keepers.link import KeeperLink
+from training_services.placement.needs import Host, Wants
+from trial_keeper.wire import PATH
+
+__all__ = ["KeeperSeat", "Platform"]
+
+logger = logging.getLogger(__name__)
+
+SHORT_LIFE_S = 1.0  # a keeper that ended sooner is restarted only after a pause
+OBEY_S = 2.0  # limit for a keeper to fetch a stop; after it the keeper counts as hanging
+FAREWELL_S = 15.0  # limit for the next call of a keeper that may run a lost job; longer than its back-off
+REVIVE_PAUSE_S = 10.0  # pause between two attempts to restart a keeper: a slow machine needs time to start it
+PAUSES_S = (0.05, 5.0)  # first and longest pause before a restart
+
+
+class Platform(Protocol):
+    """Methods of the service that a seat uses."""
+
+    context: ExperimentContext
+
+    def put(self, events: Sequence[JobEvent]) -> None:
+        """Pass these events to the core."""
+
+    def reasons_changed(self) -> None:
+        """Report the reasons to the waiting jobs again."""
+
+    def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
+        """Handle the end of the seat's host, which has vanished for good."""
+
+
+class KeeperSeat:
+    """Host with its keeper; ``token`` is the keeper's token; ``enrolled``: it is committed."""
+
+    def __init__(
+        self,
+        keeper_host: KeeperHost,
+        desk: KeeperDesk,
+        platform: Platform,
+        *,
+        token: str,
+        enrolled: bool,
+        silent: bool,
+        known: KnownKeepers,
+    ) -> None:
+        self.keeper_host = keeper_host
+        self.wants = keeper_host.wants or Wants.of(platform.context)
+        self.desk = desk
+        self.jobs: set[str] = set()  # jobs placed here that are not forgotten yet
+        self.closing: dict[str, None] = {}  # jobs placed here that have ended
+        self.ready = False  # True once the keeper has listed its attempts: jobs can be placed
+        self._unwanted = False  # attempts run there that no job wants
+        self.trouble: str | None = None  # sentence that says why the keeper does not run
+        self.draining = False  # no more jobs are placed here
+        self.removing = False  # the machine is removed when its jobs have ended
+        self._platform = platform
+        self._token = token
+        self._known = known
+        self._written = 0  # number of writes of manager.json
+        self._enrolled = enrolled
+        self._silent = silent
+        self._tending: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()  # also has replaced tasks that are still ending
+        self._timer: asyncio.TimerHandle | None = None
+        self._lease: LeaseWatch | None = None
+        self._obey_timer: asyncio.TimerHandle | None = None
+        self._revived_at = float("-inf")  # on the loop's clock
+        self._heard_at = 0.0  # on the loop's clock
+        self._last_word_at: datetime | None = None
+
+    @property
+    def link(self) -> KeeperLink:
+        return self.desk.link
+
+    @property
+    def host(self) -> Host:
+        """Machine, as placement knows it."""
+        return self.keeper_host.host
+
+    @property
+    def id(self) -> str:
+        return self.keeper_host.keeper_id
+
+    def enrol(self) -> None:
+        """Ask the core to commit the token, unless it is committed."""
+        if not self._enrolled:
+            event = KeeperEnrolled(keeper_id=self.id, token_sha256=token_digest(self._token))
+            self._platform.put([event])
+
+    def open(self) -> None:
+        """Start to answer the keeper and keep it running; call when all earlier jobs are known."""
+        self.desk.open = True
+        if self._platform.context.lease is not None:
+            self._lease = LeaseWatch(self.desk, self._platform.context.lease, self._lease_over)
+            self._lease.begin()
+        if self._enrolled:
+            self._tend()
+
+    def enrolled(self, fact: KeeperEnrolled) -> None:
+        """Record that a token is committed."""
+        if not self._enrolled and fact.token_sha256 == token_digest(self._token):
+            self._enrolled = True
+            self.desk.token_sha256 = fact.token_sha256
+            if self.desk.open:
+                self._tend()
+
+    def heard(self) -> bool:
+        """Record a call of the keeper. Return True if jobs can perhaps be placed here now."""
+        self._heard_at = asyncio.get_running_loop().time()
+        self._last_word_at = datetime.now(UTC)
+        self.trouble = None
+        state = self.link.inventory.named, self.link.inventory.unwanted
+        news = self._silent or state != (self.ready, self._unwanted)
+        self.ready, self._unwanted = state
+        if self._silent:
+            self._silent = False
+            self._platform.put([KeeperHeard(keeper_id=self.id)])
+        return news
+
+    @property
+    def arriving(self) -> bool:
+        """True while it is unknown whether the keeper can be reached."""
+        return not self.ready and self.trouble is None and not self._silent
+
+    def obstacle(self) -> str | None:
+        """Return a sentence that says why nothing can start here now, or None."""
+        name = self.host.name
+        if self.ready and not self._silent:
+            unwanted = self.link.inventory.unwanted
+            return f"waits until trials given up on {name} have ended" if unwanted else None
+        sentence = f"waits for the keeper on {name}"
+        return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
+
+    def passing_obstacle(self) -> str | None:
+        """Return why the platform can start nothing here now, or None; nobody reports when that ends."""
+        return self.keeper_host.obstacle()
+
+    def machine(self, *, gpus: int | None) -> Machine:
+        """Return the description of the machine for users."""
+        host, facts = self.host, self.link.facts
+        obstacle = self.keeper_host.obstacle() or self.trouble
+        if obstacle is None and self._silent:
+            obstacle = "its keeper does not call"
+        there = self.link.ready and obstacle is None
+        if self.removing:
+            status = MachineStatus.REMOVING
+        elif self.draining:
+            status = MachineStatus.DRAINING
+        elif there:
+            status = MachineStatus.CONNECTED
+        else:
+            status = MachineStatus.CONNECTING if self.arriving else MachineStatus.UNREACHABLE
+        return Machine(
+            keeper_id=self.id,
+            name=host.name,
+            address=host.id,
+            status=status,
+            reason=self.link.status if there else obstacle,
+            since=None if there else self._last_word_at,
+            job_ids=tuple(sorted(job_id for job_id in self.jobs if job_id not in self.closing)),
+            cpus=None if facts is None else facts.capacity.cpus,
+            memory=None if facts is None else facts.capacity.memory,
+            disk=None if facts is None else facts.capacity.disk,
+            gpus=gpus,
+            version=None if facts is None else facts.version,
+        )
+
+    def notice(self) -> str | None:
+        """Return a sentence about what is wrong with the keeper, or None."""
+        name = self.host.name
+        if self.trouble is not None:
+            return f"the keeper on {name}: {self.trouble}"
+        return None if self.link.status is None else f"on {name}: {self.link.status}"
+
+    def expect_obedience(self) -> None:
+        """Restart the keeper if it does not fetch the stop soon; call when a stop may leave."""
+        if self._obey_timer is None:
+            loop = asyncio.get_running_loop()
+            self._obey_timer = loop.call_later(OBEY_S, self._check_obedience, self.link.commands.committed)
+
+    def _check_obedience(self, number: int) -> None:
+        self._obey_timer = None
+        if self.link.commands.seen < number:
+            self._revive()
+        elif self.link.commands.seen < self.link.commands.committed:
+            self.expect_obedience()
+
+    def _revive(self) -> None:
+        """Kill the keeper, which may hang; ``_keep`` starts it again."""
+        loop = asyncio.get_running_loop()
+        if self._tending is not None and loop.time() >= self._revived_at + REVIVE_PAUSE_S:
+            self._revived_at = loop.time()
+            task = loop.create_task(self._try_to_revive())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _try_to_revive(self) -> None:
+        experiment, name = self._platform.context.experiment_id, self.host.name
+        logger.warning("keeper of %s on %s does not answer", experiment, name)
+        try:
+            await self.keeper_host.revive()
+        except (OSError, ServiceError) as error:
+            logger.warning("keeper of %s on %s could not be restarted: %s", experiment, name, error)
+
+    async def stop(self) -> None:
+        """Stop tending the keeper; the keeper itself continues."""
+        for timer in (self._timer, self._lease, self._obey_timer):
+            if timer is not None:
+                timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def dismiss(self, *, patient: bool) -> str | None:
+        """Have the keeper stop its trials and exit. Return a sentence about what failed, or None.
+
+        ``patient``: wait for the next call of a keeper that may run a lost job, since this is the last chance
+        to make the keeper stop it.
+        """
+        await self.desk.dismiss(FAREWELL_S if patient and self._may_run_given_up() else 0.0)
+        await self.stop()
+        try:
+            await self.keeper_host.end(told=self.link.ready)
+        except (OSError, ServiceError) as error:
+            sentence = f"the keeper on {self.host.name} could not be ended: {error}"
+            logger.warning("%s", sentence)
+            return sentence
+        return None
+
+    def _may_run_given_up(self) -> bool:
+        """Return True if a job that counts as lost may run there: only the keeper can stop it."""
+        if self.keeper_host.passing or self.link.caller.instance is None:
+            return False
+        return not self.link.ready or any(self.link.jobs.is_astray(job_id) for job_id in self.jobs)
+
+    # ---- keeping it running -------------------------------------------------------------------------------
+
+    def _tend(self) -> None:
+        """Start to keep the keeper running; a task that did this before is replaced."""
+        loop = asyncio.get_running_loop()
+        if self._tending is not None:
+            self._tending.cancel()
+        else:
+            self._heard_at = loop.time()
+            self._listen()
+        self._tending = loop.create_task(self._keep(), name=f"{self._platform.context.experiment_id}:keeper")
+        self._tasks.add(self._tending)
+        self._tending.add_done_callback(self._tasks.discard)
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        first, longest = PAUSES_S
+        pause = 0.0
+        while True:
+            began = loop.time()
+            try:
+                trouble = await self._run_keeper()
+            except HostGone as gone:
+                self._platform.host_gone(self, gone)
+                return
+            if self.desk.dismissed:
+                return
+            if trouble != self.trouble:
+                name = self.host.name
+                logger.warning("keeper of %s on %s: %s", self._platform.context.experiment_id, name, trouble)
+            self.trouble = trouble
+            lived = loop.time() - began >= SHORT_LIFE_S
+            pause = 0.0 if lived else min(max(first, 2 * pause), longest)
+            self._platform.reasons_changed()
+            if pause:
+                await asyncio.sleep(pause)  # back-off
+
+    async def _run_keeper(self) -> str:
+        """Start the keeper if it does not run. Return a sentence about its failure or, later, its end."""
+        try:
+            reach = await self.keeper_host.reach()
+        except (OSError, ServiceError) as error:
+            return self._what_for("its machine cannot be reached", error)
+        if not self.keeper_host.passing:
+            self._written += 1
+            self.desk.turn = f"{self._known.m_epoch}.{self._written}"
+        try:
+            await self.keeper_host.write_manager(self._manager(reach))  # fails if the disk is full
+        except (OSError, ServiceError) as error:
+            return self._what_for("it cannot be told where the server is", error)
+        try:
+            await self.keeper_host.keep()
+        except HostGone:
+            raise
+        except (OSError, ServiceError) as error:
+            return self._what_for("it could not be started", error)
+        return "it has ended and is started again"
+
+    def _what_for(self, failed: str, error: Exception) -> str:
+        """Return a sentence about the failure; errors of a host that is not created yet are kept as is."""
+        return str(error) if self.keeper_host.passing else f"{failed}: {error}"
+
+    def _manager(self, reach: Reach) -> Mapping[str, Any]:
+        path = PATH.format(experiment_id=self._platform.context.experiment_id, keeper_id=self.id)
+        urls = [url.rstrip("/") + path for url in reach.urls]
+        token = with_turn(self._token, self.desk.turn)
+        return {
+            "urls": urls,
+            "token": token,
+            "db_id": self._known.db_id,
+            "fingerprint": reach.fingerprint,
+            "authorities": reach.authorities,
+        }
+
+    def _listen(self) -> None:
+        """Check whether the keeper is silent, and set the next check; calls need not move the timer."""
+        loop = asyncio.get_running_loop()
+        limit = self._platform.context.silent_after.total_seconds()
+        left = self._heard_at + limit - loop.time()
+        if left <= 0:
+            left = limit
+            if not self._silent and not (self.keeper_host.passing and self.link.caller.instance is None):
+                self._silent = True
+                reason = f"no word from the keeper on {self.host.name} for {limit:g} s"
+                if self.trouble is not None:
+                    reason += f": {self.trouble}"
+                self._platform.put([KeeperSilent(keeper_id=self.id, reason=reason)])
+                self._platform.reasons_changed()
+            self._revive()
+            self._tend()
+        self._timer = loop.call_later(left, self._listen)
+
+    def _lease_over(self, lease: timedelta) -> None:
+        name, limit = self.host.name, f"{lease.total_seconds():g} s"
+        reason = f"the keeper on {name} was silent for so long that its lease ({limit}) is over"
+        self._platform.put(self.link.jobs.give_up(reason))

@@ -1,0 +1,355 @@
+"""Training service shared by all platforms whose jobs are run by keepers.
+
+A platform provides its ``KeeperHost``s (how to start a keeper, how to pass it the server's address, what a
+start command contains) and the queue that decides which host takes a job. Everything else is here: enrolment,
+orders, silence. ``machines`` is for machines that stay, ``kubernetes`` for pods that come and go.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from training_services.base import (
+    ExperimentContext,
+    FrameSkipped,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobPlaced,
+    JobWaiting,
+    KeeperAcknowledged,
+    KeeperBound,
+    KeeperEnrolled,
+    KeeperGone,
+    KeeperHeard,
+    KeeperSilent,
+    KnownKeeper,
+    KnownKeepers,
+    Machine,
+    MachineEvent,
+    MetricReported,
+    ParametersWanted,
+    StopOrdered,
+    TrialJobDetail,
+    TrialJobSpec,
+    UpdateOrdered,
+)
+from training_services.keepers import overview
+from training_services.keepers.errands import Errands
+from training_services.keepers.files import FilesOfJobs
+from training_services.keepers.host import HostGone, JobFiles, KeeperHost, attempt_folder
+from training_services.keepers.hub import MAX_BACKLOG, KeeperDesk, KeeperHub
+from training_services.keepers.job_ends import JobEnds
+from training_services.keepers.jobs import Backlog
+from training_services.keepers.link import Received
+from training_services.keepers.placing import JobPlacing
+from training_services.keepers.seat import KeeperSeat
+from training_services.keepers.seating import make_seat
+from training_services.outbox import Outbox
+from training_services.placement.ledger import HostLedger
+
+__all__ = ["KeeperService"]
+
+
+class KeeperService(FilesOfJobs):
+    """Training service that runs the jobs of one experiment on hosts with keepers.
+
+    A platform defines which hosts exist when it is opened (``_known_hosts``), how jobs are placed on them
+    (``_make_queue``), and what happens when a job has left a seat (``_vacated``).
+    """
+
+    def __init__(self, context: ExperimentContext, *, hub: KeeperHub, ledger: HostLedger) -> None:
+        self.context = context
+        self._hub, self._ledger = hub, ledger
+        self._known = KnownKeepers(db_id="", m_epoch=0)
+        self._adopted = False
+        self._errands = Errands(context.experiment_id)  # adding and removing of hosts
+        self._backlog = Backlog()
+        self._outbox = Outbox()
+        self._seats: dict[str, KeeperSeat] = {}
+        self._placed: dict[str, KeeperSeat] = {}  # job -> its seat
+        self._queue = self._make_queue()
+        self._ends = JobEnds()
+
+    @abc.abstractmethod
+    def _make_queue(self) -> JobPlacing:
+        """Return the queue; called once, by the constructor."""
+
+    @abc.abstractmethod
+    def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
+        """Return the hosts that the experiment has when it is opened. Raises ServiceUnavailable."""
+
+    def _vacated(self, seat: KeeperSeat) -> None:
+        """Release the seat if it is no longer needed; called when a job has left it and when it is opened."""
+        return None
+
+    def _parted(self, seat: KeeperSeat) -> None:
+        """Clean up after the seat's keeper, which was told to leave or has ended, for good."""
+        return None
+
+    # ---- life ---------------------------------------------------------------------------------------------
+
+    async def open(self, known: KnownKeepers) -> None:
+        self._known = known
+        hosts = {host.keeper_id: host for host in self._known_hosts(known)}
+        await asyncio.gather(*(host.open() for host in hosts.values()))
+        records = {keeper.keeper_id: keeper for keeper in known.keepers}
+        seats = [await self._seat(host, records.get(name)) for name, host in hosts.items()]
+        for name, record in records.items():
+            if name not in hosts:
+                self._hub.bar(self.context.experiment_id, name, token_sha256=record.token_sha256)
+        for seat in seats:
+            self._admit(seat)
+        self._queue.listen()
+
+    def _admit(self, seat: KeeperSeat) -> None:
+        self._seats[seat.id] = seat
+        self._hub.add(self.context.experiment_id, seat.desk)
+        if not seat.draining:
+            self._queue.add(seat)
+        seat.enrol()
+
+    async def _seat(self, host: KeeperHost, record: KnownKeeper | None) -> KeeperSeat:
+        host.changed = self.reasons_changed
+        return await make_seat(
+            host, record, self, known=self._known, backlog=self._backlog, deliver=self._deliver
+        )
+
+    def adopted(self) -> None:
+        self._ledger.rebuilt(self.context.experiment_id)
+        self._adopted = True
+        for seat in self._seats.values():
+            seat.open()
+            self._vacated(seat)
+
+    async def close(self, *, detach: bool) -> Sequence[str]:
+        left: Sequence[str | None] = ()
+        self._queue.close()
+        await self._errands.close()
+        if detach:
+            await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
+        else:
+            for job_id, seat in self._placed.items():
+                self._queue.release(job_id, seat)
+            left = await asyncio.gather(*(seat.dismiss(patient=True) for seat in self._seats.values()))
+            for seat, sentence in zip(self._seats.values(), left, strict=True):
+                if sentence is None:
+                    self._parted(seat)
+        for seat in self._seats.values():
+            self._hub.remove(self.context.experiment_id, seat.desk)
+        await asyncio.gather(*(seat.keeper_host.close() for seat in self._seats.values()))
+        self._outbox.close()
+        return [sentence for sentence in left if sentence is not None]
+
+    # ---- orders -------------------------------------------------------------------------------------------
+
+    def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
+        if job.id in self._placed or job.id in self._queue:
+            return None
+        if job.place is not None:
+            self._adopt(job, job.place)
+            return None
+        return self._queue.submit(job)
+
+    def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
+        seat = self._seats.get(placed.place.keeper_id)
+        if seat is None:
+            reason = f"its keeper {placed.place.keeper_id} is not in the configuration any more"
+            self._outbox.put([JobLost(job_id=job.id, reason=reason)])
+            return
+        seat.link.jobs.adopt(job, seat.keeper_host.start_order(job, placed.place.gpus))
+        self._settle_in(job.id, seat)
+        self._queue.hold(job.id, seat, placed.place.gpus)
+
+    def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
+        order = seat.keeper_host.start_order(job, gpus)
+        placed = seat.link.jobs.order_start(job.id, job.trial_id, gpus=gpus, start=order)
+        self._settle_in(job.id, seat)
+        return placed
+
+    def _settle_in(self, job_id: str, seat: KeeperSeat) -> None:
+        self._placed[job_id] = seat
+        seat.jobs.add(job_id)
+
+    def reasons_changed(self) -> None:
+        self._queue.reasons_changed()
+
+    def put(self, events: Sequence[JobEvent]) -> None:
+        self._outbox.put(events)
+
+    def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
+        jobs = seat.link.jobs
+        self._outbox.put(jobs.fail(str(gone), datetime.now(UTC)) if gone.failed else jobs.give_up(str(gone)))
+        for job_id in seat.jobs:
+            self._release(job_id, seat)
+            self._ends.came(job_id)
+
+    def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
+        seat = self._placed.get(job_id)
+        if seat is None:
+            return None
+        return seat.link.jobs.order_update(job_id, index=index, parameter=parameter_text)
+
+    def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+        if self._queue.withdraw(job_id):
+            return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
+        seat = self._placed.get(job_id)
+        return None if seat is None else seat.link.jobs.order_stop(job_id, grace=grace)
+
+    # ---- facts that were committed ------------------------------------------------------------------------
+
+    def committed(self, facts: Sequence[JobEvent]) -> None:
+        frames: dict[str, int] = {}
+        touched: dict[KeeperSeat, None] = {}
+        held_back = self._backlog.frames > MAX_BACKLOG
+        for fact in facts:
+            if type(fact) is MetricReported:
+                frames[fact[0]] = fact[1] + 1
+            elif isinstance(fact, FrameSkipped | ParametersWanted):
+                frames[fact.job_id] = fact.position + 1
+            elif (seat := self._take_fact(fact)) is not None:
+                touched[seat] = None
+        for job_id, count in frames.items():
+            if (seat := self._placed.get(job_id)) is not None:
+                seat.link.jobs.frames_committed(job_id, count)
+                touched[seat] = None
+        if held_back and self._backlog.frames <= MAX_BACKLOG:
+            touched = dict.fromkeys(self._seats.values())
+        for seat in touched:
+            seat.desk.flush()
+
+    def _take_fact(self, fact: JobEvent) -> KeeperSeat | None:
+        """Apply one fact. Return the seat whose held calls may now be answered."""
+        if isinstance(fact, MachineEvent | KeeperSilent | KeeperHeard | KeeperGone):
+            return None
+        if isinstance(fact, KeeperEnrolled | KeeperBound | KeeperAcknowledged):
+            keeper_seat = self._seats.get(fact.keeper_id)
+            if keeper_seat is not None:
+                self._take_keeper_fact(fact, keeper_seat)
+            return keeper_seat
+        seat = self._placed.get(fact.job_id)
+        if seat is None:
+            return None
+        match fact:
+            case JobPlaced() | UpdateOrdered():
+                seat.link.jobs.command_committed(fact.job_id, fact.cmd_seq)
+            case StopOrdered(cmd_seq=None):  # the start was withdrawn
+                self._leave(fact.job_id, seat)
+            case StopOrdered(cmd_seq=int(seq)):
+                seat.link.jobs.command_committed(fact.job_id, seq)
+                seat.expect_obedience()
+            case JobEnded() | JobLost():
+                self._outbox.put(seat.link.jobs.end_committed(fact.job_id, lost=isinstance(fact, JobLost)))
+                seat.desk.settle(("ended", fact.job_id))
+                self._ends.came(fact.job_id)
+                self._leave(fact.job_id, seat)
+        return seat
+
+    def _take_keeper_fact(
+        self, fact: KeeperEnrolled | KeeperBound | KeeperAcknowledged, seat: KeeperSeat
+    ) -> None:
+        match fact:
+            case KeeperEnrolled():
+                seat.enrolled(fact)
+            case KeeperBound():
+                seat.link.caller.bound_committed(fact.instance, fact.boot_id)
+                seat.desk.settle(("bound", fact.instance, fact.boot_id))
+            case KeeperAcknowledged():
+                for job_id in list(seat.closing):
+                    self._forget(job_id, seat)
+
+    def _leave(self, job_id: str, seat: KeeperSeat) -> None:
+        """Free the place of a job that has ended, and forget the job if its keeper is done with it."""
+        if not seat.link.jobs.is_astray(job_id):
+            self._release(job_id, seat)
+        seat.closing[job_id] = None
+        self._forget(job_id, seat)
+        self._vacated(seat)
+
+    def _release(self, job_id: str, seat: KeeperSeat) -> None:
+        if self._queue.release(job_id, seat):
+            self._queue.left(seat)
+
+    def _forget(self, job_id: str, seat: KeeperSeat) -> None:
+        if seat.link.jobs.forget_ended(job_id):
+            self._release(job_id, seat)
+            self._placed.pop(job_id, None)
+            seat.jobs.discard(job_id)
+            seat.closing.pop(job_id, None)
+
+    # ---- hosts --------------------------------------------------------------------------------------------
+
+    def machines(self) -> Sequence[Machine]:
+        return overview.machines(self._seats.values(), self._ledger)
+
+    async def _join(self, host: KeeperHost) -> KeeperSeat:
+        """Return the seat of a new host, of which nothing is committed. Raises OSError, ServiceError."""
+        await host.open()
+        return await self._seat(host, None)
+
+    def _begin(self, seat: KeeperSeat) -> None:
+        """Start to place jobs on the seat."""
+        self._admit(seat)
+        if self._adopted:
+            seat.open()
+
+    async def _let_go(self, seat: KeeperSeat) -> str | None:
+        """Stop using the seat and dismiss its keeper. Return a sentence about what failed there, or None."""
+        note = await seat.dismiss(patient=False)
+        self._hub.remove(self.context.experiment_id, seat.desk)
+        await seat.keeper_host.close()
+        for job_id in seat.jobs:
+            self._queue.release(job_id, seat)
+            self._placed.pop(job_id, None)
+        del self._seats[seat.id]
+        return note
+
+    def _deliver(self, desk: KeeperDesk, received: Received) -> None:
+        seat = self._seats[desk.link.keeper_id]
+        news = seat.heard()
+        self._outbox.put(received.events)
+        for job_id in received.ended:
+            self._release(job_id, seat)
+            self._ends.came(job_id)
+        facts = received.facts
+        self._queue.told(seat, None if facts is None else facts.capacity, received.gpus)
+        if news:
+            for job_id in list(seat.closing):
+                self._forget(job_id, seat)
+            self._queue.ready(seat)
+
+    def notices(self) -> Mapping[str, str]:
+        return overview.notices(self._seats.values(), self._ledger)
+
+    async def list_trial_jobs(self) -> list[TrialJobDetail]:
+        waiting = [
+            TrialJobDetail(job_id=job_id, place=None, started=False, ended=False) for job_id in self._queue
+        ]
+        return [detail for seat in self._seats.values() for detail in seat.link.jobs.details()] + waiting
+
+    async def events(self) -> AsyncIterator[Sequence[JobEvent]]:
+        while (batch := await self._outbox.take()) is not None:
+            yield batch
+
+    def _files(self, job_id: str, keeper_id: str | None) -> tuple[KeeperHost, JobFiles]:
+        seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
+        if seat is None:
+            raise FileNotFoundError(f"{job_id} has not run on a machine of this experiment")
+        _, trial_id, attempt = job_id.rsplit("-", 2)
+        files = JobFiles(
+            job_id=job_id,
+            parts=attempt_folder(trial_id, int(attempt)),
+            keeper=seat.desk,
+            is_open=partial(self._is_open, job_id),
+            ended=partial(self._ends.wait, job_id),
+        )
+        return seat.keeper_host, files
+
+    def _is_open(self, job_id: str) -> bool:
+        """Return True if the job waits or runs."""
+        seat = self._placed.get(job_id)
+        return job_id in self._queue if seat is None else seat.link.jobs.is_open(job_id)

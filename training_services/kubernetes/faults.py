@@ -1,0 +1,30 @@
+"""What is wrong with a configuration of pods, as it shows when a pod is rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.manifest import Belonging, ResourceFault, job
+from training_services.kubernetes.template import TemplateError
+from training_services.placement.needs import Wants
+from training_services.platform import ConfigFault
+
+__all__ = ["faults"]
+
+
+def faults(config: KubernetesConfig, wants: Wants) -> Iterator[ConfigFault]:
+    """Yield what is wrong with the configuration, given what each job needs."""
+    try:
+        job(
+            config,
+            Belonging(experiment_id="experiment", database_id="database", namespace="default"),
+            keeper_id="keeper",
+            wants=wants,
+            grace=timedelta(0),
+        )
+    except ResourceFault as fault:
+        yield ConfigFault(tuple(fault.path), str(fault), shared=True)
+    except TemplateError as fault:
+        yield ConfigFault(("podTemplate", *fault.path), str(fault))

@@ -1,0 +1,1 @@
+"""Platforms with machines that stay: this machine, and machines over SSH."""

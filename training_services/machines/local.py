@@ -1,0 +1,269 @@
+"""This machine as a platform: one keeper per experiment, beside the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import shutil
+import signal
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+import trial_keeper
+from training_services.addresses import Reach
+from training_services.base import ExperimentContext, FileListing, TrialJobSpec
+from training_services.keepers.host import (
+    JobFiles,
+    KeeperFiles,
+    KeeperHost,
+    read_manager_file,
+    start_order,
+    write_manager_file,
+)
+from training_services.keepers.jobs import StartOrder
+from training_services.keepers.names import LOCAL
+from training_services.logs import FolderFiles, LogFile, folder_file, folder_listing
+from training_services.machines.process import WatchedProcess, launch, lock_holder
+from training_services.machines.service import MachineService
+from training_services.placement.ledger import Host
+from training_services.placement.needs import Wants
+from training_services.platform import ConfigFault, PlatformConfig, gpu_faults
+from training_services.tools import ServiceTools
+
+__all__ = ["LocalConfig", "LocalService", "faults"]
+
+LEAVE_S = 3.0  # limit for a keeper that was told to leave, and again after SIGKILL
+LOOK_S = 0.1  # pause between two checks of a file that is followed
+
+
+def _indices(value: Any) -> Any:
+    """Return the GPU indices as a list. NNI accepts a list, a number, or a text like "0, 1"."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+        if not all(part.isdecimal() for part in value):
+            raise ValueError("must be numbers of GPUs, with commas between them")
+        value = [int(part) for part in value]
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = [value]
+    if isinstance(value, list | tuple) and all(type(index) is int for index in value):
+        if len(set(value)) != len(value) or any(index < 0 for index in value):
+            raise ValueError("must be different numbers, none of them negative")
+    return value
+
+
+class LocalConfig(PlatformConfig):
+    """``trainingService`` with ``platform: local``: NNI's fields.
+
+    ``reuseMode`` is accepted and has no effect: trials are always started from a warm process.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
+    )
+
+    beside_server: ClassVar[bool] = True
+
+    platform: Literal["local"] = "local"
+    use_active_gpu: bool | None = None
+    max_trial_number_per_gpu: Annotated[int, Field(gt=0)] = 1
+    gpu_indices: Annotated[list[int] | None, BeforeValidator(_indices)] = None
+    reuse_mode: bool = False
+
+
+def faults(config: LocalConfig, wants: Wants) -> Iterator[ConfigFault]:
+    """Yield what is wrong with the configuration, given what each job needs."""
+    if wants.gpus and config.use_active_gpu is None:
+        yield ConfigFault(("useActiveGpu",), "must be true or false when trialGpuNumber is above 0")
+    yield from gpu_faults(config, (), wants.gpus)
+
+
+class LocalKeeper(KeeperHost):
+    """Keeper of one experiment on this machine, in ``<experiment>/keeper``."""
+
+    keeper_id = LOCAL
+    call_margin = timedelta(seconds=10)  # calls are not delayed by a network
+
+    def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
+        self.host = Host(
+            id="local",
+            name="this machine",
+            gpu_indices=None if config.gpu_indices is None else tuple(config.gpu_indices),
+            use_active_gpu=bool(config.use_active_gpu),
+            max_jobs_per_gpu=config.max_trial_number_per_gpu,
+        )
+        self.wants = Wants.of(context)
+        self._context = context
+        self._tools = tools
+        self._directory = context.directory.resolve() / "keeper"
+        self._launched: WatchedProcess | None = None  # process of a ``keep`` that was cancelled
+
+    async def read_manager(self) -> Mapping[str, Any] | None:
+        return read_manager_file(self._directory)
+
+    async def reach(self) -> Reach:
+        doors = self._tools.doors
+        return await (doors.network("127.0.0.1") if self._knows_only_ports() else doors.local())
+
+    async def write_manager(self, manager: Mapping[str, Any]) -> None:
+        folder = self._directory.parent
+        if not folder.is_dir():  # A new folder would get in the way of a user who moves the old folder back.
+            raise FileNotFoundError(
+                errno.ENOENT, "the experiment's folder is missing; move it back", str(folder)
+            )
+        write_manager_file(self._directory, manager)
+
+    async def keep(self) -> None:
+        process = self._taken() or await self._launch()
+        if process is None:
+            return
+        try:
+            await process.ended()
+        except asyncio.CancelledError:
+            self._launched = process  # it may not hold the lock yet by which ``_find`` finds it
+            raise
+        process.close()
+
+    async def end(self, *, told: bool) -> None:
+        process = self._taken()
+        if process is None:
+            return
+        try:
+            for number in (None, signal.SIGKILL) if told else (signal.SIGKILL,):
+                with contextlib.suppress(TimeoutError):
+                    if number is not None:
+                        process.send(number)
+                    async with asyncio.timeout(LEAVE_S):
+                        await process.ended()
+                    return
+        except ProcessLookupError:
+            return
+        finally:
+            process.close()
+
+    async def revive(self) -> None:
+        process = self._find()
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send(signal.SIGKILL)
+            process.close()
+
+    async def close(self) -> None:
+        if self._launched is not None:
+            self._launched.close()
+            self._launched = None
+
+    def obstacle(self) -> str | None:
+        context = self._context
+        if not context.trial_code_directory.is_dir():
+            return f"waits for the trial code's directory {context.trial_code_directory}, which is missing"
+        if shutil.which(context.python) is None:
+            return f"waits for the Python interpreter {context.python}, which is missing"
+        return None
+
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        return start_order(self._context, job, gpus, platform="local")
+
+    def files(self) -> KeeperFiles:
+        return FolderFiles(self._context.directory)
+
+    async def read_log(
+        self, job: JobFiles, name: str, *, follow: bool, tail: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        file = LogFile(self._context.directory, job.parts, name)
+        try:
+            if tail is not None:
+                await asyncio.to_thread(file.seek_tail, tail)
+            while True:
+                # read before the file: what the trial wrote last is then read below
+                running = follow and job.is_open()
+                while chunk := file.read():
+                    yield chunk
+                if not running:
+                    return
+                await job.ended(LOOK_S)
+        finally:
+            file.close()
+
+    async def read_file(self, job: JobFiles, path: str) -> AsyncGenerator[bytes, None]:
+        async with aclosing(folder_file(self._context.directory, job.parts, path)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def list_files(self, job: JobFiles) -> FileListing:
+        return await folder_listing(self._context.directory, job.parts)
+
+    def _command(self) -> list[str]:
+        package = Path(trial_keeper.__file__).parent
+        return [self._context.python, "-S", "-E", str(package), str(self._directory)]
+
+    async def _launch(self) -> WatchedProcess | None:
+        """Start a keeper.
+
+        A cancelled caller waits until it is started, so that no keeper starts unnoticed.
+        """
+        launching = asyncio.ensure_future(
+            launch(
+                self._command(),
+                environ=self._context.environ,
+                python=self._context.python,
+                output=self._directory / "keeper.log",
+            )
+        )
+        try:
+            return await asyncio.shield(launching)
+        except asyncio.CancelledError:
+            await asyncio.wait({launching})
+            if launching.exception() is None:
+                self._launched = launching.result()
+            raise
+
+    def _knows_only_ports(self) -> bool:
+        """Return True if the running keeper may be an earlier version that does not know Unix sockets.
+
+        That version was given an address with a port, and calls there until it ends.
+        """
+        manager = read_manager_file(self._directory) or {}
+        if not any(str(url).startswith(("http://", "https://")) for url in manager.get("urls", ())):
+            return False
+        process = self._find()
+        if process is None:
+            return False
+        process.close()
+        return True
+
+    def _taken(self) -> WatchedProcess | None:
+        """Return the running keeper, which the caller must close, or None."""
+        process, self._launched = self._launched, None
+        return process or self._find()
+
+    def _find(self) -> WatchedProcess | None:
+        """Return the running keeper, which any server may have started, or None."""
+        process = lock_holder(self._directory / "lock")
+        if process is None or process.arguments()[-1:] == [str(self._directory)]:
+            return process
+        process.close()  # the lock belongs to a file with the same inode on another file system
+        return None
+
+
+class LocalService(MachineService):
+    """Training service that runs trials on this machine, in the trial code's own directory."""
+
+    def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
+        super().__init__(context, tools, LocalHosts(context, config, tools).all())
+
+
+class LocalHosts:
+    """Keeper of the only machine of the platform, this machine."""
+
+    def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
+        self._context, self._config, self._tools = context, config, tools
+
+    def all(self) -> list[KeeperHost]:
+        return [LocalKeeper(self._context, self._config, self._tools)]

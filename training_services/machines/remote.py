@@ -1,0 +1,194 @@
+"""Machines over SSH: one keeper per experiment and machine, started and reached over one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from training_services.addresses import Reach
+from training_services.base import ExperimentContext, ServiceUnavailable, TrialJobSpec
+from training_services.code import PackedCode
+from training_services.keepers.host import (
+    KeeperFiles,
+    KeeperHost,
+    read_manager_file,
+    start_order,
+    write_manager_file,
+)
+from training_services.keepers.jobs import StartOrder
+from training_services.keepers.names import experiment_folder
+from training_services.machines.service import MachineService
+from training_services.placement.ledger import Host
+from training_services.placement.needs import Wants
+from training_services.ssh.attendant import AttendantClient
+from training_services.ssh.config import MachineConfig, RemoteConfig
+from training_services.ssh.connection import Link, Share
+from training_services.ssh.files import MachineFiles
+from training_services.ssh.target import Target
+from training_services.tools import ServiceTools
+
+__all__ = [
+    "MachineConfig",
+    "RemoteConfig",
+    "RemoteKeeper",
+    "RemoteService",
+]
+
+logger = logging.getLogger(__name__)
+
+REACH_S = 10.0  # limit for connecting to a machine whose keeper must leave
+END_S = 30.0
+REMOVE_S = 600.0
+
+
+class RemoteKeeper(KeeperHost):
+    """Keeper of one experiment on one machine.
+
+    On the machine, all files of the experiment are in
+    ``~/nni-experiments/<experiment>/environments/<keeper_id>``. The server's own files about it are in
+    ``<experiment's directory>/keepers/<keeper_id>``.
+    """
+
+    def __init__(
+        self,
+        context: ExperimentContext,
+        config: RemoteConfig,
+        machine: MachineConfig,
+        *,
+        code: PackedCode,
+        tools: ServiceTools,
+    ) -> None:
+        self.keeper_id = machine.keeper_id
+        self.host = Host(
+            id=machine.address,
+            name=machine.title,
+            gpu_indices=None if machine.gpu_indices is None else tuple(machine.gpu_indices),
+            use_active_gpu=machine.use_active_gpu,
+            max_jobs_per_gpu=machine.max_trial_number_per_gpu,
+        )
+        self.wants = Wants.of(context)
+        self._context = context
+        self._config = config
+        self._code = code
+        self._target = Target.of(machine, config, environ=context.environ)
+        self._tools = tools
+        self._share: Share | None = None
+        self._notes = context.directory / "keepers" / self.keeper_id
+        self._directory = experiment_folder(context.experiment_id, self.keeper_id)
+
+    async def open(self) -> None:
+        await self._code.pack()
+
+    async def read_manager(self) -> Mapping[str, Any] | None:
+        return read_manager_file(self._notes)
+
+    async def reach(self) -> Reach:
+        link = await self._link()
+        if self._context.nni_manager_ip is not None:
+            return await self._tools.doors.network(self._context.nni_manager_ip)
+        return await link.tunnel(self._tools.doors)
+
+    async def write_manager(self, manager: Mapping[str, Any]) -> None:
+        write_manager_file(self._notes, manager)
+        await (await self._attendant()).ask("write", directory=self._directory, manager=manager)
+
+    async def keep(self) -> None:
+        attendant = await self._attendant()
+        orphaned = self._config.orphaned
+        environ = {} if orphaned is None else {"NNIMGR_KEEPER_ORPHAN_S": str(orphaned.total_seconds())}
+        answer = await attendant.ask(
+            "keep", limit=None, directory=self._directory, path=self._target.python_path, environ=environ
+        )
+        code = answer.get("code") or 0
+        if code > 0:
+            raise ServiceUnavailable(
+                f"it has ended with code {code}; its log there ends: {answer.get('said')}"
+            )
+
+    async def end(self, *, told: bool) -> None:
+        try:
+            attendant = await self._soon()
+        except ServiceUnavailable as error:
+            raise ServiceUnavailable(
+                f"{error}; its keeper leaves by itself once it has no trial, and ~/{self._directory} stays"
+            ) from error
+        await attendant.ask("end", limit=END_S, directory=self._directory, told=told)
+        if self._config.clean_up:
+            await attendant.ask("remove", limit=REMOVE_S, directory=self._directory)
+
+    async def revive(self) -> None:
+        attendant = await self._soon()
+        await attendant.ask("end", limit=END_S, directory=self._directory, told=False)
+
+    async def close(self) -> None:
+        share, self._share = self._share, None
+        if share is not None:
+            await share.close()
+
+    def obstacle(self) -> str | None:
+        if self._context.nni_manager_ip is not None:
+            return None  # its keeper may call without the connection, or has not called yet
+        return f"waits for {self.host.name}" if self._share is None else self._share.obstacle
+
+    def files(self) -> KeeperFiles:
+        return MachineFiles(self._ask_at_rest, self._directory, machine=self.host.name)
+
+    async def remove(self, *, only_look: bool = False) -> None:
+        await self._ask_at_rest("remove", limit=REMOVE_S, directory=self._directory, only_look=only_look)
+
+    async def _ask_at_rest(self, what: str, **fields: Any) -> Mapping[str, Any]:
+        """Ask the attendant and return its answer; if it is unreachable, the error names the folder."""
+        try:
+            attendant = await self._soon()
+        except ServiceUnavailable as error:
+            raise ServiceUnavailable(
+                f"what lies in ~/{self._directory} on {self.host.name} cannot be reached: {error}"
+            ) from error
+        return await attendant.ask(what, **fields)
+
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        return start_order(self._context, job, gpus, platform="remote", code=self._code.archive)
+
+    def _shared(self) -> Share:
+        if self._share is None:
+            self._share = self._tools.machines.share(self._target, lambda: self.changed())
+        return self._share
+
+    async def _link(self) -> Link:
+        return await self._shared().link()
+
+    async def _soon(self) -> AttendantClient:
+        """Return the attendant, without waiting for the pause that follows a failed connection."""
+        share = self._shared()
+        try:
+            async with asyncio.timeout(REACH_S):
+                share.hurry()
+                return await self._attendant()
+        except TimeoutError:
+            raise ServiceUnavailable(share.obstacle or f"{self.host.name} takes long to answer") from None
+
+    async def _attendant(self) -> AttendantClient:
+        return (await self._link()).attendant
+
+
+class RemoteService(MachineService):
+    """Training service that runs trials on the machines of ``machineList``."""
+
+    def __init__(self, context: ExperimentContext, config: RemoteConfig, tools: ServiceTools) -> None:
+        super().__init__(context, tools, RemoteHosts(context, config, tools).all())
+
+
+class RemoteHosts:
+    """Keepers for the machines of ``machineList`` and for machines that are added later."""
+
+    def __init__(self, context: ExperimentContext, config: RemoteConfig, tools: ServiceTools) -> None:
+        self._context, self._config, self._tools = context, config, tools
+        self._code = PackedCode(context)
+
+    def all(self) -> list[KeeperHost]:
+        return [self.host(machine) for machine in self._config.machine_list]
+
+    def host(self, machine: MachineConfig) -> KeeperHost:
+        return RemoteKeeper(self._context, self._config, machine, code=self._code, tools=self._tools)

@@ -1,0 +1,159 @@
+"""Training service for machines with keepers, which stay while the experiment runs; jobs spread over all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from training_services.base import (
+    Capabilities,
+    ExperimentContext,
+    JobEvent,
+    KnownKeepers,
+    MachineAdded,
+    MachineDrained,
+    MachineEvent,
+    MachineGone,
+    MachineRemoved,
+    ServiceError,
+    ServiceUnavailable,
+)
+from training_services.keepers.host import KeeperHost
+from training_services.keepers.placing import JobPlacing
+from training_services.keepers.seat import KeeperSeat
+from training_services.keepers.service import KeeperService
+from training_services.placement.queue import JobQueue
+from training_services.tools import ServiceTools
+
+__all__ = ["MachineService"]
+
+logger = logging.getLogger(__name__)
+
+
+class MachineService(KeeperService):
+    """Training service that runs the jobs of one experiment on machines.
+
+    ``make_host`` makes the host for a machine that is added while the experiment runs (see MachineAdded). It
+    may raise ServiceUnavailable.
+    """
+
+    capabilities = Capabilities(updates=True, machines=True)
+
+    def __init__(
+        self,
+        context: ExperimentContext,
+        tools: ServiceTools,
+        hosts: Sequence[KeeperHost],
+        *,
+        make_host: Callable[[Mapping[str, Any]], KeeperHost] | None = None,
+    ) -> None:
+        super().__init__(context, hub=tools.hub, ledger=tools.ledger)
+        self._hosts = {host.keeper_id: host for host in hosts}
+        self._make_host = make_host
+        self._returning: dict[str, MachineAdded] = {}  # machines added again while they were being removed
+        self._drained: set[str] = set()  # machines drained while they were being added
+        self._absent: dict[str, str] = {}  # machines that could not be added -> the reason
+
+    def _make_queue(self) -> JobPlacing:
+        return JobQueue(
+            self.context.experiment_id,
+            self._ledger,
+            start=self._start,
+            put=self._outbox.put,
+            placed=lambda: len(self._placed),
+        )
+
+    def hosts(self, added: Iterable[Mapping[str, Any]] = ()) -> list[KeeperHost]:
+        """Return the hosts of the configuration and of the added machines. Raises ServiceUnavailable."""
+        if self._make_host is None:
+            return list(self._hosts.values())
+        more = (self._make_host(machine) for machine in added)
+        return list({host.keeper_id: host for host in (*self._hosts.values(), *more)}.values())
+
+    def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
+        hosts = dict(self._hosts)
+        for machine in known.machines:
+            if machine.gone:
+                hosts.pop(machine.keeper_id, None)
+            elif machine.added is not None:
+                hosts[machine.keeper_id] = self._host(machine.keeper_id, machine.added)
+        return hosts.values()
+
+    def _host(self, keeper_id: str, machine: Mapping[str, Any] | None) -> KeeperHost:
+        """Return the host of an added machine, or the configured host. Raises ServiceUnavailable."""
+        if machine is None:
+            return self._hosts[keeper_id]
+        if self._make_host is None:
+            raise ServiceUnavailable("this platform has no machines that could be added")
+        return self._make_host(machine)
+
+    def _admit(self, seat: KeeperSeat) -> None:
+        left = next((known for known in self._known.machines if known.keeper_id == seat.id), None)
+        if left is not None and left.draining and not self._adopted:
+            seat.draining, seat.removing = True, left.removing
+        super()._admit(seat)
+
+    def committed(self, facts: Sequence[JobEvent]) -> None:
+        super().committed(facts)
+        for fact in facts:
+            if isinstance(fact, MachineEvent):
+                self._take_machine_fact(fact)
+
+    def _take_machine_fact(self, fact: MachineEvent) -> None:
+        name = fact.keeper_id
+        seat = self._seats.get(name)
+        if isinstance(fact, MachineAdded):
+            if seat is None:
+                self._errands.spawn(name, self._bring(fact))
+            elif name in self._errands:
+                self._returning[name] = fact
+            else:
+                seat.draining = seat.removing = False
+                self._queue.add(seat)
+        elif isinstance(fact, MachineDrained | MachineRemoved) and seat is not None:
+            self._returning.pop(name, None)
+            seat.draining = True
+            seat.removing = seat.removing or isinstance(fact, MachineRemoved)
+            self._queue.remove(seat)
+            self._vacated(seat)
+        elif isinstance(fact, MachineRemoved):  # the machine could not be added
+            self._absent.pop(name, None)
+            self._errands.cancel(name)
+            self._outbox.put([MachineGone(keeper_id=name)])
+        elif isinstance(fact, MachineDrained):  # the machine is still being added
+            self._drained.add(name)
+
+    async def _bring(self, fact: MachineAdded) -> None:
+        """Add a machine and place jobs on it."""
+        name = fact.keeper_id
+        try:
+            seat = await self._join(self._host(name, fact.machine))
+        except (ServiceError, OSError) as error:
+            self._absent[name] = f"the machine {name} cannot be used: {error}"
+            logger.warning("experiment %s: %s", self.context.experiment_id, self._absent[name])
+            return
+        self._absent.pop(name, None)
+        seat.draining = name in self._drained
+        self._drained.discard(name)
+        self._begin(seat)
+
+    def _vacated(self, seat: KeeperSeat) -> None:
+        ended = len(seat.jobs) == len(seat.closing)  # ended jobs need no acknowledgement any longer
+        if seat.removing and self._adopted and ended and seat.id not in self._errands:
+            self._errands.spawn(seat.id, self._remove(seat))
+
+    async def _remove(self, seat: KeeperSeat) -> None:
+        """Release a removed machine, which no job needs any longer."""
+        note = await self._let_go(seat)
+        if seat.desk.token_sha256 is not None:  # the keeper may call all the same
+            token = seat.desk.token_sha256
+            self._hub.bar(self.context.experiment_id, seat.id, token_sha256=token)
+        self._errands.finish(seat.id)
+        if (fact := self._returning.pop(seat.id, None)) is not None:
+            self._errands.spawn(seat.id, self._bring(fact))
+        else:
+            self._outbox.put([MachineGone(keeper_id=seat.id, note=note)])
+
+    def notices(self) -> Mapping[str, str]:
+        return {f"machine {name}": why for name, why in self._absent.items()} | {**super().notices()}

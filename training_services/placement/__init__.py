@@ -1,0 +1,1 @@
+"""Placement: which job goes to which machine, and which resources it holds there."""

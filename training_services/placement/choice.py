@@ -1,0 +1,101 @@
+"""Order in which the machines of an experiment are asked to take a job, and the reasons of those that refuse.
+
+All jobs of an experiment need the same resources. So a machine that has refused one job would refuse every
+other, and is not asked again until something changes there. A job costs the same with 1 machine and with 100.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Generic, TypeVar
+
+from training_services.base import JobRejected
+from training_services.placement.needs import TooLarge, Waits
+from training_services.placement.seat import Seat
+
+__all__ = ["Choice"]
+
+MOST_NAMED = 3  # machines named in one sentence
+_SLACK = 64  # outdated heap entries that are allowed in addition to one per seat
+
+Refusal = Waits | JobRejected
+S = TypeVar("S", bound=Seat)
+
+
+class Choice(Generic[S]):
+    """Choice of the seat to ask next: the seat with the smallest ``load(seat)`` comes first."""
+
+    def __init__(self, load: Callable[[S], float]) -> None:
+        self._load = load
+        self._heap: list[tuple[float, int, S]] = []
+        self._current: dict[S, int] = {}  # number of the valid heap entry of each seat that can be asked
+        self._number = count()
+        self._refusals: dict[S, Refusal] = {}
+        self._rejected = 0  # number of the refusals that are rejections
+
+    def offer(self, seat: S) -> None:
+        """Ask the seat again for jobs; call when it is new or when something has changed there."""
+        number = self._current[seat] = next(self._number)
+        heapq.heappush(self._heap, (self._load(seat), number, seat))
+        if len(self._heap) > 2 * len(self._current) + _SLACK:
+            self._heap = [entry for entry in self._heap if self._current.get(entry[2]) == entry[1]]
+            heapq.heapify(self._heap)
+
+    def drop(self, seat: S) -> None:
+        """Never ask the seat again."""
+        self._current.pop(seat, None)
+        self._forget(seat)
+
+    def best(self) -> S | None:
+        """Return the seat to ask next, or None if all seats have refused."""
+        while self._heap:
+            load, number, seat = self._heap[0]
+            if self._current.get(seat) != number:
+                heapq.heappop(self._heap)
+            elif self._load(seat) > load:  # other experiments have placed jobs there since the entry was made
+                self.offer(seat)
+            else:
+                return seat
+        return None
+
+    def refuse(self, seat: S, why: Refusal) -> None:
+        """Note that the seat refuses the job. It is not asked again until it is offered again."""
+        self._current.pop(seat, None)
+        self._rejected += isinstance(why, JobRejected) - isinstance(self._refusals.get(seat), JobRejected)
+        self._refusals[seat] = why
+
+    def verdict(self) -> Waits:
+        """Explain why no machine accepts the job. Raise JobRejected if no machine ever can."""
+        if not self._refusals:
+            return Waits("waits for a machine: there is none left (nnictl machine add brings one)")
+        if self._rejected == len(self._refusals):
+            raise self._rejection()
+        return Waits(*(self._sentence(first=first) for first in (True, False)))
+
+    def _sentence(self, *, first: bool) -> str:
+        told: dict[str, None] = {}
+        waiting = len(self._refusals) - self._rejected
+        seen = 0
+        for refusal in self._waits():
+            seen += 1
+            told[refusal.told(first=first)] = None
+            if len(told) == MOST_NAMED:
+                break
+        more = waiting - seen
+        rest = [f"and {more} more {'machine is' if more == 1 else 'machines are'} taken or not there"]
+        return "; ".join([*told, *(rest if more else [])])
+
+    def _waits(self) -> Iterator[Waits]:
+        return (refusal for refusal in self._refusals.values() if isinstance(refusal, Waits))
+
+    def _rejection(self) -> JobRejected:
+        rejections = [refusal for refusal in self._refusals.values() if isinstance(refusal, JobRejected)]
+        large = [rejection for rejection in rejections if isinstance(rejection, TooLarge)]
+        if len(large) < len(rejections):
+            return rejections[0]
+        return max(large, key=lambda rejection: rejection.size).of(len(large))
+
+    def _forget(self, seat: S) -> None:
+        self._rejected -= isinstance(self._refusals.pop(seat, None), JobRejected)

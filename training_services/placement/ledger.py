@@ -1,0 +1,357 @@
+"""Resources that jobs of all experiments of a server hold on machines, and whose turn comes next.
+
+The ``HostLedger`` is only in memory. It is rebuilt from the live jobs of all experiments before any GPU, CPU
+or memory is granted. Whether a job fits is decided by the pure functions of ``fit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from training_services.placement.fit import behind_others, keep, place
+from training_services.placement.needs import (
+    Capacity,
+    Gpu,
+    GpuProcess,
+    GpuReading,
+    Holding,
+    Host,
+    Need,
+    TooLarge,
+    Waits,
+    all_of,
+    trial_text,
+)
+
+__all__ = [
+    "Capacity",
+    "Gpu",
+    "GpuProcess",
+    "GpuReading",
+    "Holding",
+    "Host",
+    "HostLedger",
+    "HostUse",
+    "Need",
+    "TooLarge",
+    "Waits",
+    "place",
+]
+
+# parts per GPU or machine: integer weights can be added and subtracted without rounding errors
+_PARTS = 1_000_000
+
+Freed = Callable[[Collection[str] | None], None]
+
+
+@dataclass(slots=True)
+class _Machine:
+    """Record of one host."""
+
+    capacity: Capacity | None = None
+    jobs: set[str] = field(default_factory=set)  # all jobs on the host, with or without scarce resources
+    held: dict[str, Holding] = field(default_factory=dict)  # by job; only jobs that hold GPUs, CPUs or memory
+    weights: dict[str, int] = field(default_factory=dict)  # by job; the weight of its holding in parts
+    # last reading of each reader, the newest reading last
+    readings: dict[object, GpuReading] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)  # indices of all GPUs that were ever read
+    # jobs that have ended, but that the last reading may still show
+    ended: set[str] = field(default_factory=set)
+    ended_since: set[str] = field(default_factory=set)  # jobs that have ended since the last reading
+    left_since: set[int] = field(default_factory=set)  # GPUs that those jobs held
+    waiting: dict[str, tuple[Need, Host]] = field(default_factory=dict)  # waiting needs, by experiment
+
+    @property
+    def reading(self) -> GpuReading | None:
+        return next(reversed(self.readings.values()), None)
+
+    @property
+    def gone(self) -> set[int]:
+        reading = self.reading
+        if reading is None or reading.trouble is not None:
+            return set()
+        return self.seen - {gpu.index for gpu in reading.gpus}
+
+    def read(self, owner: object, reading: GpuReading) -> None:
+        self.readings.pop(owner, None)
+        self.readings[owner] = reading
+        self.seen.update(gpu.index for gpu in reading.gpus)
+        shown = {process.job_id for gpu in reading.gpus for process in gpu.processes}
+        self.ended = {job_id for job_id in self.ended if job_id in shown} | self.ended_since
+        self.ended_since, self.left_since = set(), set()
+
+    def release(self, holding: Holding) -> None:
+        if holding.gpus:
+            self.ended_since.add(holding.job_id)
+            self.left_since.update(holding.gpus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUse:
+    """Snapshot of a host: its capacity, its last GPU reading and the jobs on it.
+
+    ``held`` has the jobs that hold GPUs, CPUs or memory, by job id.
+    """
+
+    capacity: Capacity | None
+    reading: GpuReading | None
+    jobs: frozenset[str]
+    held: Mapping[str, Holding]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    experiment_id: str
+    freed: Freed
+
+
+@dataclass(slots=True)
+class HostLedger:
+    """Table of which job holds which GPUs, CPUs and memory of which host, over all experiments.
+
+    While a job waits, the resources that it lacks are kept for it: jobs whose turn comes later cannot take
+    them. Otherwise a job that needs several GPUs, or a whole machine, would wait forever while smaller jobs
+    take every part that becomes free.
+
+    A server that reopens experiments calls ``expect`` for all of them before it opens the first. No GPU, CPU
+    or memory is granted until each of them has submitted its jobs again (``rebuilt``).
+    """
+
+    _machines: dict[str, _Machine] = field(default_factory=dict)
+    _expected: dict[str, None] = field(default_factory=dict)  # experiments that are not rebuilt yet, in order
+    _listeners: dict[object, _Listener] = field(default_factory=dict)
+    _grants: dict[str, int] = field(default_factory=dict)  # experiment -> number of its last grant
+    _granted: int = 0
+    _holds: dict[str, int] = field(default_factory=dict)  # experiment -> total weight of its holdings
+    _first: dict[str, str] = field(default_factory=dict)  # experiment -> its first waiting job
+    _waits_at: dict[str, dict[str, None]] = field(
+        default_factory=dict
+    )  # experiment -> hosts that it waits for
+    _contended: dict[str, None] = field(default_factory=dict)  # hosts that several experiments wait for
+
+    def expect(self, experiment_ids: Iterable[str]) -> None:
+        """Grant no scarce resource until these experiments, which may hold some, are rebuilt."""
+        self._expected.update(dict.fromkeys(experiment_ids))
+
+    def rebuilt(self, experiment_id: str) -> None:
+        """Note that the experiment has submitted its jobs again, or will not be opened."""
+        if experiment_id in self._expected:
+            del self._expected[experiment_id]
+            if not self._expected:
+                self._notify(None)
+
+    def listen(self, owner: object, freed: Freed, *, experiment_id: str) -> None:
+        """Call ``freed`` with the hosts whose resources may have become free; None stands for every host.
+
+        The call replaces the owner's earlier listener.
+        """
+        self._listeners[owner] = _Listener(experiment_id, freed)
+
+    def ignore(self, owner: object) -> None:
+        """Remove the owner's listener and its GPU readings."""
+        listener = self._listeners.pop(owner, None)
+        for machine in self._machines.values():
+            machine.readings.pop(owner, None)
+        if listener is not None:
+            self.withdraw(listener.experiment_id)
+
+    # ---- what machines are --------------------------------------------------------------------------------
+
+    def read(self, host_id: str, owner: object, reading: GpuReading) -> None:
+        """Record a GPU reading of the host. The owner's keeper reports every change of its GPUs."""
+        self._machine(host_id).read(owner, reading)
+        self._notify(host_id)
+
+    def told(self, host_id: str, capacity: Capacity) -> None:
+        """Record the total capacity of the host as its keeper reports it."""
+        machine = self._machine(host_id)
+        known, machine.capacity = machine.capacity, capacity
+        if known is None or known[:2] != capacity[:2]:
+            self._notify(host_id)
+
+    def capacity(self, host_id: str) -> Capacity | None:
+        """Return the total capacity of the host, or None if no keeper has reported it."""
+        machine = self._machines.get(host_id)
+        return None if machine is None else machine.capacity
+
+    def reading(self, host_id: str) -> GpuReading | None:
+        """Return the last GPU reading of the host, or None."""
+        machine = self._machines.get(host_id)
+        return None if machine is None else machine.reading
+
+    def use(self, host_id: str) -> HostUse:
+        """Return a snapshot of the host, over all experiments."""
+        machine = self._machines.get(host_id) or _Machine()
+        return HostUse(
+            capacity=machine.capacity,
+            reading=machine.reading,
+            jobs=frozenset(machine.jobs),
+            held=dict(machine.held),
+        )
+
+    def load(self, host_id: str) -> float:
+        """Return the host's number of jobs per CPU, over all experiments."""
+        machine = self._machines.get(host_id)
+        if machine is None:
+            return 0.0
+        return len(machine.jobs) / (1.0 if machine.capacity is None else machine.capacity.cpus)
+
+    def trouble(self, host: Host) -> str | None:
+        """Return a sentence about what is wrong with the host's GPUs, or None."""
+        machine = self._machine(host.id)
+        reading = machine.reading
+        if reading is not None and reading.trouble is not None:
+            return f"the GPUs of {host.name} cannot be read: {reading.trouble}"
+        if not machine.gone:
+            return None
+        names = all_of([f"GPU {index}" for index in sorted(machine.gone)])
+        users = [trial_text(job.job_id) for job in machine.held.values() if machine.gone & set(job.gpus)]
+        of = f"; {all_of(users)} had been given what is gone" if users else ""
+        return f"{names} of {host.name} {'has' if len(machine.gone) == 1 else 'have'} vanished{of}"
+
+    # ---- what is given away -------------------------------------------------------------------------------
+
+    def check(self, need: Need, host: Host) -> None:
+        """Raise JobRejected if the host can never grant what the job needs."""
+        place(need, host, None, (), capacity=self.capacity(host.id))
+
+    def place(self, need: Need, host: Host) -> tuple[int, ...] | Waits:
+        """Choose GPUs for the job and reserve what it needs, or return why it waits. Raises JobRejected."""
+        if need.nothing:
+            self.hold(need, host, ())
+            return ()
+        if self._expected:
+            self.check(need, host)
+            what = "which GPUs" if need.gpus else "how much"
+            reason = f"waits until it is known {what} experiment {', '.join(self._expected)} holds"
+            return Waits(reason, behind_others(need, host))
+        machine = self._machine(host.id)
+        held, over = list(machine.held.values()), machine.ended | machine.ended_since
+        for other, others_host in self._ahead(need, machine):
+            kept = keep(
+                other, others_host, machine.reading, held,
+                capacity=machine.capacity, over=over, left=machine.left_since,
+            )  # fmt: skip
+            if kept is not None:
+                held.append(kept)
+        chosen = place(
+            need, host, machine.reading, held,
+            capacity=machine.capacity, over=over, left=machine.left_since, gone=machine.gone,
+        )  # fmt: skip
+        name = need.experiment_id
+        if isinstance(chosen, Waits):
+            self._wait(need, host)
+            return chosen
+        self._unwait(name, host.id)
+        self.hold(need, host, chosen)
+        self._granted += 1
+        self._grants[name] = self._granted
+        return chosen
+
+    def _ahead(self, need: Need, machine: _Machine) -> list[tuple[Need, Host]]:
+        """Return the waiting needs of other experiments whose turn comes before this need, in order."""
+        waiting = [
+            pair
+            for name, pair in machine.waiting.items()
+            if name != need.experiment_id and name in self._first
+        ]
+        if not waiting:
+            return []
+        number = {name: number for number, name in enumerate(machine.waiting)}
+
+        def turn(name: str) -> tuple[int, int, int]:
+            return *self._turn(name), number.get(name, len(number))
+
+        ahead = [pair for pair in waiting if turn(pair[0].experiment_id) < turn(need.experiment_id)]
+        ahead.sort(key=lambda pair: turn(pair[0].experiment_id))
+        return [(replace(each, job_id=self._first[each.experiment_id]), host) for each, host in ahead]
+
+    def _wait(self, need: Need, host: Host) -> None:
+        name, machine = need.experiment_id, self._machine(host.id)
+        machine.waiting.setdefault(name, (need, host))
+        self._first.setdefault(name, need.job_id)
+        self._waits_at.setdefault(name, {})[host.id] = None
+        if len(machine.waiting) > 1:
+            self._contended[host.id] = None
+
+    def _unwait(self, experiment_id: str, host_id: str) -> bool:
+        hosts = self._waits_at.get(experiment_id, {})
+        if host_id not in hosts:
+            return False
+        del hosts[host_id]
+        if not hosts:
+            del self._waits_at[experiment_id]
+            self._first.pop(experiment_id, None)
+        waiting = self._machine(host_id).waiting
+        del waiting[experiment_id]
+        if len(waiting) < 2:
+            self._contended.pop(host_id, None)
+        return True
+
+    def pass_on(self, experiment_id: str, job_id: str | None) -> None:
+        """Keep the experiment's resources for this job, which needs the same; for None, stop keeping them."""
+        hosts = self._waits_at.get(experiment_id)
+        if not hosts:
+            return
+        if job_id is not None:
+            self._first[experiment_id] = job_id
+            return
+        others = [host_id for host_id in hosts if host_id in self._contended]
+        if self._first.pop(experiment_id, None) is not None and others:
+            self._notify(*others)
+
+    def withdraw(self, experiment_id: str, *, host_id: str | None = None) -> None:
+        """Keep nothing more for the experiment on this host, or on any host if ``host_id`` is None.
+
+        The waiting experiments are asked at once. The caller's own queue must be consistent by then.
+        """
+        at = self._waits_at.get(experiment_id, ())
+        gone = [each for each in (list(at) if host_id is None else [host_id]) if each in at]
+        for each in gone:
+            self._unwait(experiment_id, each)
+        if gone:
+            self._notify(*gone)
+
+    def hold(self, need: Need, host: Host, gpus: tuple[int, ...]) -> None:
+        """Record that the job holds these GPUs and its other needs, even if other jobs hold them, too."""
+        machine = self._machine(host.id)
+        machine.jobs.add(need.job_id)
+        if gpus or need.cpus or need.memory:
+            before = machine.weights.get(need.job_id, 0)
+            holding = machine.held[need.job_id] = need.on(host, gpus)
+            weight = machine.weights[need.job_id] = round(_PARTS * holding.weight(machine.capacity))
+            self._holds[need.experiment_id] = self._holds.get(need.experiment_id, 0) + weight - before
+
+    def release(self, host_id: str, job_id: str) -> bool:
+        """Free everything that the job holds; nothing of it runs. Return False if it held nothing."""
+        machine = self._machine(host_id)
+        if job_id not in machine.jobs:
+            return False
+        machine.jobs.discard(job_id)
+        holding = machine.held.pop(job_id, None)
+        if holding is None:
+            return True
+        name = holding.experiment_id
+        self._holds[name] -= machine.weights.pop(job_id)
+        if not self._holds[name]:
+            del self._holds[name]
+        machine.release(holding)
+        self._notify(host_id)
+        return True
+
+    def _machine(self, host_id: str) -> _Machine:
+        return self._machines.setdefault(host_id, _Machine())
+
+    def _turn(self, experiment_id: str) -> tuple[int, int]:
+        """Return the sort key of the experiment: smallest total weight first, then the oldest last grant."""
+        return self._holds.get(experiment_id, 0), self._grants.get(experiment_id, 0)
+
+    def _notify(self, *hosts: str | None) -> None:
+        """Notify all listeners of the changed hosts and of the hosts that several experiments wait for.
+
+        A change on one host can change whose turn it is on another.
+        """
+        changed = None if None in hosts else list(dict.fromkeys([*filter(None, hosts), *self._contended]))
+        for listener in sorted(self._listeners.values(), key=lambda each: self._turn(each.experiment_id)):
+            listener.freed(changed)

@@ -1,0 +1,208 @@
+"""Plain values of placement: what a job needs, what a machine has and what a job holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from training_services.base import ExperimentContext, JobRejected
+
+__all__ = [
+    "Capacity",
+    "Gpu",
+    "GpuProcess",
+    "GpuReading",
+    "Holding",
+    "Host",
+    "Need",
+    "TooLarge",
+    "Waits",
+    "Wants",
+    "all_of",
+    "cpus_text",
+    "gpus_text",
+    "memory_text",
+    "trial_text",
+]
+
+
+class GpuProcess(NamedTuple):
+    """Process that computes on a GPU; ``job_id`` is None if no trial started it."""
+
+    pid: int
+    job_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """GPU as it was read; ``memory`` is the MiB in use that belong to none of ``processes``."""
+
+    index: int
+    memory: int = 0
+    processes: tuple[GpuProcess, ...] = ()
+
+
+class GpuReading(NamedTuple):
+    """GPUs of a host; ``trouble`` is a sentence that says why they cannot be read, or None."""
+
+    gpus: tuple[Gpu, ...]
+    trouble: str | None = None
+
+
+class Capacity(NamedTuple):
+    """Total capacity of a machine: CPUs and MiB of memory; ``disk`` is the free MiB where keepers work."""
+
+    cpus: float
+    memory: int
+    disk: int | None = None
+
+
+class TooLarge(JobRejected):
+    """Rejection of a job because the machine is too small for it; ``has`` is the text of what it has."""
+
+    def __init__(self, wanted: str, host: Host, has: str, *, size: float) -> None:
+        super().__init__(f"The trial asks for {wanted}, but {host.name} has {has}.")
+        self.wanted, self.host, self.has, self.size = wanted, host, has, size
+
+    def of(self, machines: int) -> JobRejected:
+        """Build the rejection to raise when all machines are too small and this one is the largest."""
+        if machines == 1:
+            return self
+        name = self.host.name
+        return JobRejected(
+            f"The trial asks for {self.wanted}, but the largest of its {machines} machines, {name}, "
+            f"has {self.has}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """Machine and the part of it that an experiment may use; ``name`` is for sentences ("this machine")."""
+
+    id: str
+    name: str
+    gpu_indices: tuple[int, ...] | None = None  # None: all GPUs
+    use_active_gpu: bool = False
+    max_jobs_per_gpu: int = 1
+
+
+class Wants(NamedTuple):
+    """Needs of each job on a host: GPUs, CPUs, MiB of memory; None where the user gave no number."""
+
+    gpus: float | None
+    cpus: float | None
+    memory: int | None
+
+    @classmethod
+    def of(cls, context: ExperimentContext) -> Wants:
+        return cls(context.trial_gpu_number, context.trial_cpu_number, context.trial_memory_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Resources that a job asks for.
+
+    ``gpus`` None: no GPU is reserved and the job's environment is not changed; 0: the job sees no GPU.
+    ``cpus`` and ``memory`` (MiB) are subtracted from the machine's capacity; 0: nothing is reserved.
+    """
+
+    experiment_id: str
+    job_id: str
+    gpus: float | None
+    cpus: float = 0
+    memory: int = 0
+
+    @property
+    def whole_gpus(self) -> int:
+        return math.ceil(self.gpus or 0)
+
+    @property
+    def nothing(self) -> bool:
+        """True if the job fits on any machine at any time."""
+        return not (self.gpus or self.cpus or self.memory)
+
+    def share(self, host: Host) -> float:
+        """Return the share of each of its GPUs that the job takes on this host, at most 1."""
+        if self.gpus and self.gpus < 1:
+            return self.gpus
+        return 1 / host.max_jobs_per_gpu
+
+    def on(self, host: Host, gpus: tuple[int, ...], *, kept: bool = False) -> Holding:
+        """Return what the job holds on a host that gives it these GPUs."""
+        return Holding(
+            experiment_id=self.experiment_id,
+            job_id=self.job_id,
+            gpus=gpus,
+            share=self.share(host),
+            cpus=self.cpus,
+            memory=self.memory,
+            kept=kept,
+        )
+
+    @property
+    def gpus_text(self) -> str:
+        gpus = self.gpus or 0
+        return f"{gpus:g} of a GPU" if 0 < gpus < 1 else gpus_text(self.whole_gpus)
+
+    def __str__(self) -> str:
+        wanted = [self.gpus_text] if self.gpus else []
+        wanted += [cpus_text(self.cpus)] if self.cpus else []
+        wanted += [f"{memory_text(self.memory)} of memory"] if self.memory else []
+        return all_of(wanted) if wanted else "a place"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """Resources of one host that a job holds: ``share`` of each of its GPUs, CPUs, and MiB of memory.
+
+    ``kept``: the job still waits, and the resources are reserved for it.
+    """
+
+    experiment_id: str
+    job_id: str
+    gpus: tuple[int, ...]
+    share: float = 1.0
+    cpus: float = 0
+    memory: int = 0
+    kept: bool = False
+
+    def weight(self, capacity: Capacity | None) -> float:
+        """Return the larger of the GPUs held and the fraction of the machine's CPUs or memory held."""
+        gpus = self.share * len(self.gpus)
+        if capacity is None:
+            return max(gpus, 1.0 if self.cpus or self.memory else 0.0)
+        return max(gpus, self.cpus / capacity.cpus, self.memory / capacity.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Reason why a job cannot be placed now: a sentence; ``behind`` is the sentence for jobs behind it."""
+
+    reason: str
+    behind: str | None = None
+
+    def told(self, *, first: bool) -> str:
+        return self.reason if first or self.behind is None else self.behind
+
+
+def trial_text(job_id: str) -> str:
+    experiment_id, trial_id, _ = job_id.rsplit("-", 2)
+    return f"experiment {experiment_id} trial {trial_id}"
+
+
+def all_of(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def gpus_text(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
+
+
+def cpus_text(number: float) -> str:
+    return "1 CPU" if number == 1 else f"{number:g} CPUs"
+
+
+def memory_text(mib: float) -> str:
+    return f"{mib / 1024:.4g} GB" if mib >= 1024 else f"{mib:g} MB"

@@ -1,0 +1,275 @@
+"""Queue of the jobs of one experiment that have no place yet, first come first served, with reasons."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
+from typing import Generic
+
+from training_services.base import (
+    JobEvent,
+    JobPlaced,
+    JobRejected,
+    JobWaiting,
+    TrialJobSpec,
+    never_started,
+)
+from training_services.placement.choice import Choice, S
+from training_services.placement.ledger import HostLedger
+from training_services.placement.needs import Capacity, GpuReading, Need, Waits, all_of
+
+__all__ = ["JobQueue"]
+
+FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
+LOOK_AGAIN_S = 5.0  # pause before an obstacle is checked again: nobody reports its end
+
+
+class JobQueue(Generic[S]):
+    """Queue of waiting jobs; all need the same resources, so when the first must wait, all must.
+
+    ``start`` gives a job a place on a seat, with these GPUs. ``put`` takes events for the core. ``placed``
+    returns the number of jobs that have a place.
+    """
+
+    def __init__(
+        self,
+        experiment_id: str,
+        ledger: HostLedger,
+        *,
+        start: Callable[[TrialJobSpec, S, tuple[int, ...]], JobPlaced],
+        put: Callable[[Sequence[JobEvent]], None],
+        placed: Callable[[], int],
+    ) -> None:
+        self._experiment_id = experiment_id
+        self._ledger = ledger
+        self._start, self._put, self._placed = start, put, placed
+        # an OrderedDict finds its first entry at once
+        self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
+        self._told: dict[str, str] = {}  # last reason reported for each waiting job
+        self._seats: dict[S, None] = {}  # seats that take jobs
+        self._on: dict[str, list[S]] = {}  # host -> its seats that take jobs
+        self._choice: Choice[S] = Choice(lambda seat: ledger.load(seat.host.id))
+        self._arriving: dict[S, None] = {}  # seats whose keepers have not called yet
+        # seats with their share of the jobs; they get no more until all others have arrived
+        self._full: dict[S, None] = {}
+        self._hindered: dict[S, None] = {}  # seats with an obstacle when they were last asked
+        self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._jobs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._jobs)
+
+    # ---- seats --------------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Listen for resources that become free in the ledger."""
+        self._ledger.listen(self, self._freed, experiment_id=self._experiment_id)
+
+    def add(self, seat: S) -> None:
+        """Let the seat take jobs."""
+        if seat in self._seats:
+            return
+        self._seats[seat] = None
+        self._on.setdefault(seat.host.id, []).append(seat)
+        self._choice.offer(seat)
+        if seat.arriving:
+            self._arriving[seat] = None
+        self.place(tell_all=True)
+
+    def remove(self, seat: S) -> None:
+        """Let the seat take no more jobs."""
+        if seat in self._seats:
+            del self._seats[seat]
+            self._on[seat.host.id].remove(seat)
+            self._choice.drop(seat)
+            self._arrive(seat)
+            self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
+            self.place(tell_all=True)
+
+    def left(self, seat: S) -> None:
+        """Ask the seat again: a job has left it."""
+        if seat in self._seats:
+            self._choice.offer(seat)
+            self.place()
+
+    def ready(self, seat: S) -> None:
+        """Ask the seat again: its keeper has called for the first time."""
+        if seat in self._seats:
+            self._choice.offer(seat)
+        self._arrive(seat)
+        self.place(tell_all=True)
+
+    def reasons_changed(self) -> None:
+        """Ask all seats again: anything may have changed."""
+        for seat in [seat for seat in self._arriving if not seat.arriving]:
+            self._arrive(seat)
+        for seat in self._seats:
+            self._choice.offer(seat)
+        self.place(tell_all=True)
+
+    def close(self) -> None:
+        self._ledger.ignore(self)
+        if self._look is not None:
+            self._look.cancel()
+
+    def _arrive(self, seat: S) -> None:
+        self._arriving.pop(seat, None)
+        if not self._arriving:
+            self._offer_full()
+
+    def _offer_full(self) -> None:
+        full, self._full = self._full, {}
+        for seat in full:
+            if seat in self._seats:
+                self._choice.offer(seat)
+
+    def _freed(self, hosts: Collection[str] | None) -> None:
+        for host in list(self._on) if hosts is None else hosts:
+            for seat in self._on.get(host, ()):
+                self._choice.offer(seat)
+        self.place()
+
+    # ---- jobs ---------------------------------------------------------------------------------------------
+
+    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        """Place the job, or queue it with a reason. Raises JobRejected if no host ever fits."""
+        if self._jobs and self._choice.best() is not None:
+            self.place()
+        outcome = self._choice.verdict() if self._jobs else self._try(job)
+        if isinstance(outcome, JobPlaced):
+            return outcome
+        self._jobs[job.id] = job
+        reason = self._told[job.id] = outcome.told(first=len(self._jobs) <= FIRST)
+        if len(self._jobs) == 1:
+            self._ledger.pass_on(self._experiment_id, job.id)
+        if self._full:  # the shares grow with each job
+            self._offer_full()
+            self.place()
+        return JobWaiting(job_id=job.id, reason=reason)
+
+    def withdraw(self, job_id: str) -> bool:
+        """Remove the job from the queue. Return False if it is not there."""
+        first = next(iter(self._jobs), None) == job_id
+        if self._jobs.pop(job_id, None) is None:
+            return False
+        del self._told[job_id]
+        if first:
+            self._next()
+        return True
+
+    def place(self, *, tell_all: bool = False) -> None:
+        """Place jobs while they fit.
+
+        Report the reason to the first remaining jobs, or with ``tell_all`` to all.
+        """
+        while self._jobs:
+            job = next(iter(self._jobs.values()))
+            event: JobEvent
+            try:
+                outcome = self._try(job)
+            except JobRejected as rejection:
+                event = never_started(job.id, str(rejection))
+            else:
+                if isinstance(outcome, Waits):
+                    self._tell_why(outcome, number=len(self._jobs) if tell_all else FIRST)
+                    break
+                event = outcome
+            del self._jobs[job.id], self._told[job.id]
+            self._put([event])
+            self._next()
+        self._leave_to_others()
+
+    def _next(self) -> None:
+        """Pass the resources reserved for the first job, which has left the queue, to the next job."""
+        self._ledger.pass_on(self._experiment_id, next(iter(self._jobs), None))
+
+    def _leave_to_others(self) -> None:
+        """Give up the resources reserved on seats that cannot start a job because of an obstacle."""
+        hindered, self._hindered = self._hindered, {}
+        for seat in hindered:
+            self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
+
+    def _try(self, job: TrialJobSpec) -> JobPlaced | Waits:
+        """Place the job on the best seat, or return why it waits. Raises JobRejected if no host ever fits."""
+        while (seat := self._choice.best()) is not None:
+            try:
+                answer = self._ask(job, seat)
+            except JobRejected as rejection:
+                self._choice.refuse(seat, rejection)
+                continue
+            if isinstance(answer, Waits):
+                self._choice.refuse(seat, answer)
+                continue
+            placed = self._start(job, seat, answer)
+            self._choice.offer(seat)
+            return placed
+        return self._choice.verdict()
+
+    def _ask(self, job: TrialJobSpec, seat: S) -> tuple[int, ...] | Waits:
+        """Return the GPUs that the seat grants, or why the job waits for it. Raises JobRejected."""
+        need, host = self._need(job.id, seat), seat.host
+        if (obstacle := self._obstacle(seat)) is not None:
+            self._hindered[seat] = None
+            self._ledger.check(need, host)
+            return Waits(obstacle)
+        if self._arriving and len(seat.jobs) >= self._share():
+            self._full[seat] = None
+            names = [seat.host.name for seat in islice(self._arriving, 2)]
+            names += [f"{more} more machines"] if (more := len(self._arriving) - 2) > 0 else []
+            share = f"{host.name} has its share of the trials"
+            return Waits(f"waits until {all_of(names)} can be reached: {share}")
+        return self._ledger.place(need, host)
+
+    def hold(self, job_id: str, seat: S, gpus: tuple[int, ...]) -> None:
+        """Record that the job already had its place on the seat before the service was opened."""
+        self._ledger.hold(self._need(job_id, seat), seat.host, gpus)
+
+    def release(self, job_id: str, seat: S) -> bool:
+        """Free what the job, of which nothing runs, holds on the seat. Return False if it held nothing."""
+        return self._ledger.release(seat.host.id, job_id)
+
+    def told(self, seat: S, capacity: Capacity | None, gpus: GpuReading | None) -> None:
+        """Record the capacity and the GPUs that the seat's keeper reports; None if it reports none."""
+        if capacity is not None:
+            self._ledger.told(seat.host.id, capacity)
+        if gpus is not None:
+            self._ledger.read(seat.host.id, self, gpus)
+
+    def _need(self, job_id: str, seat: S) -> Need:
+        """Return the needs of a job of the experiment on this seat."""
+        wants = seat.wants
+        return Need(
+            experiment_id=self._experiment_id,
+            job_id=job_id,
+            gpus=wants.gpus,
+            cpus=wants.cpus or 0,
+            memory=wants.memory or 0,
+        )
+
+    def _share(self) -> int:
+        """Return the number of jobs for each seat while others arrive: the first must not take all."""
+        return max(1, (self._placed() + len(self._jobs)) // len(self._seats))
+
+    def _obstacle(self, seat: S) -> str | None:
+        """Return the seat's obstacle, or None; check again later if nobody will report its end."""
+        obstacle = seat.passing_obstacle()
+        if obstacle is not None and self._look is None:
+            self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
+        return obstacle or seat.obstacle()
+
+    def _look_again(self) -> None:
+        self._look = None
+        self.reasons_changed()
+
+    def _tell_why(self, waits: Waits, *, number: int) -> None:
+        news: list[JobEvent] = []
+        for position, job_id in enumerate(islice(self._jobs, number)):
+            reason = waits.told(first=position < FIRST)
+            if reason != self._told[job_id]:
+                self._told[job_id] = reason
+                news.append(JobWaiting(job_id=job_id, reason=reason))
+        self._put(news)

@@ -1,0 +1,22 @@
+"""Objects of a server that every training service gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from training_services.addresses import KeeperDoors, NoDoors
+from training_services.keepers.hub import KeeperHub
+from training_services.placement.ledger import HostLedger
+from training_services.ssh.connection import SshPool
+
+__all__ = ["ServiceTools"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTools:
+    """Server's shared objects; ``doors``: where keepers reach the server; ``machines``: SSH connections."""
+
+    hub: KeeperHub
+    ledger: HostLedger
+    doors: KeeperDoors = field(default_factory=NoDoors)
+    machines: SshPool = field(default_factory=SshPool)

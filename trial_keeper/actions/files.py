@@ -1,0 +1,198 @@
+"""The files of the attempts, as the keeper reads and writes them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import time
+
+from trial_keeper.attempt import claim, frames
+from trial_keeper.core import effects as fx
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+from trial_keeper.machine import procs
+
+if TYPE_CHECKING:
+    from typing import Mapping
+
+    from trial_keeper.core.attempt import Attempt
+
+PIECE = 4 << 20
+_READ = 1 << 20
+
+
+class AttemptFiles(NamedTuple):
+    """Where the files of one attempt are.
+
+    ``directory``: the trial's folder; ``prefix``: what the paths of the keeper's own files begin with.
+    """
+
+    directory: str
+    prefix: str
+
+
+class Paths:
+    """Where the files of attempts are. ``attempts`` are those that the core holds."""
+
+    def __init__(self, experiment: str, attempts: Mapping[str, Attempt]) -> None:
+        self._experiment = experiment
+        self._attempts = attempts
+
+    def folder(self, directory: str) -> str:
+        """Return the path of a trial's folder."""
+        return f"{self._experiment}/{directory}"
+
+    def prefix(self, job: str, directory: str) -> str:
+        """Return the prefix of the keeper's own files of an attempt: relative, as all may be moved."""
+        attempt = self._attempts.get(job)
+        if attempt is None or attempt.apart:
+            return claim.prefix(".", job)
+        return claim.old_prefix(self.folder(directory))
+
+    def files(self, effect: fx.Read | fx.Count | fx.Watch) -> AttemptFiles:
+        """Return where the files of the effect's attempt are."""
+        return AttemptFiles(self.folder(effect.directory), self.prefix(effect.job, effect.directory))
+
+
+def look(prefix: str, shim: fx.Shim | None) -> fx.Seen:
+    """Read the claim, and whether the attempt's process runs: ``shim`` where it is known, or the claim's."""
+    found = claim.read(prefix)
+    if found is not None and (found.pid is None or found.exit is not None or found.failed is not None):
+        return fx.Seen(found, False, time.time())
+    if shim is None and found is not None and found.pid is not None:
+        shim = (found.pid, found.start_time)
+    if shim is None or procs.start_time(shim[0]) == shim[1]:
+        return fx.Seen(found, shim is not None, time.time())
+    return fx.Seen(claim.read(prefix), False, time.time())  # what it wrote before it ended
+
+
+def abort(prefix: str, boot_id: str) -> None:
+    """Take the claim so that nobody starts the attempt; no effect if it is taken. Raises OSError."""
+    os.makedirs(os.path.dirname(prefix), mode=0o700, exist_ok=True)
+    fd = claim.take(prefix, f"aborted {boot_id}\n".encode())
+    if fd is not None:
+        os.close(fd)
+
+
+def stop(prefix: str, shim: fx.Shim, grace: float) -> None:
+    """Have this shim stop its attempt. A process that only has the same pid is left alone.
+
+    A shim that was itself suspended (SIGSTOP) is woken up. Raises OSError if the shim was not signalled, or
+    if the grace could not be written: the shim then takes its own.
+    """
+    try:
+        _replace(f"{prefix}{claim.STOP}", repr(grace).encode())
+    finally:
+        _signal(shim, signal.SIGTERM, signal.SIGCONT)
+
+
+def kill(shim: fx.Shim) -> None:
+    """Kill this shim, and no other process that has its pid."""
+    with contextlib.suppress(OSError):
+        _signal(shim, signal.SIGKILL)
+
+
+def _signal(shim: fx.Shim, *numbers: int) -> None:
+    pid, start = shim
+    for number in numbers:
+        if procs.start_time(pid) == start:
+            os.kill(pid, number)
+
+
+def write_parameter(directory: str, index: int, parameter: str) -> None:
+    """Give the command parameter set number ``index`` (0: the one it was started with). Raises OSError."""
+    os.makedirs(directory, exist_ok=True)  # its shim may not have come that far
+    name = f"parameter_{index}.cfg" if index else "parameter.cfg"
+    _replace(f"{directory}/{name}", parameter.encode())
+
+
+def read(files: AttemptFiles, order: fx.Read) -> fx.Chunk:
+    """Cut frames from the metrics file. A missing file has none."""
+    piece, size = _piece(files, order.offset, _READ + frames.HEADER if order.skip == 0 else PIECE)
+    cut = frames.cut(piece, skip=order.skip, frames=order.frames, size=order.size, first=order.first)
+    more = cut.full or (len(piece) < size - order.offset and cut.end > 0)
+    return fx.Chunk(cut.payloads, cut.skipped, order.offset + cut.end, cut.bad, more and not cut.bad)
+
+
+def count(files: AttemptFiles, offset: int) -> fx.Tally:
+    """Count the frames of one piece of the metrics file."""
+    piece, size = _piece(files, offset, PIECE)
+    cut = frames.count(piece)
+    more = len(piece) < size - offset and cut.end > 0 and not cut.bad
+    return fx.Tally(cut.skipped, offset + cut.end, cut.bad, more, size, time.time())
+
+
+def stream(files: AttemptFiles) -> str:
+    """Return the path by which the keeper reads the metrics: its own name of the file that the trial writes.
+
+    A trial that clears its folder removes only the other name. If nothing was written by then, the file that
+    it makes afterwards takes the place of the first one. Without an own name (an attempt that an older keeper
+    has started) the trial's is the only one.
+    """
+    own, theirs = f"{files.prefix}{claim.STREAM}", f"{files.directory}/{claim.METRICS}"
+    try:
+        first = os.stat(own, follow_symlinks=False)
+    except OSError:
+        return theirs
+    if first.st_size == 0:
+        with contextlib.suppress(OSError):
+            _adopt(theirs, own, instead_of=first)
+    return own
+
+
+def has_metrics(prefix: str) -> bool:
+    """Check whether the attempt's metrics file, under the keeper's own name of it, has content."""
+    try:
+        return os.stat(f"{prefix}{claim.STREAM}", follow_symlinks=False).st_size > 0
+    except OSError:
+        return False
+
+
+def is_parted(files: AttemptFiles) -> bool:
+    """Whether the trial has removed its name of the metrics file and may make another file of that name."""
+    try:
+        return os.stat(f"{files.prefix}{claim.STREAM}").st_nlink == 1
+    except OSError:
+        return False
+
+
+def _adopt(theirs: str, own: str, *, instead_of: os.stat_result) -> None:
+    """Give the plain file ``theirs`` the name ``own``, unless it has that. Raises OSError."""
+    found = os.stat(theirs, follow_symlinks=False)
+    if stat.S_ISREG(found.st_mode) and not os.path.samestat(found, instead_of):
+        new = f"{own}.{os.getpid()}"
+        os.link(theirs, new, follow_symlinks=False)
+        os.rename(new, own)
+
+
+def _piece(files: AttemptFiles, offset: int, limit: int) -> tuple[bytes, int]:
+    """Read a piece of the metrics file, and its size. Never blocks, whatever is in the file's place."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    try:
+        fd = os.open(stream(files), flags)
+    except OSError:
+        return b"", 0
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size <= offset:
+            return b"", found.st_size
+        return os.pread(fd, min(limit, found.st_size - offset), offset), found.st_size
+    finally:
+        os.close(fd)
+
+
+def _replace(path: str, content: bytes) -> None:
+    """Replace a file whole. Never follows or opens what is in the place of the new file. Raises OSError."""
+    own = f"{path}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(own)
+    try:
+        fd = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with open(fd, "wb") as file:
+            file.write(content)
+        os.rename(own, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(own)
+        raise

@@ -1,0 +1,257 @@
+"""The keeper's journal: an append-only file of records that survives kill -9 and, once flushed, power loss.
+
+A record is a length and a CRC-32 (4 bytes each, big endian) and JSON text. Appending reaches the page cache
+at once; a thread of its own flushes, many records at a time. A torn tail is cut before the first append. A
+record that does not match its CRC is damage: what follows is kept aside, and said. A journal that has
+grown large against what it says is compacted by the same thread: the new file takes the old one's name once
+it holds everything, durably.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import threading
+import time
+import zlib
+
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Callable, Iterable
+
+    from trial_keeper.core.records import Record
+
+_HEADER = 8
+_RETRY_S = 1.0
+COMPACT_BYTES = 4 << 20  # a smaller journal is left as it is
+_COMPACT_RATIO = 8
+
+
+class Found(NamedTuple):
+    """What the journal held when it was opened. ``damage``: one sentence if some of it cannot be read."""
+
+    records: list[Record]
+    damage: str | None
+
+
+def frame(record: Record) -> bytes:
+    """The record's bytes in the file."""
+    text = json.dumps(record, separators=(",", ":")).encode("ascii")
+    return len(text).to_bytes(4, "big") + zlib.crc32(text).to_bytes(4, "big") + text
+
+
+def load(path: str) -> Found:
+    """Read the journal; cut its torn tail. A missing file is an empty journal.
+
+    What follows damage is copied aside; the file stays as it is until it is rewritten, so that a keeper that
+    is killed over it finds it again.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return Found([], None)
+    records, at = parse(content)
+    rest = content[at:]
+    damage = None
+    if damaged(rest):
+        damage = (
+            f"the keeper's journal is damaged: {len(rest)} bytes after record {len(records)} cannot be read "
+            f"and {_set_aside(f'{path}.damaged-{at}', rest)}"
+        )
+    elif rest:
+        os.truncate(path, at)
+    return Found(records, damage)
+
+
+def parse(content: bytes) -> tuple[list[Record], int]:
+    """The whole and sound records at the beginning, and where they end."""
+    records: list[Record] = []
+    at = 0
+    while (end := _end(content, at)) is not None:
+        records.append(json.loads(content[at + _HEADER : end]))
+        at = end
+    return records, at
+
+
+def size(content: bytes) -> int:
+    """Return the length of the first record in bytes; 0 if it is incomplete or damaged."""
+    return _end(content, 0) or 0
+
+
+def _end(content: bytes, at: int) -> int | None:
+    """Where the record at this byte ends; None: there is no whole and sound one."""
+    text = at + _HEADER
+    size = int.from_bytes(content[at : at + 4], "big")
+    end = text + size
+    if size == 0 or end > len(content):
+        return None
+    sound = zlib.crc32(content[text:end]).to_bytes(4, "big") == content[at + 4 : text]
+    return end if sound else None
+
+
+def _set_aside(path: str, rest: bytes) -> str:
+    try:
+        with open(path, "wb") as file:
+            file.write(rest)
+    except OSError as error:
+        return f"could not be set aside ({error.strerror})"
+    return f"lie in {os.path.basename(path)}"
+
+
+def damaged(rest: bytes) -> bool:
+    """Whether this is more than what a write leaves that did not finish: a beginning, zeros, or both."""
+    rest = rest.rstrip(b"\0")  # no record ends in one
+    if len(rest) >= _HEADER and _HEADER + int.from_bytes(rest[:4], "big") <= len(rest):
+        return True
+    return any(_end(rest, at) is not None for at in range(1, len(rest)))
+
+
+def rewrite(path: str, records: Iterable[Record]) -> None:
+    """Replace the journal, durably, by these records. Raises OSError and leaves the old one."""
+    replace(path, b"".join(map(frame, records)))
+
+
+def replace(path: str, content: bytes) -> None:
+    """Replace a file, durably. Raises OSError and leaves the old one."""
+    own = path + ".new"
+    fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        _write(fd, content)
+    finally:
+        os.close(fd)
+    os.rename(own, path)
+    _sync_names(path)
+
+
+def _write(fd: int, content: bytes) -> None:
+    """All of it, durably."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    os.fsync(fd)
+
+
+def _sync_names(path: str) -> None:
+    """A rename to this path survives power loss."""
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class Journal:
+    """The open journal. ``flushed(number)`` and ``failed(sentence)`` are called from the flushing thread.
+
+    ``fold`` makes of records the shortest ones that say the same; used to compact beyond ``limit`` bytes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        flushed: Callable[[int], None],
+        failed: Callable[[str], None],
+        fold: Callable[[list[Record]], list[Record]],
+        limit: int = COMPACT_BYTES,
+    ) -> None:
+        self._path = path
+        self._fd = self._open()
+        self._fold = fold
+        self._limit = limit
+        self._compact_at = max(limit, _COMPACT_RATIO * os.fstat(self._fd).st_size)
+        self._written = 0
+        self._flushed = flushed
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._wanted = threading.Semaphore(0)
+        threading.Thread(target=self._flush, name="journal", daemon=True).start()
+
+    def append(self, number: int, record: Record, *, flush: bool) -> None:
+        """Write one record; ``flushed`` is told of it later. Raises OSError and leaves no trace."""
+        content = frame(record)
+        with self._lock:
+            size = os.fstat(self._fd).st_size
+            try:
+                if os.write(self._fd, content) != len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                os.ftruncate(self._fd, size)
+                raise
+            self._written = number
+        if flush:
+            self._wanted.release()
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def _flush(self) -> None:
+        while True:
+            self._wanted.acquire()
+            while self._wanted.acquire(blocking=False):
+                continue  # one flush for all that were appended meanwhile
+            number = self._written
+            try:
+                os.fdatasync(self._fd)
+                self._compact()
+            except OSError as error:
+                number = self._renew(error)
+            self._flushed(number)
+
+    def _compact(self) -> None:
+        """Shorten the file if it is worth it. A failure before the rename leaves the old one, which is whole.
+
+        Raises OSError if the new one is in place, but perhaps not after power loss.
+        """
+        with self._lock:
+            size = os.fstat(self._fd).st_size
+        if size <= self._compact_at:
+            return
+        self._compact_at = 2 * size  # if it comes to nothing
+        own = f"{self._path}.new"
+        try:
+            with open(self._path, "rb") as file:
+                if not os.path.samestat(os.fstat(file.fileno()), os.fstat(self._fd)):
+                    return  # the directory was made anew: this is another keeper's
+                records, end = parse(file.read(size))
+                if end != size:  # damaged on the disk: the next start sets that aside, and says so
+                    return
+                kept = b"".join(map(frame, self._fold(records)))
+                self._compact_at = max(self._limit, _COMPACT_RATIO * len(kept))
+                if size <= self._compact_at:
+                    return
+                fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                try:
+                    _write(fd, kept)
+                    with self._lock:
+                        file.seek(size)
+                        _write(fd, file.read())  # what was appended meanwhile
+                        os.rename(own, self._path)
+                        self._fd, fd = fd, self._fd
+                finally:
+                    os.close(fd)
+        except OSError:
+            self._compact_at = 2 * size
+            with contextlib.suppress(OSError):
+                os.unlink(own)
+            return
+        _sync_names(self._path)
+
+    def _renew(self, error: OSError) -> int:
+        """A failed flush may have dropped pages for good: the whole file is written anew until it holds."""
+        while True:
+            self._failed(f"the keeper's journal could not be flushed: {error.strerror}")
+            try:
+                with self._lock:
+                    with open(self._path, "rb") as file:
+                        replace(self._path, file.read())
+                    os.close(self._fd)
+                    self._fd = self._open()
+                    return self._written
+            except OSError as again:
+                error = again
+            time.sleep(_RETRY_S)

@@ -1,0 +1,57 @@
+"""The file that holds the end of the lease, for the shims to look at.
+
+The end is the modification time of a small file, in tenths of a second of the clock that counts from the
+machine's boot. Whole numbers: every file system keeps them, and no reader sees half of one. It is set in
+place, so that no full disk can end what runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from trial_keeper.attempt.deadline import TICKS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trial_keeper.core.effects import Extend
+
+_NAME = "lease-"
+
+
+def path(directory: str, number: int) -> str:
+    """The file of this lease, in the keeper's directory."""
+    return f"{directory}/{_NAME}{number}"
+
+
+def find(directory: str, boot_id: str) -> tuple[int, float]:
+    """Number and end of the lease of this boot; an end in the past where there is none."""
+    found = [name[len(_NAME) :] for name in os.listdir(directory) if name.startswith(_NAME)]
+    number = max((int(text) for text in found if text.isdecimal()), default=0)
+    try:
+        with open(path(directory, number), encoding="ascii") as file:
+            if file.read() == boot_id:
+                return number, os.fstat(file.fileno()).st_mtime / TICKS
+    except OSError:
+        pass
+    return number, 0.0
+
+
+def write(directory: str, order: Extend, boot_id: str) -> None:
+    """Make the lease end then. Raises OSError."""
+    own = path(directory, order.number)
+    ticks = round(order.until * TICKS)
+    try:
+        os.utime(own, (ticks, ticks))
+        return
+    except FileNotFoundError:
+        pass
+    new = f"{directory}/new-{_NAME}{order.number}"
+    with open(new, "w", encoding="ascii") as file:
+        file.write(boot_id)
+    os.utime(new, (ticks, ticks))
+    os.rename(new, own)
+    for name in os.listdir(directory):
+        if name.startswith(_NAME) and name != os.path.basename(own):
+            with contextlib.suppress(OSError):
+                os.unlink(f"{directory}/{name}")

@@ -1,0 +1,38 @@
+"""The notices of shims, which come through the keeper's wake-up pipe."""
+
+from __future__ import annotations
+
+from trial_keeper.actions.loop import now
+from trial_keeper.attempt import claim
+from trial_keeper.streams import Lines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trial_keeper.core.core import KeeperCore
+    from trial_keeper.core.effects import Effect
+
+CROWDED = 1 << 15  # characters of notices read at once: the pipe holds twice as many
+
+
+class Notices:
+    """Reads the pipe, and gives the core what it says."""
+
+    def __init__(self, wake: int, core: KeeperCore) -> None:
+        self._lines = Lines(wake)
+        self._core = core
+
+    def read(self) -> list[Effect]:
+        """Shims name the attempts whose claim files they have written to, and send what is in these.
+
+        Where the pipe was full some shims could not: then every attempt is looked at.
+        """
+        effects = []
+        lines = dict.fromkeys(self._lines.lines())
+        for line in lines:
+            job, _, text = line.partition(" ")
+            told = claim.parse(f"{text}\n".replace(claim.SEPARATOR, "\n").encode()) if text else None
+            effects += self._core.notified(now(), job, told)
+        if sum(map(len, lines)) >= CROWDED:
+            for job in list(self._core.attempts):
+                effects += self._core.notified(now(), job)
+        return effects

@@ -1,0 +1,120 @@
+"""The opening of a keeper's directory: who this keeper is, what it remembers, and what others have left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from trial_keeper.actions import journal as journals
+from trial_keeper.actions import lease_file
+from trial_keeper.attempt import ending, eviction
+from trial_keeper.core import recovery
+from trial_keeper.core.identity import Identity
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from trial_keeper.core.records import Record
+    from trial_keeper.streams import Log
+    from trial_keeper.wire import HostCapacity
+
+MARK = "NNIMGR_JOB_ID"
+
+
+class Opened(NamedTuple):
+    """What the keeper's core begins with."""
+
+    identity: Identity
+    records: list[Record]
+
+
+class Directory:
+    """The directory of a keeper. ``spawner``: the pid of its spawner."""
+
+    def __init__(self, path: str, spawner: int, log: Log) -> None:
+        self.path = path
+        self.boot_id = _boot_id()
+        self._spawner = spawner
+        self._log = log
+
+    def open(self, status: str | None, host: Callable[[], HostCapacity | None]) -> Opened:
+        """Read what earlier keepers have left; ``status`` and ``host`` as in ``Identity``."""
+        found = journals.load(f"{self.path}/journal")
+        damage = found.damage
+        known = os.path.exists(f"{self.path}/instance")
+        if damage is None and known and not recovery.is_whole(found.records):
+            damage = "the keeper's journal was removed or cut"
+        instance, left = self._instance(damage=damage)
+        identity = Identity(
+            instance=instance,
+            boot_id=self.boot_id,
+            idle_s=float(os.environ.get("NNIMGR_KEEPER_IDLE_S", "600")),
+            unreported_s=_seconds("NNIMGR_KEEPER_UNREPORTED_S"),
+            orphan_s=_seconds("NNIMGR_KEEPER_ORPHAN_S"),
+            status="; ".join(filter(None, (status, damage, left))) or None,
+            jitter=lambda: os.urandom(1)[0] / 255,
+            lease=lease_file.find(self.path, self.boot_id),
+            host=host,
+            ending=ending.grace(self.path),
+        )
+        return Opened(identity, [] if damage else found.records)
+
+    def _instance(self, *, damage: str | None) -> tuple[str, str | None]:
+        """The name of this directory, and what is wrong with the host if something is.
+
+        A directory made anew is a new instance: the server will take all attempts of earlier ones for lost,
+        so before there is a name to sync under nothing of them may run. One whose journal is damaged counts
+        as new: nobody knows any more what it has started, or up to where it has obeyed.
+        """
+        path = f"{self.path}/instance"
+        if damage is not None:
+            self._log.write(damage)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        try:
+            with open(path, encoding="ascii") as file:
+                return file.read().strip(), None
+        except FileNotFoundError:
+            pass
+        left = self.clear()
+        name = os.urandom(16).hex()
+        journals.replace(path, name.encode("ascii"))
+        return name, left
+
+    def clear(self) -> str | None:
+        """Kill what an earlier keeper has left; return one sentence about what could not be killed."""
+        cleared = eviction.clear(self.path, MARK, spawner=self._spawner)
+        if cleared.killed:
+            self._log.write(f"killed what an earlier keeper had left: {cleared.killed}")
+        if not cleared.left:
+            return None
+        left = f"processes of an earlier keeper that could not be killed: {cleared.left}"
+        self._log.write(left)
+        return left
+
+    def open_journal(
+        self, records: list[Record], *, flushed: Callable[[int], None], failed: Callable[[str], None]
+    ) -> journals.Journal:
+        """Begin the journal anew with these records. Nothing may happen before they are durable."""
+        path = f"{self.path}/journal"
+        while True:
+            try:
+                journals.rewrite(path, records)
+                break
+            except OSError as error:
+                self._log.write(f"the journal cannot be written, tried again in a second: {error}")
+                time.sleep(1.0)
+        return journals.Journal(path, flushed=flushed, failed=failed, fold=recovery.fold)
+
+
+def _seconds(variable: str) -> float | None:
+    text = os.environ.get(variable)
+    return float(text) if text else None
+
+
+def _boot_id() -> str:
+    path = os.environ.get("NNIMGR_BOOT_ID_FILE", "/proc/sys/kernel/random/boot_id")
+    with open(path, encoding="ascii") as file:
+        return file.read().strip()

@@ -1,0 +1,131 @@
+"""The starts of attempts: they wait for interpreter and code, then the spawner is asked for a shim."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+from trial_keeper import spawner
+from trial_keeper.actions import lease_file
+from trial_keeper.actions.loop import now
+from trial_keeper.actions.opening import MARK
+from trial_keeper.code import copies
+from trial_keeper.code.copies import Copies
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable
+
+    from trial_keeper.actions.files import Paths
+    from trial_keeper.actions.loop import Loop
+    from trial_keeper.actions.opening import Directory
+    from trial_keeper.code.store import CodeStore
+    from trial_keeper.core import effects as fx
+    from trial_keeper.core.core import KeeperCore
+    from trial_keeper.core.effects import Effect
+    from trial_keeper.machine.interpreter import Interpreters
+
+
+class Starts:
+    """Prepares attempts. ``requests`` leads to the spawner, whose pid is ``pid``."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        core: KeeperCore,
+        loop: Loop,
+        paths: Paths,
+        interpreters: Interpreters,
+        store: CodeStore,
+        requests: int,
+        pid: int,
+    ) -> None:
+        self._directory = directory
+        self._core = core
+        self._loop = loop
+        self._paths = paths
+        self._interpreters = interpreters
+        self._copies = Copies(directory.path, store, self._code_told)
+        self._fd = requests
+        self._spawner = pid
+        self._requests = b""  # that the pipe does not take yet
+        self._waiting: list[fx.Spawn] = []
+        self._codeless: dict[str, fx.Spawn] = {}  # attempts whose code is not there yet
+
+    def begin(self, live: Iterable[str]) -> None:
+        """Take away the copies of code that ended attempts have left."""
+        self._copies.begin(live)
+
+    def spawn(self, effect: fx.Spawn) -> list[Effect]:
+        """Have a shim forked for the attempt as soon as it can be."""
+        start = effect.start
+        if not self._interpreters.ready(start["command"]):
+            self._waiting.append(effect)
+            trouble = self._interpreters.trouble(start["command"])
+            return [] if trouble is None else self._core.delayed(now(), effect.job, trouble)
+        directory, cwd = self._paths.folder(start["directory"]), start["cwd"]
+        environment = {
+            **start["environment"],
+            "NNI_SYS_DIR": directory,
+            "NNI_OUTPUT_DIR": directory,
+            MARK: effect.job,
+        }
+        code = start.get("code")
+        if code is not None:
+            cwd = environment["NNI_CODE_DIR"] = f"{directory}/{copies.FOLDER}"
+            if not self._copies.has(effect.job):
+                self._codeless[effect.job] = effect
+                self._copies.want(effect.job, directory, code)
+                return []
+        added = self._interpreters.path_for(start["command"])
+        if added is not None:
+            present = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+            environment["PYTHONPATH"] = f"{present}:{added}" if present else added
+        self._ask(effect, directory, cwd, environment)
+        return []
+
+    def _ask(self, effect: fx.Spawn, directory: str, cwd: str, environment: dict[str, str | None]) -> None:
+        start, lease = effect.start, effect.lease
+        changes = [name if value is None else f"{name}={value}" for name, value in environment.items()]
+        fields = [
+            effect.job, self._directory.boot_id, directory, start["command"], cwd, start["parameter"],
+            str(start["log_cap"]), self._paths.prefix(effect.job, start["directory"]),
+            "" if lease is None else lease_file.path(self._directory.path, lease), *changes,
+        ]  # fmt: skip
+        with contextlib.suppress(OSError):
+            os.kill(self._spawner, signal.SIGCONT)  # whoever has suspended it
+        self._requests += spawner.pack(map(os.fsencode, fields))
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            while self._requests:
+                self._requests = self._requests[os.write(self._fd, self._requests) :]
+        except BlockingIOError:
+            self._loop.on_writable(self._fd, self._write)
+            return
+        except BrokenPipeError:
+            self._requests = b""  # the end of its other pipe says the rest
+        self._loop.forget(self._fd)
+
+    def _code_told(self, job: str, sentence: str | None) -> None:
+        """From the thread that brings attempts their code: what one waits for, or that it is there."""
+        if sentence is None:
+            self._loop.tell(lambda: list(filter(None, [self._codeless.pop(job, None)])))
+        else:
+            self._loop.tell(lambda: self._core.delayed(now(), job, sentence))
+
+    def release(self) -> list[Effect]:
+        """Return the starts that have waited for an interpreter: something is known of it now."""
+        waiting, self._waiting = self._waiting, []
+        return list(waiting)
+
+    def end(self, job: str) -> None:
+        """Prepare the attempt no more: it is sealed."""
+        self._codeless.pop(job, None)
+        self._copies.end(job)
+
+    def close(self) -> None:
+        """The keeper leaves."""
+        self._copies.close()

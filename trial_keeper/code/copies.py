@@ -1,0 +1,221 @@
+"""The attempts' own copies of the trial code: made before each is started, taken away after its end.
+
+A thread does all of it, in order; the keeper's loop only orders and is told. ``<keeper>/copies`` remembers
+over the keeper's death what is still to be taken away: a file per attempt, and a list per content.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import threading
+import time
+
+from trial_keeper.calls import connection as connections
+from trial_keeper.code import unpacked
+from trial_keeper.code.store import CodeStore, Tree
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Callable, Iterable
+
+    from trial_keeper.wire import CodeArchive
+
+FOLDER = "code"  # in the attempt's directory
+SPARES = 16  # copies at most that attempts have left as they were are kept for others,
+SPARE_ENTRIES = 2000  # and so many files and folders in all of them
+FIRST_PAUSE_S = 0.5
+LAST_PAUSE_S = 5.0
+
+Failures = (*connections.FAILURES, unpacked.BadArchive)
+
+
+class Wanted(NamedTuple):
+    """An attempt that waits for its copy in ``directory``."""
+
+    job: str
+    directory: str
+    sha256: str
+    size: int
+
+
+class Copies:
+    """``told(job, sentence)`` is called from the thread: a sentence on what the attempt waits for, or None
+    once its copy is there."""
+
+    def __init__(self, keeper: str, store: CodeStore, told: Callable[[str, str | None], None]) -> None:
+        self._notes = f"{keeper}/copies"
+        self._store = store
+        self._told = told
+        self._made: set[str] = set()
+        self._known: set[str] = set()  # jobs with a note
+        self._listed: set[str] = set()  # contents whose list is written
+        self._said: dict[str, str] = {}  # what a content waits for
+        self._stamps: dict[str, int] = {}  # of the copies made by this keeper
+        self._spares: list[tuple[str, str, int]] = []  # content, path, stamp
+        self._change = threading.Condition()
+        self._wanted: dict[str, Wanted] = {}
+        self._ended: collections.deque[str] = collections.deque()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, live: Iterable[str]) -> None:
+        """A keeper starts: what earlier ones have left of attempts that are over is taken away."""
+        with contextlib.suppress(OSError):
+            self._known = {name for name in os.listdir(self._notes) if name.count("-") >= 2}
+        for job in self._known.difference(live):
+            self.end(job)
+
+    def close(self) -> None:
+        """The keeper leaves: nothing of its own stays."""
+        with contextlib.suppress(OSError):
+            unpacked.remove(f"{self._notes}/spares")
+
+    def has(self, job: str) -> bool:
+        """Whether the attempt has its copy."""
+        return job in self._made
+
+    def want(self, job: str, directory: str, code: CodeArchive) -> None:
+        """Make the attempt's copy; ``code`` is the start command's."""
+        with self._change:
+            self._known.add(job)
+            self._wanted.setdefault(job, Wanted(job, directory, code["sha256"], code["size"]))
+            self._wake()
+        if code["sha256"] in self._said:
+            self._told(job, self._said[code["sha256"]])
+
+    def end(self, job: str) -> None:
+        """The attempt is sealed, or was never started: its copy is not needed any more."""
+        if job not in self._known:
+            return
+        self._known.discard(job)
+        self._made.discard(job)
+        with self._change:
+            self._wanted.pop(job, None)
+            self._ended.append(job)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="code", daemon=True)
+            self._thread.start()
+        self._change.notify()
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE_S
+        with contextlib.suppress(OSError):  # of a keeper that was killed, perhaps with the machine
+            unpacked.remove(f"{self._notes}/spares")
+        while True:
+            with self._change:
+                while not (self._wanted or self._ended):
+                    self._change.wait()
+                wanted = list(self._wanted.values())
+                number = min(len(self._ended), max(1, len(wanted)))  # neither has to wait for all the others
+                ended = [self._ended.popleft() for _ in range(number)]
+            failed = [self._make_all(sha256, wanted) for sha256 in dict.fromkeys(w.sha256 for w in wanted)]
+            for job in ended:
+                self._take_away(job)
+            if not any(failed):
+                pause = FIRST_PAUSE_S
+                continue
+            self._rest(pause, {want.job for want in wanted})
+            pause = min(LAST_PAUSE_S, pause * 2)
+
+    def _rest(self, pause: float, tried: set[str]) -> None:
+        """Wait before what has failed is tried again; what has ended meanwhile is taken away."""
+        until = time.monotonic() + pause
+        while True:
+            with self._change:
+                while not self._ended and tried.issuperset(self._wanted):
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        return
+                    self._change.wait(left)
+                if not self._ended:
+                    return
+                ended = self._ended.popleft()
+            self._take_away(ended)
+
+    def _make_all(self, sha256: str, wanted: list[Wanted]) -> bool:
+        """Make the copies of one content; whether that has to be tried again for any of them."""
+        mine = [want for want in wanted if want.sha256 == sha256]
+
+        def say(sentence: str) -> None:
+            self._said[sha256] = f"it waits for its code: {sentence}"
+            for want in mine:
+                if want.job in self._wanted:
+                    self._told(want.job, self._said[sha256])
+
+        try:
+            with self._store.held(sha256, mine[0].size, say) as tree:
+                for want in mine:
+                    if want.job in self._wanted:
+                        self._make(want, tree)
+                        self._finish(want.job)
+        except Failures as error:
+            say(_sentence(error))
+            return True
+        self._said.pop(sha256, None)
+        return False
+
+    def _make(self, want: Wanted, tree: Tree) -> None:
+        os.makedirs(self._notes, exist_ok=True)
+        if want.sha256 not in self._listed:  # each keeper anew: what is there may be of before a power loss
+            unpacked.write_list(f"{self._notes}/{want.sha256}", tree.entries)
+            self._listed.add(want.sha256)
+        with open(f"{self._notes}/{want.job}", "w", encoding="utf-8", errors="surrogateescape") as note:
+            note.write(f"{want.sha256} {want.directory}")
+        os.makedirs(want.directory, exist_ok=True)
+        target = f"{want.directory}/{FOLDER}"
+        if os.path.isdir(target):  # by an earlier keeper
+            return
+        for spare in self._spares:
+            if spare[0] == want.sha256:
+                self._spares.remove(spare)
+                os.rename(spare[1], target)
+                self._stamps[want.job] = spare[2]
+                return
+        unpacked.copy(tree.path, tree.entries, target)
+        self._stamps[want.job] = unpacked.stamp(target)
+
+    def _finish(self, job: str) -> None:
+        with self._change:
+            if self._wanted.pop(job, None) is None:  # it has ended meanwhile
+                return
+            self._made.add(job)
+        self._told(job, None)
+
+    def _take_away(self, job: str) -> None:
+        note = f"{self._notes}/{job}"
+        try:
+            with open(note, encoding="utf-8", errors="surrogateescape") as file:
+                sha256, _, directory = file.read().partition(" ")
+            if directory:
+                entries = unpacked.read_list(f"{self._notes}/{sha256}")
+                stamp = self._stamps.pop(job, None)
+                if stamp is None or not self._spare(job, sha256, f"{directory}/{FOLDER}", entries, stamp):
+                    unpacked.remove(f"{directory}/{FOLDER}.new")
+                    unpacked.take_away(directory, FOLDER, entries, stamped=stamp)
+            os.unlink(note)
+        except (OSError, ValueError, TypeError):
+            return  # nothing was made, or the next keeper tries again
+
+    def _spare(self, job: str, sha256: str, copy: str, entries: list[unpacked.Entry], stamp: int) -> bool:
+        """Keep the copy for another attempt, if this one has left all of it as it was."""
+        number = len(self._spares)
+        if number >= SPARES or (number + 1) * len(entries) > SPARE_ENTRIES:
+            return False
+        if not unpacked.is_untouched(copy, entries, stamp):
+            return False
+        path = f"{self._notes}/spares/{job}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.rename(copy, path)
+        self._spares.append((sha256, path, stamp))
+        return True
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror}{where}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""The keeper's decisions: a pure state machine that takes inputs and returns effects."""

@@ -1,0 +1,246 @@
+"""State that the keeper core holds for one attempt."""
+
+from __future__ import annotations
+
+from trial_keeper import wire
+from trial_keeper.attempt.claim import Claim, Exit
+from trial_keeper.core.effects import Shim
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trial_keeper.wire import Final, Start, Started
+
+_ORPHANED = "its keeper had not heard from the server for too long"
+_EVICTED = "its pod was told to end"
+_RAN = "its claim file was removed, and its metrics show that the command had been started"
+
+
+class Attempt:
+    """One attempt: its commands, its claim, the sent part of its metrics file, its end.
+
+    ``position`` is the number of the frame at byte ``offset``, where the next read begins. ``sent`` is the
+    number of the next frame to send; it exceeds ``position`` while frames are skipped. ``marks`` are earlier
+    pairs of position and offset to resume from.
+    """
+
+    __slots__ = (
+        "acked",
+        "apart",
+        "boot_id",
+        "cause",
+        "claimed",
+        "directory",
+        "doomed",
+        "empty_sweeps",
+        "evicted",
+        "exit",
+        "final",
+        "final_sent",
+        "job",
+        "kills",
+        "marks",
+        "note",
+        "offset",
+        "orphaned",
+        "position",
+        "respawn_at",
+        "respawns",
+        "sealing",
+        "sent",
+        "seq",
+        "shim",
+        "start",
+        "started",
+        "started_sent",
+        "started_up",
+        "stop",
+        "sweeps",
+        "tally_offset",
+        "tally_position",
+        "unsure",
+        "updates",
+        "verdict",
+        "watched",
+    )
+
+    def __init__(self, job: str, seq: int, start: Start, *, apart: bool = True) -> None:
+        self.job = job
+        self.apart = apart  # claim in the keeper's folder (earlier versions: in the trial's)
+        self.seq = seq  # number of its last command
+        self.start: Start | None = start  # None once claimed, when it is not needed any more
+        self.directory: str = start["directory"]
+        self.boot_id: str = start["boot_id"]
+        self.stop: float | None = None  # grace in seconds, once a stop is ordered
+        self.updates: dict[int, str] = {}
+        self.watched = False
+        self.doomed = False  # unknown to the server: to be forgotten at its end
+        self.orphaned = False  # stopped for lack of contact with the server
+        self.evicted = False  # stopped because its host is shutting down
+        self.claimed = False
+        self.shim: Shim | None = None
+        self.kills = 0  # attempts to kill a shim that ignores its stop
+        self.respawns = 0
+        self.respawn_at = 0.0
+        self.started: Started | None = None
+        self.started_up: float | None = None  # start in seconds since the boot
+        self.started_sent = False
+        self.note: str | None = None
+        self.exit: Exit | None = None
+        self.sealing = False
+        self.verdict: str | None = None  # reason of its end; None: ``exit`` decides
+        self.cause: str | None = None  # one sentence on ``verdict``
+        self.sweeps = 0
+        self.empty_sweeps = 0
+        self.tally_offset = 0
+        self.tally_position = 0
+        self.final: Final | None = None
+        self.final_sent = False
+        self.acked = 0
+        self.unsure = False  # True: ``acked`` may be too high for a new server
+        self.sent = 0
+        self.offset = 0
+        self.position = 0
+        self.marks: list[tuple[int, int]] = []
+
+    @property
+    def live(self) -> bool:
+        """True until the attempt is sealed."""
+        return self.final is None
+
+    @property
+    def told(self) -> bool:
+        """True once all frames have been sent, so that the end may be sent."""
+        return self.final is not None and self.sent >= self.final["n"]
+
+    def seek(self, position: int) -> None:
+        """Continue sending at this frame."""
+        self.sent = position
+        if position >= self.position:
+            return
+        while self.marks and self.marks[-1][0] > position:
+            self.marks.pop()
+        self.position, self.offset = self.marks.pop() if self.marks else (0, 0)
+
+    def advance(self, frames: int, end: int) -> None:
+        """Move the read position by this number of frames, to byte ``end``."""
+        if frames:
+            self.marks.append((self.position, self.offset))
+            self.position += frames
+            self.offset = end
+
+    def acknowledge(self, count: int) -> bool:
+        """Note that the server has committed ``count`` frames; return whether the next frame to send changes.
+
+        Ignore a count below the previous one: the answer is outdated, unless the server is a new one.
+        """
+        if count < self.acked and not self.unsure:
+            return False
+        moved = count > self.sent or self.unsure
+        self.acked = count
+        self.unsure = False
+        if moved:
+            self.seek(count)
+        if count >= self.position:
+            self.marks.clear()
+        while len(self.marks) > 1 and self.marks[1][0] <= count:
+            del self.marks[0]
+        return moved
+
+    def seal(self, *, size: int, at: float, here: bool) -> Final:
+        """Return the end to report, now that the frames are counted.
+
+        ``size``: bytes in the metrics file; ``here``: the attempt ran in this boot, so no data is lost.
+        """
+        found = self.exit
+        final: Final = {
+            "reason": self.verdict,
+            "code": None,
+            "signal": None,
+            "n": self.tally_position,
+            "at": at,
+            "message": self.cause,
+        }
+        stopped, why = self._stopping()
+        if self.verdict == "never_started" and self.tally_position:
+            ran = "exited" if self.stop is None else stopped
+            final["reason"] = ran if here else wire.HOST_LOST
+            final["message"] = _RAN
+        elif why is not None and self.verdict == "never_started":
+            final["reason"] = stopped
+            final["message"] = why
+        if self.verdict is not None:
+            return final
+        if found is None:
+            final["reason"] = "exited" if self.stop is None else stopped
+            return final
+        if not here and size < found.size:
+            final["reason"] = wire.HOST_LOST
+            final["message"] = "the host was restarted and has lost a part of the metrics"
+            return final
+        remarks = [found.message] if found.message else []
+        if found.survivors:
+            remarks.append(f"processes that could not be killed: {', '.join(map(str, found.survivors))}")
+        if found.signalled and self.stop is None:
+            remarks.append("the shim was told to stop, but not by its keeper")
+        reason = "exited"
+        if found.signalled and self.stop is not None:
+            reason = stopped
+            remarks[:0] = filter(None, [why])
+        if found.lapsed:
+            reason = wire.LEASE
+        return {
+            "reason": reason,
+            "code": found.code,
+            "signal": found.signal,
+            "n": self.tally_position,
+            "at": found.at,
+            "message": "; ".join(remarks) or None,
+        }
+
+    def note_losses(self) -> None:
+        """Report a lost host if the sealed file has lost frames that the server does not have."""
+        final = self.final
+        if final is not None and self.position < final["n"] and self.acked < final["n"]:
+            self.final = {
+                **final, "reason": wire.HOST_LOST, "n": self.position,
+                "message": f"{final['n'] - self.position} metrics were lost on disk after the end",
+            }  # fmt: skip
+
+    def instant(self, up: float, at: float, *, here: bool) -> float:
+        """Return the current time, consistent with the recorded start of the attempt.
+
+        ``up``: seconds since the boot; ``at``: the host's clock, which may have been set since the start.
+        """
+        if self.started is None:
+            return at
+        began: float = self.started["at"]
+        return began + up - self.started_up if here and self.started_up is not None else max(at, began)
+
+    def _stopping(self) -> tuple[str, str | None]:
+        """Return the reason to report for a stop, and a sentence unless the server asked for the stop."""
+        if self.evicted:
+            return wire.HOST_LOST, _EVICTED
+        if self.orphaned:
+            return wire.LEASE, _ORPHANED
+        return "stopped", None
+
+    def agrees(self, claim: Claim | None) -> bool:
+        """Check whether the claim is readable and fits what is known of the attempt."""
+        if claim is None or claim.damaged or claim.boot_id != self.boot_id:
+            return False
+        return self.shim is None or (claim.pid, claim.start_time) == self.shim
+
+    def take(self, claim: Claim) -> bool:
+        """Adopt the claim and drop the start command; return whether the shim or the start is news."""
+        news = self.shim is None and claim.pid is not None
+        self.claimed = True
+        self.start = None
+        if claim.pid is not None:
+            self.shim = (claim.pid, claim.start_time)
+        if claim.started is not None and self.started is None:
+            self.started = {"at": claim.started[1], "pid": claim.started[0]}
+            self.started_up = claim.started_up
+            self.note = None  # it explained why the start was delayed
+            news = True
+        self.exit = claim.exit
+        return news

@@ -1,0 +1,236 @@
+"""Decisions on attempts: start each as ordered, look at its claim after events, and judge it by the claim."""
+
+from __future__ import annotations
+
+from trial_keeper import wire
+from trial_keeper.core import effects as fx
+from trial_keeper.core.attempt import Attempt
+from trial_keeper.core.ledger import nothing
+from trial_keeper.core.recovery import claimed_record, start_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from trial_keeper.attempt.claim import Claim
+    from trial_keeper.core.commands import Decision
+    from trial_keeper.core.held import Held
+    from trial_keeper.core.lease import Lease
+    from trial_keeper.core.ledger import Act, Ledger
+    from trial_keeper.core.records import UpdateRecord
+    from trial_keeper.core.reports import Reports
+    from trial_keeper.core.seals import Seals
+    from trial_keeper.core.stops import Stops
+    from trial_keeper.wire import Start
+
+STARTED_WAIT_S = 0.02  # delay of a report whose only news is a start
+RESPAWN_PAUSE_S = 0.5
+LAST_RESPAWN_PAUSE_S = 30.0
+RETRY_S = 1.0
+_CUT_OFF = "the host was restarted while the command ran"
+_UNKNOWN = "it had been started before, and its claim is gone"
+_UNBEGUN = "the host was restarted before the command was started"
+
+
+class Attempts:
+    """Decides what follows from commands and from observations of attempts."""
+
+    def __init__(
+        self, held: Held, ledger: Ledger, reports: Reports, lease: Lease, stops: Stops, seals: Seals
+    ) -> None:
+        self._held = held
+        self._ledger = ledger
+        self._reports = reports
+        self._lease = lease
+        self._stops = stops
+        self._seals = seals
+        self.ending: float | None = None  # grace of attempts, once the host is shutting down
+        self.unprepared: str | None = None  # error in the preparation of the latest attempt
+
+    def begin(self, now: float, ending: float | None) -> None:
+        """Look at all attempts that an earlier keeper left unfinished; ``ending`` as in ``Identity``."""
+        if ending is not None:
+            self.host_ends(now, ending)
+        for attempt in self._held.live():
+            if self._held.here(attempt):
+                for index, parameter in attempt.updates.items():
+                    self._held.out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
+            self._held.look(attempt)
+
+    def host_ends(self, now: float, grace: float) -> None:
+        """Stop all running attempts, and each attempt that is ordered from now on."""
+        self.ending = grace
+        self._stops.evict(now, grace)
+
+    # -- commands
+
+    def decide(self, now: float, seq: int, kind: str, job: str, body: Any) -> Decision:
+        """Return a command's journal record, and the action to take once the record is written."""
+        attempt = self._held.attempts.get(job)
+        if kind == "start" and attempt is None:
+            return start_record(job, seq, body, apart=True), self._starter(job, seq, body)
+        if attempt is not None and attempt.live and kind == "stop":  # signal, journal, then acknowledge
+            record = self._stops.order(now, attempt, float(body["grace"]))
+            record["seq"] = seq
+            return record, nothing
+        if attempt is not None and attempt.live and kind == "update":
+            index, parameter = body["index"], body["parameter"]
+            update: UpdateRecord = {
+                "k": "update", "seq": seq, "job": job, "index": index, "parameter": parameter,
+            }  # fmt: skip
+            return update, self._updater(attempt, index, parameter)
+        return {"k": "nop", "seq": seq}, nothing
+
+    def _starter(self, job: str, seq: int, start: Start) -> Act:
+        def begin(now: float) -> None:
+            attempt = self._held.attempts[job] = Attempt(job, seq, start)
+            if self.ending is not None:
+                self._stops.evict(now, self.ending)
+            elif self._held.here(attempt) and not self.is_sought(job):
+                self._spawn(job, start)
+            else:  # ordered for an earlier boot, or already started once
+                self._held.look(attempt)
+
+        return begin
+
+    def _updater(self, attempt: Attempt, index: int, parameter: str) -> Act:
+        def write(now: float) -> None:
+            attempt.updates[index] = parameter
+            self._held.out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
+
+        return write
+
+    def _spawn(self, job: str, start: Start) -> None:
+        self._held.out.append(fx.Spawn(job, start, self._lease.number if start.get("lease") else None))
+
+    def is_sought(self, job: str) -> bool:
+        """Check whether the server asks for the fate of an attempt that it has started before."""
+        attempt = self._held.attempts.get(job)
+        return attempt is not None and attempt.start is not None and bool(attempt.start.get("sought"))
+
+    # -- events
+
+    def notified(self, now: float, job: str, told: Claim | None) -> None:
+        """Judge the attempt by the claim that its shim has sent, or look at its claim file."""
+        attempt = self._held.undecided(job)
+        if attempt is None:
+            return
+        if told is not None and self._held.here(attempt) and attempt.agrees(told):
+            self._judge(now, attempt, fx.Seen(told, told.exit is None, now))
+        else:
+            self._held.look(attempt)
+
+    def looked(self, now: float, job: str, seen: fx.Seen) -> None:
+        """Judge the attempt by its claim."""
+        attempt = self._held.undecided(job)
+        if attempt is not None:
+            self._judge(now, attempt, seen)
+
+    def shim_failed(self, now: float, job: str, sentence: str) -> None:
+        """Look at the attempt; if no shim has claimed it, start another shim after a pause."""
+        attempt = self._held.undecided(job)
+        if attempt is None:
+            return
+        if not attempt.claimed:
+            pause = min(LAST_RESPAWN_PAUSE_S, RESPAWN_PAUSE_S * 2.0**attempt.respawns)
+            attempt.respawns += 1
+            attempt.respawn_at = now + pause
+            attempt.note = f"the attempt could not be prepared on its host and is tried again: {sentence}"
+            self._reports.tell(attempt)
+            self._prepared(f"no trial can be prepared here at present: {sentence}")
+        self._held.look(attempt)
+
+    def hurry(self, now: float) -> None:
+        """Retry at once the attempts that could not start without a lease: a new lease has begun."""
+        for attempt in self._held.live():
+            if not attempt.claimed and attempt.respawns:
+                attempt.respawn_at = now
+                self._held.look(attempt)
+
+    def delayed(self, job: str, sentence: str) -> None:
+        """Report why the shim of the attempt is not forked yet."""
+        attempt = self._held.unsealed(job)
+        if attempt is not None and attempt.note != sentence:
+            attempt.note = sentence
+            self._reports.tell(attempt)
+
+    def update_failed(self, now: float, update: fx.Update, sentence: str) -> None:
+        """Retry later to write the file of a further parameter set."""
+        attempt = self._held.unsealed(update.job)
+        if attempt is not None:
+            attempt.note = f"parameter set {update.number} could not be written yet: {sentence}"
+            self._reports.tell(attempt)
+            self._held.put_off(now + RETRY_S, update)
+
+    def _prepared(self, trouble: str | None) -> None:
+        """Report whether the latest attempt could be prepared, if that has changed."""
+        if trouble != self.unprepared:
+            self.unprepared = trouble
+            self._reports.urgent = True
+
+    # -- judgement
+
+    def _judge(self, now: float, attempt: Attempt, seen: fx.Seen) -> None:
+        claim = seen.claim
+        here = self._held.here(attempt)
+        if not attempt.agrees(claim) and (attempt.claimed or claim is not None):
+            if here:
+                self._judge_unread(now, attempt, alive=seen.alive)
+            else:
+                self._seals.seal(attempt, wire.HOST_LOST, _CUT_OFF)
+            return
+        if claim is None:
+            self._judge_unclaimed(now, attempt)
+            return
+        if attempt.take(claim) and claim.exit is None and here:
+            self._ledger.append(claimed_record(attempt), flush=False)
+            self._prepared(None)
+        if attempt.started is not None and not attempt.started_sent:
+            self._reports.tell_soon(attempt, now + STARTED_WAIT_S)
+        if claim.pid is None and attempt.stop is None and not here:
+            self._seals.seal(attempt, wire.HOST_LOST, _UNBEGUN)  # the stop was lost with the host's power
+        elif claim.pid is None:
+            self._seals.seal(attempt, "never_started", "it was stopped before its command was started")
+        elif claim.failed is not None:
+            cause = f"the command could not be started: {claim.failed[1]}"
+            self._seals.seal(attempt, "never_started", cause)
+        elif claim.exit is not None:
+            self._seals.seal(attempt)
+        elif claim.boot_id != self._held.boot_id or not here:
+            self._seals.seal(attempt, wire.HOST_LOST, _CUT_OFF)
+        elif not seen.alive:
+            cause = f"its shim (pid {claim.pid}) was killed, so its exit code is not known"
+            self._seals.sweep(attempt, cause)
+        elif not attempt.watched:
+            self._watch(now, attempt, (claim.pid, claim.start_time))
+
+    def _judge_unclaimed(self, now: float, attempt: Attempt) -> None:
+        """Handle an attempt without a claim: start a shim, wait for one, or prevent any further start."""
+        if not self._held.here(attempt):
+            self._seals.seal(attempt, wire.HOST_LOST, _UNBEGUN)
+        elif self.is_sought(attempt.job):
+            self._seals.seal(attempt, wire.HOST_LOST, _UNKNOWN)
+        elif attempt.stop is not None:
+            self._held.put_off(now + RETRY_S, fx.Abort(attempt.job, attempt.directory))
+        elif now < attempt.respawn_at:
+            self._held.put_off(attempt.respawn_at, fx.Look(attempt.job, attempt.directory))
+        elif attempt.start is not None:
+            self._spawn(attempt.job, attempt.start)
+
+    def _judge_unread(self, now: float, attempt: Attempt, *, alive: bool) -> None:
+        """Handle a claim file that was removed or damaged: decide by the known shim and by its processes."""
+        if alive and attempt.shim is not None:
+            if not attempt.watched:
+                self._watch(now, attempt, attempt.shim)
+            return
+        shim = "its shim" if attempt.shim is None else f"its shim (pid {attempt.shim[0]})"
+        self._held.out.append(fx.Fence(attempt.job, attempt.directory))
+        cause = f"its claim file was removed or overwritten, and {shim} has left no other word of it"
+        self._seals.sweep(attempt, cause)
+
+    def _watch(self, now: float, attempt: Attempt, shim: fx.Shim) -> None:
+        attempt.watched = True
+        self._held.out.append(fx.Watch(attempt.job, attempt.directory, shim))
+        self._reports.grown(attempt.job)
+        if attempt.stop is not None:
+            self._stops.signal(now, attempt, shim, attempt.stop)

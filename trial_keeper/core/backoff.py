@@ -1,0 +1,49 @@
+"""Backoff of calls to the server: the pause after a failure, and the errors that were already logged."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+
+FIRST_PAUSE_S = 0.05
+LAST_PAUSE_S = 1.0
+MOST_TROUBLES = 100
+
+
+class Backoff:
+    """Pause between calls: none before ``retry_at``. ``jitter`` returns numbers from 0 to 1."""
+
+    def __init__(self, jitter: Callable[[], float]) -> None:
+        self._jitter = jitter
+        self._pause = FIRST_PAUSE_S
+        self._first_of_pause = 0
+        self._troubles: set[str] = set()  # logged since the last answer
+        self.retry_at = 0.0
+
+    def answered(self) -> None:
+        """Reset the pause and the logged errors: the server has answered."""
+        self.hurry()
+        self._troubles.clear()
+
+    def hurry(self) -> None:
+        """Allow the next call at once."""
+        self.retry_at = 0.0
+        self._pause = FIRST_PAUSE_S
+
+    def failed(self, now: float, *, call: int, last: int) -> None:
+        """Lengthen the pause after call ``call`` failed; ``last`` is the number of the last call made."""
+        if call >= self._first_of_pause:  # two calls that fail together are one failure
+            self.retry_at = now + self._pause * (0.5 + self._jitter())
+            self._pause = min(LAST_PAUSE_S, self._pause * 2)
+            self._first_of_pause = last + 1
+
+    def is_news(self, sentence: str) -> bool:
+        """Check whether this error is not logged yet; remember all: two channels may fail in turn."""
+        if sentence in self._troubles:
+            return False
+        if len(self._troubles) >= MOST_TROUBLES:
+            self._troubles.clear()
+        self._troubles.add(sentence)
+        return True

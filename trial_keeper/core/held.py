@@ -1,0 +1,62 @@
+"""The attempts that a keeper holds, and the effects on them that the core asks for."""
+
+from __future__ import annotations
+
+from trial_keeper.core import effects as fx
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
+    from trial_keeper.core.attempt import Attempt
+    from trial_keeper.core.effects import Effect
+
+
+class Held:
+    """Attempts by job id. ``out`` collects the effects to carry out now; delayed effects wait here."""
+
+    def __init__(self, attempts: dict[str, Attempt], boot_id: str) -> None:
+        self.attempts = attempts
+        self.boot_id = boot_id
+        self.out: list[Effect] = []
+        self._later: list[tuple[float, Effect]] = []
+
+    def unsealed(self, job: str) -> Attempt | None:
+        """Return the attempt unless it is unknown or sealed."""
+        attempt = self.attempts.get(job)
+        return attempt if attempt is not None and attempt.live else None
+
+    def undecided(self, job: str) -> Attempt | None:
+        """Return the attempt unless it is unknown, sealed or about to be sealed."""
+        attempt = self.unsealed(job)
+        return None if attempt is None or attempt.sealing else attempt
+
+    def live(self) -> list[Attempt]:
+        """Return the attempts that are not sealed."""
+        return [attempt for attempt in self.attempts.values() if attempt.live]
+
+    def here(self, attempt: Attempt) -> bool:
+        """Check whether the attempt belongs to the present boot."""
+        return attempt.boot_id == self.boot_id
+
+    def look(self, attempt: Attempt) -> None:
+        """Ask for a look at the attempt's claim."""
+        self.out.append(fx.Look(attempt.job, attempt.directory, attempt.shim))
+
+    def put_off(self, at: float, effect: Effect) -> None:
+        """Ask for ``effect`` at this time, if its attempt can still be acted on then."""
+        self._later.append((at, effect))
+
+    def release(self, now: float) -> None:
+        """Ask for the effects whose time has come."""
+        due = [effect for at, effect in self._later if at <= now]
+        self._later = [(at, effect) for at, effect in self._later if at > now]
+        self.out += [effect for effect in due if self._wanted(effect)]
+
+    def _wanted(self, effect: Effect) -> bool:
+        attempt = self.attempts.get(str(effect[0]))  # every delayed effect has the job as its first field
+        return attempt is not None and not (isinstance(effect, fx.Signal) and attempt.sealing)
+
+    def times(self) -> Iterator[float]:
+        """Yield the times of the effects that were put off."""
+        return (at for at, _ in self._later)

@@ -1,0 +1,77 @@
+"""Records on their way to the journal: written, then flushed, then acknowledged."""
+
+from __future__ import annotations
+
+import collections
+
+from trial_keeper.core import effects as fx
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from trial_keeper.core.records import Record
+
+    Act = Callable[[float], None]
+else:
+    Act = object
+
+PAUSE_S = 1.0
+
+
+def nothing(now: float) -> None:
+    """Do nothing: the action of a record without consequences."""
+
+
+class Ledger:
+    """Numbers the records, and keeps the action to take once each is written or has failed.
+
+    ``out`` takes the effects; all commands up to ``acked_cmd`` are durable; ``trouble``: the journal's error.
+    """
+
+    def __init__(self, out: list[fx.Effect], acked_cmd: int) -> None:
+        self._out = out
+        self._number = 0
+        self._unwritten: collections.deque[tuple[int, int | None, Act, Act]] = collections.deque()
+        self._unflushed: collections.deque[tuple[int, int]] = collections.deque()
+        self.acked_cmd = acked_cmd
+        self.trouble: str | None = None
+        self.retry_at = 0.0
+
+    def append(
+        self, record: Record, *, flush: bool = True, written: Act = nothing, failed: Act = nothing
+    ) -> None:
+        """Order a record to be written. Without ``flush`` it survives the keeper's end, but not the host's.
+
+        A record with a ``seq`` acknowledges that command once it is flushed.
+        """
+        self._number += 1
+        self._unwritten.append((self._number, record.get("seq"), written, failed))
+        self._out.append(fx.Append(self._number, record, flush))
+
+    def written(self, now: float) -> None:
+        """Act on the oldest pending record: it is in the page cache and survives the keeper's death."""
+        number, seq, written, _ = self._unwritten.popleft()
+        if seq is not None:
+            self._unflushed.append((number, seq))
+        written(now)
+
+    def write_failed(self, now: float) -> None:
+        """Call the ``failed`` action of the oldest pending record, and pause the commands."""
+        _, _, _, failed = self._unwritten.popleft()
+        self.retry_at = now + PAUSE_S
+        failed(now)
+
+    def flushed(self, number: int) -> None:
+        """Acknowledge the commands of all records up to this number: they survive power loss."""
+        while self._unflushed and self._unflushed[0][0] <= number:
+            self.acked_cmd = self._unflushed.popleft()[1]
+
+    def say(self, sentence: str | None) -> bool:
+        """Set the journal's error (None: no error) and log it; return whether it has changed."""
+        if sentence == self.trouble:
+            return False
+        self.trouble = sentence
+        if sentence is not None:
+            self._out.append(fx.Say(sentence))
+        return True

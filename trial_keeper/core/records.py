@@ -1,0 +1,94 @@
+"""Record types of the keeper's journal, by their kind ``k``. Earlier versions left out some fields."""
+
+from __future__ import annotations
+
+from trial_keeper.lean import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Literal, TypedDict, Union
+
+    from trial_keeper.wire import Final, Start, Started
+
+    class _Common(TypedDict, total=False):
+        seq: int  # number of the command behind the record
+        job: str
+
+    class EpochRecord(_Common, total=False):
+        """A start of the keeper: first record of a rewritten journal, which has ``n`` records."""
+
+        k: Literal["epoch"]
+        k_epoch: int
+        n: int
+
+    class ServerRecord(_Common):
+        """The last server that the keeper has obeyed."""
+
+        k: Literal["server"]
+        db_id: str | None
+        m_epoch: int
+
+    class NopRecord(_Common):
+        """A command that changes nothing."""
+
+        k: Literal["nop"]
+
+    class _Start(_Common):
+        k: Literal["start"]
+        start: Start
+
+    class StartRecord(_Start, total=False):
+        """Order to start an attempt. ``apart``: its claim is in the keeper's folder."""
+
+        apart: bool
+
+    class _Stop(_Common):
+        k: Literal["stop"]
+        grace: float | None
+        doomed: bool
+
+    class StopRecord(_Stop, total=False):
+        """Order to stop an attempt."""
+
+        orphaned: bool
+        evicted: bool
+
+    class UpdateRecord(_Common):
+        """A further parameter set for an attempt."""
+
+        k: Literal["update"]
+        index: int
+        parameter: str
+
+    class ClaimedRecord(_Common):
+        """A shim's claim on an attempt."""
+
+        k: Literal["claimed"]
+        shim: tuple[int, str] | None
+        started: Started | None
+
+    class FinalRecord(_Common):
+        """The end of a sealed attempt."""
+
+        k: Literal["final"]
+        final: Final
+        started: Started | None
+        note: str | None
+
+    class GoneRecord(_Common):
+        """Note that the keeper has forgotten an attempt."""
+
+        k: Literal["gone"]
+
+    Record = Union[
+        EpochRecord,
+        ServerRecord,
+        NopRecord,
+        StartRecord,
+        StopRecord,
+        UpdateRecord,
+        ClaimedRecord,
+        FinalRecord,
+        GoneRecord,
+    ]
+else:
+    Record = dict

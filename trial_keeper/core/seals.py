@@ -1,0 +1,101 @@
+"""The end of an attempt: kill its remaining processes, count its metrics, report its end, and forget it."""
+
+from __future__ import annotations
+
+from trial_keeper.core import effects as fx
+from trial_keeper.core.recovery import final_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trial_keeper.core.attempt import Attempt
+    from trial_keeper.core.held import Held
+    from trial_keeper.core.ledger import Ledger
+    from trial_keeper.core.reports import Reports
+
+SWEEP_PAUSE_S = 0.05
+SWEEPS = 200
+
+
+def bad_header(offset: int) -> str:
+    """Return the error of a metrics file that is unreadable from this byte on."""
+    return f"the metrics file holds no frame header at byte {offset}; nothing from there on is read"
+
+
+class Seals:
+    """Seals attempts. Its inputs are the results of sweeps and counts."""
+
+    def __init__(self, held: Held, ledger: Ledger, reports: Reports) -> None:
+        self._held = held
+        self._ledger = ledger
+        self._reports = reports
+
+    def sweep(self, attempt: Attempt, cause: str) -> None:
+        """Kill the remaining processes of an attempt without a shim, then seal the attempt."""
+        attempt.sealing = True
+        attempt.cause = cause
+        self._held.out.append(fx.Sweep(attempt.job, attempt.directory))
+
+    def swept(self, now: float, job: str, pids: list[int]) -> None:
+        """Seal the attempt once no process is left; ``pids`` had the attempt's mark, and were signalled."""
+        attempt = self._held.unsealed(job)
+        if attempt is None:
+            return
+        attempt.sweeps += 1
+        attempt.empty_sweeps = 0 if pids else attempt.empty_sweeps + 1
+        if attempt.empty_sweeps >= 2 or attempt.sweeps >= SWEEPS:
+            cause = attempt.cause
+            if pids:
+                cause = f"{cause}; processes that could not be killed: {', '.join(map(str, pids))}"
+            self.seal(attempt, None, cause)
+        else:
+            pause = SWEEP_PAUSE_S if pids else 0.0
+            self._held.put_off(now + pause, fx.Sweep(job, attempt.directory))
+
+    def seal(self, attempt: Attempt, verdict: str | None = None, cause: str | None = None) -> None:
+        """Count the attempt's metrics; the end of the count seals the attempt."""
+        attempt.sealing = True
+        attempt.verdict = verdict
+        attempt.cause = cause
+        attempt.tally_position, attempt.tally_offset = attempt.position, attempt.offset
+        self._held.out.append(fx.Count(attempt.job, attempt.directory, attempt.tally_offset))
+
+    def counted(self, now: float, job: str, tally: fx.Tally) -> bool:
+        """Add a piece of the count; return whether the attempt is sealed now."""
+        attempt = self._held.unsealed(job)
+        if attempt is None:
+            return False
+        attempt.tally_position += tally.frames
+        attempt.tally_offset = tally.end
+        if tally.more:
+            self._held.out.append(fx.Count(job, attempt.directory, tally.end))
+            return False
+        self._sealed(now, attempt, tally)
+        return True
+
+    def _sealed(self, now: float, attempt: Attempt, tally: fx.Tally) -> None:
+        here = self._held.here(attempt)
+        at = attempt.instant(now, tally.at, here=here)
+        attempt.final = attempt.seal(size=tally.size, at=at, here=here)
+        attempt.start = None
+        attempt.updates.clear()
+        if tally.bad:
+            attempt.note = bad_header(tally.end)
+        elif tally.end < tally.size:
+            attempt.note = f"the metrics file ends in an incomplete frame of {tally.size - tally.end} bytes"
+        elif tally.end > tally.size:
+            attempt.note = "its metrics file was deleted or cut while it ran: what it reported then is lost"
+        self._held.out.append(fx.Unwatch(attempt.job))
+        self._ledger.append(
+            final_record(attempt, attempt.final), flush=False
+        )  # a lost record is derived again from the files
+        if attempt.doomed:
+            self.forget(attempt)
+        else:
+            self._reports.tell(attempt)
+            self._reports.grown(attempt.job)
+
+    def forget(self, attempt: Attempt) -> None:
+        """Drop the attempt but keep its files; the journal record only shortens the next recovery."""
+        self._ledger.append({"k": "gone", "job": attempt.job}, flush=False)
+        del self._held.attempts[attempt.job]
+        self._reports.forget(attempt.job)

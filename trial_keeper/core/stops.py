@@ -1,0 +1,124 @@
+"""Stops of attempts: ordered by the server, or caused by a lost server or the host's shutdown."""
+
+from __future__ import annotations
+
+from trial_keeper.core import effects as fx
+from trial_keeper.core.recovery import stop_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable
+
+    from trial_keeper.core.attempt import Attempt
+    from trial_keeper.core.held import Held
+    from trial_keeper.core.ledger import Ledger
+    from trial_keeper.core.records import StopRecord
+    from trial_keeper.core.reports import Reports
+    from trial_keeper.core.seals import Seals
+
+RETRY_S = 1.0
+KILL_GRACE_S = 10.0
+OBEY_S = 12.0  # after the grace: by then the shim has killed all processes, or given up
+KILLS = 5  # attempts to kill a shim, one per second
+
+
+class Stops:
+    """Stops attempts, and kills the shims that do not obey."""
+
+    def __init__(self, held: Held, ledger: Ledger, reports: Reports, seals: Seals) -> None:
+        self._held = held
+        self._ledger = ledger
+        self._reports = reports
+        self._seals = seals
+        self._kills: dict[str, tuple[float, fx.Kill]] = {}  # time by which a shim must have obeyed its stop
+
+    def order(self, now: float, attempt: Attempt, grace: float) -> StopRecord:
+        """Stop the attempt unless a stop was ordered before; return the journal record."""
+        if attempt.stop is None:
+            self._stop(now, attempt, grace)
+        return stop_record(attempt)
+
+    def doom(self, now: float, job: str) -> None:
+        """Stop and forget an attempt that the server does not know."""
+        attempt = self._held.attempts.get(job)
+        if attempt is None:
+            return
+        if not attempt.live:
+            self._seals.forget(attempt)
+        elif not attempt.doomed:
+            attempt.doomed = True
+            self._stop(now, attempt, KILL_GRACE_S)
+            self._ledger.append(stop_record(attempt))
+
+    def orphans(self) -> list[Attempt]:
+        """Return the live attempts without an ordered stop."""
+        return [attempt for attempt in self._held.live() if attempt.stop is None]
+
+    def stop_orphans(self, now: float) -> None:
+        """Stop all attempts because the server has not answered for too long."""
+        for attempt in self.orphans():
+            attempt.orphaned = True
+            self._stop(now, attempt, KILL_GRACE_S)
+            self._ledger.append(stop_record(attempt))
+
+    def evict(self, now: float, grace: float) -> None:
+        """Stop all attempts because the host shuts down."""
+        for attempt in self.orphans():
+            self._held.out.append(fx.Say(f"{attempt.job}: it is stopped because its host is about to end"))
+            attempt.evicted = True
+            self._stop(now, attempt, grace)
+            self._ledger.append(stop_record(attempt))
+
+    def _stop(self, now: float, attempt: Attempt, grace: float) -> None:
+        if attempt.stop is None:
+            attempt.stop = grace
+        if attempt.sealing or not self._held.here(attempt):
+            return
+        if attempt.shim is not None:
+            self.signal(now, attempt, attempt.shim, attempt.stop)
+        else:
+            self._held.out.append(fx.Abort(attempt.job, attempt.directory))
+
+    def signal(self, now: float, attempt: Attempt, shim: fx.Shim, grace: float) -> None:
+        """Have the shim stop the command; kill a shim that has not obeyed OBEY_S after the grace."""
+        self._held.out.append(fx.Signal(attempt.job, attempt.directory, shim, grace))
+        self._kills[attempt.job] = now + grace + OBEY_S, fx.Kill(attempt.job, attempt.directory, shim)
+
+    def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> None:
+        """Retry a stop that was not delivered, or not with its grace, until the attempt ends."""
+        attempt = self._held.undecided(signal.job)
+        if attempt is None:
+            return
+        note = f"its stop, or the grace for it, could not be handed over at first: {sentence}"
+        if attempt.note != note:
+            attempt.note = note
+            self._reports.tell(attempt)
+            self._held.out.append(fx.Say(f"{attempt.job}: {note}"))
+        self._held.put_off(now + RETRY_S, signal)
+
+    def killed(self, now: float, order: fx.Kill) -> None:
+        """Check whether a shim has ended after SIGKILL; seal without the shim if it hangs in the kernel."""
+        attempt = self._held.undecided(order.job)
+        if attempt is None:
+            return
+        attempt.kills += 1
+        if attempt.kills > KILLS:
+            self._seals.sweep(attempt, f"its shim (pid {order.shim[0]}) did not end although it was killed")
+        else:
+            self._kills[order.job] = now + RETRY_S, order
+            self._held.look(attempt)
+
+    def release(self, now: float) -> None:
+        """Kill the shims whose time to obey has elapsed."""
+        for job, (at, kill) in list(self._kills.items()):
+            if at <= now:
+                del self._kills[job]
+                self._held.out.append(kill)
+
+    def times(self) -> Iterable[float]:
+        """Yield the times at which shims must have obeyed."""
+        return (at for at, _ in self._kills.values())
+
+    def ended(self, job: str) -> None:
+        """Cancel the planned kill of an attempt's shim: the attempt is sealed."""
+        self._kills.pop(job, None)

@@ -1,0 +1,40 @@
+"""What this machine has for trials: the CPUs and the memory that processes here may use, and free disk."""
+
+from __future__ import annotations
+
+import os
+
+from trial_keeper.machine import cgroup
+from trial_keeper.machine.cgroup import CGROUPS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from trial_keeper.wire import Capacity
+
+MIB = 1 << 20
+
+
+def capacity(directory: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Capacity:
+    """The ``host`` of ``trial_keeper.wire``. ``disk`` is that of the directory's file system."""
+    cpus = float(len(os.sched_getaffinity(0)))
+    for folder in cgroup.folders("cpu", proc, cgroups):
+        quota, _, period = cgroup.first_line(f"{folder}/cpu.max").partition(" ")
+        if not quota:
+            quota = cgroup.first_line(f"{folder}/cpu.cfs_quota_us")
+            period = cgroup.first_line(f"{folder}/cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(quota) and int(period):
+            cpus = min(cpus, int(quota) / int(period))
+    memory = _total(proc)
+    limit = cgroup.memory_limit(proc, cgroups)
+    if limit is not None:
+        memory = min(memory, limit // MIB)
+    disk = os.statvfs(directory)
+    return {"cpus": round(cpus, 2), "memory": memory, "disk": disk.f_bavail * disk.f_frsize // MIB}
+
+
+def _total(proc: str) -> int:
+    with open(f"{proc}/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) // 1024
+    return 0

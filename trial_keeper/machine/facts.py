@@ -1,0 +1,63 @@
+"""What this machine is, for whoever wants to know before trials run here."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+import time
+from typing import Any
+
+from trial_keeper.machine import gpus
+
+GPU_LIMIT_S = 10.0  # for an answer of the tool
+NEEDED = 4096  # bytes: an empty file can be made on a disk without room
+
+
+def facts(top: str) -> dict[str, Any]:
+    """``top``: where experiments lie, "~/nni-experiments". Raises OSError.
+
+    ``free_bytes`` and ``free_files`` are those of its disk; ``trouble`` says why nothing can be written
+    there, None if it can; ``gpus`` is the ``gpu`` of ``trial_keeper.wire``.
+    """
+    there = top
+    while not os.path.isdir(there) and os.path.dirname(there) != there:
+        there = os.path.dirname(there)
+    disk = os.statvfs(there)
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": sys.executable,
+        "home": os.path.expanduser("~"),
+        "top": top,
+        "user": _user(),
+        "host": os.uname().nodename,
+        "cpus": len(os.sched_getaffinity(0)),
+        "free_bytes": disk.f_bavail * disk.f_frsize,
+        "free_files": disk.f_favail,
+        "trouble": _trouble(top),
+        "gpus": gpus.read(gpus.Tool(GPU_LIMIT_S), gpus.owner_of("NNIMGR_JOB_ID")),
+        "time": time.time(),
+    }
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may know no names
+        return str(os.getuid())
+
+
+def _trouble(top: str) -> str | None:
+    """Make and remove a file, and the folders above it if need be."""
+    path = os.path.join(top, f".nnimgr-{os.getpid()}")
+    try:
+        os.makedirs(top, exist_ok=True)
+        try:
+            with open(path, "wb") as file:
+                file.write(bytes(NEEDED))
+        finally:
+            if os.path.exists(path):
+                os.unlink(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

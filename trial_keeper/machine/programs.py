@@ -1,0 +1,41 @@
+"""The programs that servers of other versions have left on this machine, and that nobody runs any more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from trial_keeper.machine import procs
+
+KEPT = 3  # those that were used last, whether they run or not
+UNUSED_S = 30 * 86400.0  # a machine that shares the home may run one that was started long ago
+_PREFIX = "trial-keeper-"
+
+
+def tidy(program: str) -> None:
+    """Note that ``program`` is used now, and remove what lies beside it and has not been for long."""
+    with contextlib.suppress(OSError):
+        os.utime(program)
+    folder = os.path.dirname(program)
+    try:
+        used = [
+            (entry.stat(follow_symlinks=False).st_mtime, entry.name)
+            for entry in os.scandir(folder)
+            if entry.name.startswith(_PREFIX) and entry.is_file(follow_symlinks=False)
+        ]
+    except OSError:  # it is another's work to complain of the disk
+        return
+    used.sort(reverse=True)
+    old = [name for at, name in used[KEPT:] if at < time.time() - UNUSED_S]
+    running = _running() if old else set()
+    for name in old:
+        if name not in running:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{folder}/{name}")
+
+
+def _running() -> set[str]:
+    """The names of the programs that processes here were started with."""
+    words = (word for pid in procs.all_pids() for word in procs.strings(pid, "cmdline"))
+    return {name for name in map(os.path.basename, words) if name.startswith(_PREFIX)}
