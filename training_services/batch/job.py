@@ -101,24 +101,27 @@ class FollowedJob:
         if not self.started and await self._note("claim"):
             self.started = True
             self._put([JobStarted(job_id=self.spec.id, started_at=datetime.now(UTC), pid=None)])
+        unread = b""  # what has been read of a frame that is not yet whole
         while not self._spoilt:
             try:
-                piece = await self._platform.read(parts, _METRICS, self._offset)
+                piece = await self._platform.read(parts, _METRICS, self._offset + len(unread))
             except FileNotFoundError:
                 return
-            size = len(piece)
-            cut = frames.cut(piece, skip=0, frames=size + 1, size=size, first=True)
+            if not piece:
+                return
+            unread += piece
+            size = len(unread)
+            cut = frames.cut(unread, skip=0, frames=size + 1, size=size, first=True)
             events = read_frames(
                 self.spec.id, self.spec.trial_id, position=self._position, payloads=cut.payloads
             )
+            unread = unread[cut.end :]
             self._offset += cut.end
             self._position += len(events)
             self._put([event for event in events if event.position >= self.spec.recorded])
             if cut.bad:
                 self._spoilt = True
                 self._put([JobNoted(job_id=self.spec.id, note=_SPOILT.format(self._offset))])
-            if cut.end == 0:
-                return
 
     async def _exit_code(self) -> int | None:
         with contextlib.suppress(ValueError):

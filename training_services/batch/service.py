@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -60,7 +61,7 @@ class BatchService(TrainingService):
         self._look: asyncio.Task[None] | None = None
         self._pushed: set[str] = set()  # jobs that the platform has reported as changed
         self._push = asyncio.Event()
-        self._trouble: str | None = None
+        self._troubles: dict[object, str] = {}  # why each piece of work that is tried again has failed
         self._place = Place(keeper_id=platform.name, instance=platform.name, boot_id=platform.name)
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -165,26 +166,31 @@ class BatchService(TrainingService):
 
     async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
         """Repeat the work until it succeeds, and return its result. Raises JobRejected."""
-        platform = self._platform
-        while True:
-            try:
-                done = await work()
-            except JobRejected:
-                raise
-            except Exception as error:  # the platform's code may raise any error
-                self._say(f"{platform.name}: {str(error) or repr(error)}; it is tried again")
+        platform, piece = self._platform, object()
+        try:
+            while True:
+                try:
+                    return await work()
+                except JobRejected:
+                    raise
+                except Exception as error:  # the platform's code may raise any error
+                    self._say(piece, f"{platform.name}: {str(error) or repr(error)}; it is tried again")
                 await asyncio.sleep(platform.poll_s)  # back-off
-            else:
-                self._say(None)
-                return done
+        finally:
+            self._troubles.pop(piece, None)
 
-    def _say(self, trouble: str | None) -> None:
-        if trouble is not None and trouble != self._trouble:
+    def _say(self, piece: object, trouble: str) -> None:
+        """Show a piece of work's trouble, and log it unless another piece of work has the same."""
+        if trouble not in self._troubles.values():
             logger.warning("experiment %s: %s", self._platform.context.experiment_id, trouble)
-        self._trouble = trouble
+        self._troubles[piece] = trouble
 
     def notices(self) -> Mapping[str, str]:
-        return {} if self._trouble is None else {"platform": self._trouble}
+        troubles = sorted(set(self._troubles.values()))
+        if not troubles:
+            return {}
+        others = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        return {"platform": troubles[0] + others}
 
     # ---- questions ----------------------------------------------------------------------------------------
 
@@ -208,16 +214,7 @@ class BatchService(TrainingService):
         keeper_id: str | None = None,
     ) -> AsyncIterator[bytes]:
         check_log_name(name)
-        offset = 0
-        if tail is not None:
-            lines: deque[bytes] = deque(maxlen=tail)
-            last = b""
-            async for chunk in self.read_file(job_id, name):
-                offset += len(chunk)
-                *whole, last = (last + chunk).splitlines(keepends=True) or [b""]
-                lines += whole
-            lines.append(last)
-            yield b"".join(lines)
+        offset = 0 if tail is None else await self._tail_offset(job_id, name, tail)
         while True:
             job = self._jobs.get(job_id)
             # read before the file: what the job wrote last is then read below
@@ -233,6 +230,18 @@ class BatchService(TrainingService):
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(job.over.wait(), self._platform.poll_s)
+
+    async def _tail_offset(self, job_id: str, name: str, tail: int) -> int:
+        """Return the byte offset at which the last ``tail`` lines of a log begin."""
+        end = 0
+        starts = deque([0], maxlen=tail + 1)  # of the last lines; the last one may be empty
+        with contextlib.suppress(FileNotFoundError):  # the job may not have started
+            async for chunk in self.read_file(job_id, name):
+                starts.extend(end + match.end() for match in re.finditer(b"\n", chunk))
+                end += len(chunk)
+        if starts[-1] < end:
+            starts.append(end)  # the last line lacks its newline
+        return starts[0]
 
     async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
         return await self._platform.files(self._platform.job_folder(job_id))

@@ -56,8 +56,8 @@ class View:
     def accessible(self, *, themes: bool = True) -> None:
         """Axe finds nothing serious in what is shown, in the light nor in the dark theme.
 
-        Axe takes a text's background from what lay at its place when it began, so a page whose parts still move
-        is looked at again: what is really wrong stays wrong.
+        Axe takes a text's background from what lay at its place when it began. So a page whose parts still
+        move is checked again; what is really wrong stays wrong.
         """
         self.page.evaluate(AXE_SCRIPT)
         for theme in _THEMES:

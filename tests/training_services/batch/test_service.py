@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -43,11 +43,15 @@ class FakePlatform(BatchPlatform):
         self.cancelled: list[tuple[str, timedelta]] = []
         self.jobs: set[str] = set()
         self.error: Exception | None = None
+        self.closed: set[str] = set()  # jobs that it does not take for now
         self.lost: str | None = None
+        self.piece: int | None = None  # bytes that one read returns at most
         self.called = asyncio.Event()
 
     async def submit(self, job: BatchJob) -> None:
         self._fail()
+        if job.id in self.closed:
+            raise ServiceUnavailable(f"the queue does not take {job.id}")
         self.submitted.append(job)
         self.jobs.add(job.id)
 
@@ -63,6 +67,9 @@ class FakePlatform(BatchPlatform):
     async def loss(self, job_id: str) -> str | None:
         return self.lost
 
+    async def read(self, parts: Sequence[str], path: str, offset: int) -> bytes:
+        return (await super().read(parts, path, offset))[: self.piece]
+
     def _fail(self) -> None:
         self.called.set()
         if self.error is not None:
@@ -71,11 +78,12 @@ class FakePlatform(BatchPlatform):
     # The next methods do what the script of a job does.
 
     def start(self) -> Path:
-        """Start the job's script, and return the folder that it works in."""
-        directory = self.submitted[-1].directory
+        """Start the last job's script, and return the folder that it works in."""
+        job = self.submitted[-1]
+        directory = job.directory
         (directory / ".nni").mkdir(parents=True)
         self._notes.mkdir(exist_ok=True)
-        (self._notes / f"{JOB}.claim").write_text("1\n")
+        (self._notes / f"{job.id}.claim").write_text("1\n")
         return directory
 
     def exit(self, code: int) -> None:
@@ -159,6 +167,16 @@ async def test_metrics_are_read_as_they_come_and_whole_frames_only(bench: Bench)
     assert [each.value for each in bench.core.metrics(JOB)] == [0.5, 0.25]
 
 
+async def test_metrics_are_read_in_pieces_as_small_as_the_platform_gives(bench: Bench) -> None:
+    bench.platform.piece = 5
+    directory = await submit(bench)
+    (directory / ".nni/metrics").write_bytes(metric(0.5) + metric(0.25))
+    bench.platform.exit(0)
+    bench.platform.jobs.clear()
+    assert (await ended(bench)).metrics == 2
+    assert [each.value for each in bench.core.metrics(JOB)] == [0.5, 0.25]
+
+
 async def test_what_a_job_has_left_behind_is_ended_with_it(bench: Bench) -> None:
     await submit(bench)
     bench.platform.exit(3)
@@ -187,6 +205,23 @@ async def test_a_platform_that_fails_is_asked_again_and_says_why(bench: Bench) -
     await bench.until(lambda: bench.notices() == ["fake: the queue is closed; it is tried again"])
     bench.platform.error = None
     await bench.until(lambda: bool(bench.platform.submitted))
+    await bench.until(lambda: not bench.notices())
+
+
+async def test_the_trouble_of_one_job_stays_while_another_succeeds(bench: Bench) -> None:
+    bench.platform.closed = {JOB}
+    bench.core.submit("aaaa1")
+    await bench.until(lambda: bool(bench.notices()))
+    trouble = [f"fake: the queue does not take {JOB}; it is tried again"]
+    bench.core.submit("bbbb2")
+    await bench.until(lambda: bool(bench.platform.submitted))
+    bench.platform.start()
+    await bench.core.seen(JobStarted, "contract-bbbb2-1")
+    assert bench.notices() == trouble
+    bench.platform.closed = {JOB, "contract-cccc3-1"}
+    bench.core.submit("cccc3")
+    await bench.until(lambda: bench.notices() == [f"{trouble[0]} (and 1 more)"])
+    bench.platform.closed = set()
     await bench.until(lambda: not bench.notices())
 
 
@@ -258,10 +293,18 @@ async def test_jobs_that_the_experiment_does_not_know_are_ended(bench: Bench) ->
 
 async def test_the_last_lines_of_a_log_and_what_follows(bench: Bench) -> None:
     directory = await submit(bench)
-    (directory / "stdout").write_bytes(b"one\ntwo\nthree")
+    bench.platform.piece = 3
     service = bench.core.service
     assert service is not None
-    for tail, expected in ((0, b""), (1, b"three"), (2, b"two\nthree"), (9, b"one\ntwo\nthree")):
+    (directory / "stdout").write_bytes(b"one\n")
+    assert [chunk async for chunk in service.read_log(JOB, "stdout", follow=False, tail=0)] == []
+    (directory / "stdout").write_bytes(b"one\n10%\r20%\nthree")
+    for tail, expected in (
+        (0, b""),
+        (1, b"three"),
+        (2, b"10%\r20%\nthree"),
+        (9, b"one\n10%\r20%\nthree"),
+    ):
         chunks = [chunk async for chunk in service.read_log(JOB, "stdout", follow=False, tail=tail)]
         assert b"".join(chunks) == expected
     with pytest.raises(ValueError):
