@@ -41,7 +41,7 @@ _KINDS = ("jobs", "pods", "events", "secrets", "configmaps")
 
 
 class NoCluster(Exception):
-    """There is no cluster, or it does not answer. The text is one sentence."""
+    """Raised if there is no cluster or it does not answer; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

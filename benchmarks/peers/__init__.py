@@ -1,1 +1,1 @@
-"""The same measurements with other products, each in a virtual environment of its own."""
+"""Run the same measurements with other products, each in its own virtual environment."""

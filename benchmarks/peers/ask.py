@@ -125,7 +125,7 @@ def environ(python: Path, place: Path) -> dict[str, str]:
 
 
 def tail(log: Path) -> str:
-    """Return the end of a peer's output after a colon, or "" if there is no output."""
+    """Return the end of a peer's output, with a colon before it; "" if there is no output."""
     text = log.read_text(encoding="utf-8", errors="replace").strip()
     return f": {' '.join(text[-TAIL:].split())}" if text else ""
 

@@ -61,7 +61,7 @@ class ParallelQuestion(Request):
     mode: OptimizeMode | None = Field(
         None, description="what is best; the tuner's optimize_mode if not given"
     )
-    lines: int = Field(5000, ge=0, le=100_000, description="name the selected trials up to so many")
+    lines: int = Field(5000, ge=0, le=100_000, description="number of selected trials named, at most")
     background: bool = Field(
         True, description="give the histograms of all trials, which no brush changes, too"
     )

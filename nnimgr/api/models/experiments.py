@@ -27,7 +27,7 @@ class CreateExperiment(Request):
 
 
 class ResumeExperiment(Request):
-    """Without ``environ`` the experiment goes on with the surroundings it had."""
+    """Without ``environ`` the experiment keeps its environment variables, directory and interpreter."""
 
     environ: Environ | None = None
     cwd: str | None = None

@@ -34,7 +34,7 @@ class HostTrial(Model):
 class HostGpu(Model):
     index: int
     other_memory_mb: int = Field(description="in use by no process that could be seen")
-    other_processes: list[int] = Field(description="process ids of what is no trial")
+    other_processes: list[int] = Field(description="ids of processes that belong to no trial")
 
 
 class Host(Model):

@@ -15,19 +15,16 @@ from typing import Any
 
 import pytest
 
-from tests.training_services.hosting import serve
-from tests.training_services.machines.local_platform import SCRIPTS, LocalPlatform
+from tests.training_services.machines.local_platform import SCRIPTS, LocalPlatform, opened_platform
 from tests.trial_keeper.harness import oldest_python, wait_for
 from training_services.base import ExperimentContext, JobEnded, JobStarted, ServiceUnavailable
 from training_services.keepers import reads as keeper_reads
 from training_services.keepers.host import KeeperHost
-from training_services.keepers.hub import MAX_READS, KeeperHub
+from training_services.keepers.hub import MAX_READS
 from training_services.keepers.reads import ReadStream, receive_read
 from training_services.machines.local import LocalConfig, LocalKeeper
 from training_services.machines.service import MachineService
-from training_services.placement.ledger import HostLedger
 from training_services.testing import Behaviour, CoreDouble, TrainingServiceContract
-from training_services.tools import ServiceTools
 from trial_keeper import wire
 
 
@@ -60,14 +57,8 @@ class FarPlatform(LocalPlatform):
 
 @pytest.fixture
 async def platform(tmp_path: Path) -> AsyncIterator[FarPlatform]:
-    hub = KeeperHub()
-    async with serve(hub) as doors:
-        far = FarPlatform(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), doors=doors))
-        yield far
-    if (keeper := far.keeper()) is not None:  # only after a failed test
-        keeper.close()
-        await far.kill_keeper()
-        far.kill_trials()
+    async with opened_platform(FarPlatform, tmp_path) as platform:
+        yield platform
 
 
 class TestFarService(TrainingServiceContract):

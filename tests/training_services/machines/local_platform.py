@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from tests.gpus import ScriptedGpus
-from training_services.base import (
-    ExperimentContext,
-)
+from tests.training_services.hosting import serve
+from training_services.base import ExperimentContext
+from training_services.keepers.hub import KeeperHub
 from training_services.machines.local import LocalConfig, LocalService
 from training_services.machines.process import WatchedProcess, lock_holder
+from training_services.placement.ledger import HostLedger
 from training_services.testing import Behaviour, ContractPlatform
 from training_services.tools import ServiceTools
+
+P = TypeVar("P", bound="LocalPlatform")
 
 PRELUDE = """
 report() {
@@ -109,6 +115,19 @@ class LocalPlatform(ContractPlatform):
         keeper.send(signal.SIGKILL)
         await keeper.ended()
         keeper.close()
+
+
+@asynccontextmanager
+async def opened_platform(kind: type[P], directory: Path) -> AsyncIterator[P]:
+    """Platform with a door of its own; nothing of it runs afterwards."""
+    hub = KeeperHub()
+    async with serve(hub) as doors:
+        platform = kind(directory, ServiceTools(hub=hub, ledger=HostLedger(), doors=doors))
+        yield platform
+    if (keeper := platform.keeper()) is not None:  # only after a failed test
+        keeper.close()
+        await platform.kill_keeper()
+        platform.kill_trials()
 
 
 def _content(path: Path) -> bytes:

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tests.training_services.hosting import serve
-from tests.training_services.machines.local_platform import LocalPlatform
+from tests.training_services.machines.local_platform import LocalPlatform, opened_platform
 from training_services.addresses import Reach
 from training_services.base import (
     EndReason,
@@ -31,26 +30,18 @@ from training_services.base import (
     KnownKeepers,
 )
 from training_services.keepers import lease
-from training_services.keepers.hub import KeeperDesk, KeeperHub
+from training_services.keepers.hub import KeeperDesk
 from training_services.machines.local import LocalConfig, LocalKeeper
 from training_services.machines.process import WatchedProcess
 from training_services.machines.service import MachineService
 from training_services.placement import queue as keeper_queue
-from training_services.placement.ledger import HostLedger
 from training_services.testing import Behaviour, CoreDouble, TrainingServiceContract
-from training_services.tools import ServiceTools
 
 
 @pytest.fixture
 async def platform(tmp_path: Path) -> AsyncIterator[LocalPlatform]:
-    hub = KeeperHub()
-    async with serve(hub) as doors:
-        local = LocalPlatform(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), doors=doors))
-        yield local
-    if (keeper := local.keeper()) is not None:  # only after a failed test
-        keeper.close()
-        await local.kill_keeper()
-        local.kill_trials()
+    async with opened_platform(LocalPlatform, tmp_path) as platform:
+        yield platform
 
 
 class TestLocalService(TrainingServiceContract):

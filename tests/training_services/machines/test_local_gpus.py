@@ -11,31 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.training_services.hosting import serve
-from tests.training_services.machines.local_platform import LocalPlatform
+from tests.training_services.machines.local_platform import LocalPlatform, opened_platform
 from training_services.base import (
     JobEnded,
     JobPlaced,
     JobStarted,
     JobWaiting,
 )
-from training_services.keepers.hub import KeeperHub
 from training_services.placement import queue as keeper_queue
 from training_services.placement.ledger import Host, HostLedger, Need, Waits
 from training_services.testing import Behaviour, CoreDouble
-from training_services.tools import ServiceTools
 
 
 @pytest.fixture
 async def platform(tmp_path: Path) -> AsyncIterator[LocalPlatform]:
-    hub = KeeperHub()
-    async with serve(hub) as doors:
-        local = LocalPlatform(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), doors=doors))
-        yield local
-    if (keeper := local.keeper()) is not None:  # only after a failed test
-        keeper.close()
-        await local.kill_keeper()
-        local.kill_trials()
+    async with opened_platform(LocalPlatform, tmp_path) as platform:
+        yield platform
 
 
 async def test_gpus_are_given_one_by_one(platform: LocalPlatform) -> None:
