@@ -8,18 +8,34 @@ from typing import Any
 from nnimgr.builtins import meant
 from nnimgr.objectives import objectives_of
 
-__all__ = ["optimize_mode"]
+__all__ = ["is_stated", "optimize_mode", "stated_goal", "stated_mode"]
 
 
 def optimize_mode(config: Mapping[str, Any]) -> str:
-    """Return "minimize" or "maximize" for a canonical configuration.
+    """Return "minimize" or "maximize" for a canonical configuration, whose goal may not be stated.
 
-    The main objective decides, else the tuner's ``optimize_mode``, else the tuner's default. For tuners that
-    do not learn, this is "maximize".
+    Without a stated goal this is NNI's default: that of the tuner, or "maximize" for a tuner that does not
+    learn.
     """
+    builtin = meant("tuner", config.get("tuner") or {})
+    usual = "minimize" if builtin is not None and builtin.minimises else "maximize"
+    return stated_goal(config) or stated_mode(config, "tuner") or usual
+
+
+def stated_goal(config: Mapping[str, Any]) -> str | None:
+    """Return the direction of the main objective, or that of ``goal``; None if there is neither."""
     for mode in objectives_of(config).values():
         return mode
-    tuner = config.get("tuner") or {}
-    told = (tuner.get("classArgs") or {}).get("optimize_mode")
-    builtin = meant("tuner", tuner)
-    return str(told or ("minimize" if builtin is not None and builtin.minimises else "maximize"))
+    goal: str | None = config.get("goal")
+    return goal
+
+
+def is_stated(config: Mapping[str, Any]) -> bool:
+    """Return whether a configuration itself says which results are better."""
+    return stated_goal(config) is not None or stated_mode(config, "tuner") is not None
+
+
+def stated_mode(config: Mapping[str, Any], role: str) -> str | None:
+    """Return the ``optimize_mode`` in the arguments of the tuner or the assessor, or None."""
+    mode = ((config.get(role) or {}).get("classArgs") or {}).get("optimize_mode")
+    return None if mode is None else str(mode)

@@ -15,8 +15,7 @@ from nnimgr.rules.facts import TunerTraits
 __all__ = ["traits_of"]
 
 
-def traits_of(tuner: Mapping[str, Any]) -> TunerTraits:
-    """Return the traits of a tuner as a canonical configuration describes it."""
-    return TunerTraits(
-        minimises=optimize_mode({"tuner": tuner}) == "minimize", own=meant("tuner", tuner) is None
-    )
+def traits_of(config: Mapping[str, Any]) -> TunerTraits:
+    """Return the traits of the tuner of a canonical configuration."""
+    own = meant("tuner", config.get("tuner") or {}) is None
+    return TunerTraits(minimises=optimize_mode(config) == "minimize", own=own)

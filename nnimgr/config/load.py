@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.builtins import meant
 from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
 from nnimgr.config.feasibility import Feasibility
+from nnimgr.config.goals import check_goals, warn_of_goal
 from nnimgr.config.model import (
     AlgorithmConfig,
     ExperimentConfig,
 )
-from nnimgr.config.objectives import check_objectives
 from nnimgr.config.parameter_sets import check_sets
 from nnimgr.config.parsing import Reading, check_references, match_key, parse, plain, validate
 from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
@@ -90,13 +90,15 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_keys(reading, service)
     check_capacity(reading, config)
     _check_algorithms(reading, fields)
-    check_objectives(reading, fields)
+    check_goals(reading, fields)
     tuner = _algorithm(fields, "tuner")
     valid = space.check(reading, tuner)
     custom = _is_custom(tuner)
     feasible = None
     if config is not None and (valid or custom):
         feasible = check_sets(reading, config, custom=custom, space_is_valid=valid)
+    if config is not None:
+        warn_of_goal(reading, config)
     if reading.problems or config is None:
         raise ConfigError(
             sorted(reading.problems, key=lambda problem: (str(problem.file), problem.line or 0))
@@ -135,11 +137,12 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     check_keys(reading, service)
     check_capacity(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
-    check_objectives(reading, fields)
+    check_goals(reading, fields)
     valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)
     custom = _is_custom(fields["tuner"], interpreter=interpreter)
     if valid or custom:
         check_sets(reading, config, custom=custom, space_is_valid=valid)
+    warn_of_goal(reading, config)
     if reading.problems:
         raise ConfigError(reading.problems)
     return tuple(reading.warnings)

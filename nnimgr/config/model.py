@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nnimgr.builtins import Builtin, built_in
-from nnimgr.goal import optimize_mode
+from nnimgr.goal import is_stated, optimize_mode, stated_goal
 from nnimgr.rules.facts import Limits, OnFailure
 from training_services.base import SILENT_AFTER
 from training_services.platform import describe
@@ -210,6 +210,7 @@ class ExperimentConfig(_Model):
     )
     experiment_working_directory: Path
     tuner_gpu_indices: _Gpus | None = None
+    goal: Literal["maximize", "minimize"] | None = None
     tuner: AlgorithmConfig
     assessor: AlgorithmConfig | None = None
     training_service: InstanceOf[BaseModel]
@@ -267,8 +268,22 @@ class ExperimentConfig(_Model):
 
     @property
     def optimize_mode(self) -> str:
-        """Optimize mode of the main objective, or else of the tuner."""
-        return optimize_mode({"objectives": self.objectives, "tuner": self.tuner.model_dump(by_alias=True)})
+        """Direction in which results are better, which may be a default."""
+        return optimize_mode(self._goals())
+
+    @property
+    def stated_goal(self) -> str | None:
+        """Direction that ``objectives`` or ``goal`` names."""
+        return stated_goal(self._goals())
+
+    @property
+    def goal_is_stated(self) -> bool:
+        """False if ``optimize_mode`` is a default."""
+        return is_stated(self._goals())
+
+    def _goals(self) -> dict[str, Any]:
+        tuner = self.tuner.model_dump(by_alias=True)
+        return {"objectives": self.objectives, "goal": self.goal, "tuner": tuner}
 
     def canonical(self) -> dict[str, Any]:
         """Return NNI's canonical form: camelCase, without None values and secrets, paths as text."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from nnimgr.config.goals import check_goals
 from nnimgr.config.load import check_algorithm
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
-from nnimgr.config.objectives import check_objectives
 from nnimgr.config.parsing import Reading, match_key, parse, plain, validate
 from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
 from training_services.units import parse_duration
@@ -61,7 +61,7 @@ def apply_updates(
     if "searchSpace" in values:
         values["searchSpace"] = _plain_space(values["searchSpace"])
     if "tuner" in values:
-        tuner = read_tuner(values["tuner"], objectives=config.objectives or {})
+        tuner = read_tuner(values["tuner"], objectives=config.objectives or {}, goal=config.goal)
         _refuse_advisors(config.tuner, tuner)
         values["tuner"] = _with_direction(tuner, config)
     reading = Reading()
@@ -77,11 +77,11 @@ def apply_updates(
     return changed
 
 
-def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
+def read_tuner(value: Any, *, objectives: Mapping[str, Any], goal: str | None) -> AlgorithmConfig:
     """Return the tuner in a configuration's form, with absolute paths. Raise ConfigError.
 
-    ``objectives``: the experiment's. A tuner that is not built in is not looked up in the experiment's
-    Python.
+    ``objectives`` and ``goal``: the experiment's. A tuner that is not built in is not looked up in the
+    experiment's Python.
     """
     reading = Reading()
     fields = parse(reading, value, AlgorithmConfig, ("tuner",)) or {}
@@ -93,7 +93,8 @@ def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
             reading.fault(("tuner", "codeDirectory"), "must be an absolute path")
         if found.builtin("tuner") is not None or found.class_name is not None:
             check_algorithm(reading, "tuner", fields, several=len(objectives) > 1)
-            check_objectives(reading, {"tuner": fields, "objectives": dict(objectives) or None})
+            stated = {"objectives": dict(objectives) or None, "goal": goal}
+            check_goals(reading, {"tuner": fields, **stated})
     if found is None or reading.problems:
         raise ConfigError(reading.problems)
     return found
@@ -102,7 +103,7 @@ def read_tuner(value: Any, *, objectives: Mapping[str, Any]) -> AlgorithmConfig:
 def _with_direction(tuner: AlgorithmConfig, config: ExperimentConfig) -> AlgorithmConfig:
     """Give a built-in tuner without an optimize mode the mode of the previous tuner."""
     builtin, arguments = tuner.builtin("tuner"), tuner.class_args or {}
-    if builtin is None or "optimize_mode" not in builtin.arguments or config.objectives:
+    if builtin is None or "optimize_mode" not in builtin.arguments or config.stated_goal:
         return tuner
     return tuner.model_copy(update={"class_args": {"optimize_mode": config.optimize_mode, **arguments}})
 

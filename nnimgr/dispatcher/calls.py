@@ -121,9 +121,8 @@ class Calls:
         arguments = dict(start.class_args)
         if "seed" in builtin.arguments and arguments.get("seed") is None:
             arguments["seed"] = start.seed
-        mode = next(iter(start.objectives.values()), None)
-        if mode and "optimize_mode" in builtin.arguments and arguments.get("optimize_mode") is None:
-            arguments["optimize_mode"] = mode
+        if start.goal and "optimize_mode" in builtin.arguments and arguments.get("optimize_mode") is None:
+            arguments["optimize_mode"] = start.goal
         return self.must("constructor", lambda: found(**arguments), hopeless=True), True
 
     def _build_registered(self, entry: Registered, start: Start) -> Any:

@@ -48,6 +48,7 @@ class Start:
     checkpoint_directory: str
     seed: int  # seed of the experiment, used if classArgs has none
     objectives: Mapping[str, str] = field(default_factory=dict)  # see nnimgr.objectives
+    goal: str | None = None  # default for the algorithm's optimize_mode
     since: int = 0
     constraints: tuple[str, ...] = ()  # constraints on parameter sets (tuner)
     duplicates: str | None = None  # treatment of sets that were tried before: skip, reuse, replicate

@@ -41,4 +41,4 @@ def reason_of(status: str, stored: str) -> str:
 
 def _traits(config: dict[str, Any]) -> Any:
     """Return the traits by the current table of built-in algorithms, since the log has no earlier traits."""
-    return codec.encode(traits_of(config.get("tuner") or {}))
+    return codec.encode(traits_of(config))

@@ -93,9 +93,7 @@ class StoredLife(Life):
 
     def take(self, *facts: f.Fact, after: timedelta = timedelta(0)) -> list[f.Fact]:
         full = [
-            dataclasses.replace(
-                fact, config=self._config, search_space=SPACE, traits=traits_of(self._config["tuner"])
-            )
+            dataclasses.replace(fact, config=self._config, search_space=SPACE, traits=traits_of(self._config))
             if isinstance(fact, f.ExperimentCreated)
             else fact
             for fact in facts

@@ -17,5 +17,7 @@ trainingService:
   platform: local
 """
 
+GOAL = "goal: maximize\n"  # without one there is a warning
+
 Load = Callable[..., Loaded]
 Faults = Callable[..., list[str]]

@@ -7,7 +7,7 @@ import pytest
 from nnimgr.config import (
     check_config,
 )
-from tests.config.loading import MINIMAL, Faults, Load
+from tests.config.loading import GOAL, MINIMAL, Faults, Load
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_an_advisor_becomes_the_tuner(load: Load) -> None:
 
 
 def test_an_assessor_beside_an_advisor_is_not_used(load: Load) -> None:
-    text = MINIMAL + "assessor: {name: Medianstop}\n"
+    text = MINIMAL + "assessor: {name: Medianstop}\n" + GOAL
     assert load(text).warnings == ()
     loaded = load(text.replace("Random", "Hyperband"))
     assert [str(warning) for warning in loaded.warnings] == [

@@ -198,7 +198,7 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("objectives: {a: minimize, default: minimize}", "objectives.default: must stand first, if at all"),
         (
             "objectives: {a: minimize}\nassessor: {name: Random, classArgs:\n  {optimize_mode: maximize}}",
-            "exp.yml:11:4: assessor.classArgs.optimize_mode: is maximize, but the objective a is to be mini",
+            "exp.yml:11:4: assessor.classArgs.optimize_mode: is maximize, but 'objectives.a' in line 9 is ",
         ),
         ("silentAfter: soon", "silentAfter: 'soon' is not a number with one of the units"),
         ("lease: never", "lease: 'never' is not a number with one of the units"),

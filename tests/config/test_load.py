@@ -18,11 +18,11 @@ from nnimgr.config import (
 )
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.rules.facts import OnFailure
-from tests.config.loading import MINIMAL, Load
+from tests.config.loading import GOAL, MINIMAL, Load
 
 
 def test_a_minimal_configuration_gets_nnis_defaults(load: Load, tmp_path: Path) -> None:
-    loaded = load(MINIMAL, NNIMGR_HOME=str(tmp_path / "home"))
+    loaded = load(MINIMAL + GOAL, NNIMGR_HOME=str(tmp_path / "home"))
     assert loaded.warnings == ()
     assert loaded.config.canonical() == {
         "experimentType": "hpo",
@@ -34,6 +34,7 @@ def test_a_minimal_configuration_gets_nnis_defaults(load: Load, tmp_path: Path) 
         "debug": False,
         "logLevel": "info",
         "experimentWorkingDirectory": str(tmp_path / "home"),
+        "goal": "maximize",
         "tuner": {"name": "Random"},
         "trainingService": {
             "platform": "local",
@@ -130,7 +131,7 @@ def test_null_is_not_set(load: Load) -> None:
 
 def test_keys_that_yaml_does_not_read_as_text(load: Load) -> None:
     loaded = load(
-        MINIMAL.replace("name: Random", "className: my.Tuner\n  classArgs: {sizes: {1: a, null: b}}")
+        MINIMAL.replace("name: Random", "className: my.Tuner\n  classArgs: {sizes: {1: a, null: b}}") + GOAL
     )
     assert loaded.config.tuner.class_args == {"sizes": {"1": "a", "null": "b"}}
     assert len(loaded.warnings) == 2
@@ -145,7 +146,7 @@ def test_a_command_of_the_training_service_will_do(load: Load) -> None:
 def test_gpu_numbers(load: Load) -> None:
     def number(text: str) -> tuple[Any, tuple[str, ...]]:
         service = f"{{platform: local, useActiveGpu: false, {text}}}"
-        loaded = load(MINIMAL.partition("trainingService")[0] + f"trainingService: {service}\n")
+        loaded = load(MINIMAL.partition("trainingService")[0] + GOAL + f"trainingService: {service}\n")
         assert read_canonical(loaded.config.canonical()) == loaded.config
         return loaded.config.members[0].job_gpu_number, tuple(str(warning) for warning in loaded.warnings)
 

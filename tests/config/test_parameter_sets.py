@@ -15,7 +15,7 @@ from nnimgr.config import (
     read_canonical,
 )
 from nnimgr.config.feasibility import feasibility
-from tests.config.loading import Faults, Load
+from tests.config.loading import GOAL, Faults, Load
 
 BEGINNING = """\
 searchSpace:
@@ -49,6 +49,7 @@ def test_all_of_it_is_read_and_kept(load: Load) -> None:
         + TUNER
         + "search_space_constraints: [lower < upper, 'optimizer == ''adam'' or optimizer.momentum < 0.9']\n"
         + "duplicates: skip\n"
+        + GOAL
         + "initialParameters:\n- {lower: 0, optimizer: {_name: sgd}}\n"
     )
     assert found.feasibility is not None and abs(found.feasibility.share - 0.475) < 0.02
@@ -157,7 +158,9 @@ def test_reuse_needs_an_end(faults: Faults) -> None:
 
 
 def test_a_constraint_without_a_value_for_some_sets_is_a_warning(load: Load) -> None:
-    found = load(BEGINNING + TUNER + "searchSpaceConstraints:\n- optimizer.momentum < 'a' or lower > 2\n")
+    found = load(
+        BEGINNING + TUNER + "searchSpaceConstraints:\n- optimizer.momentum < 'a' or lower > 2\n" + GOAL
+    )
     (warning,) = found.warnings
     assert str(warning).startswith("exp.yml:16:3: searchSpaceConstraints[0]: has no value for ")
     assert "which counts as not met: " in str(warning)
@@ -188,7 +191,7 @@ def test_a_tuner_of_the_users_own_may_have_another_kind_of_space(load: Load, fau
     assert initial_sets(found.config, 1) == [{"lower": "a", "more": 1}]
     (fault,) = faults(own + "searchSpaceConstraints: [lower <]\n")
     assert fault.startswith("exp.yml:15:26: searchSpaceConstraints[0]: cannot be read at its end: ")
-    usual = BEGINNING + "tuner: {className: a.B}\ninitialParameters: [{size: 0.5}]\n"
+    usual = BEGINNING + "tuner: {className: a.B}\ninitialParameters: [{size: 0.5}]\n" + GOAL
     (warning,) = load(usual).warnings
     assert str(warning) == "exp.yml:15:22: initialParameters[0].size: size must be an integer, not 0.5"
 

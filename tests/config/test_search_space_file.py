@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.config.loading import MINIMAL, Faults, Load
+from tests.config.loading import GOAL, MINIMAL, Faults, Load
 
 
 def test_a_search_space_file_is_json_or_yaml_and_wins(load: Load, tmp_path: Path) -> None:
     (tmp_path / "space.json").write_text('{"y": {"_type": "loguniform", "_value": [1e-5, 1]}}')
-    loaded = load(MINIMAL + "searchSpaceFile: space.json\n")
+    loaded = load(MINIMAL + GOAL + "searchSpaceFile: space.json\n")
     assert loaded.config.search_space == {"y": {"_type": "loguniform", "_value": [1e-5, 1]}}
     assert loaded.config.canonical()["searchSpaceFile"] == str(tmp_path / "space.json")
     assert [str(warning) for warning in loaded.warnings] == [

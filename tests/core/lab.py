@@ -163,7 +163,7 @@ class Lab:
                 config=config | self.config,
                 search_space=SPACE,
                 limits=f.Limits(**limits),
-                traits=traits_of(CONFIG["tuner"]),
+                traits=traits_of(CONFIG),
             )
             opening[:0] = [created, *initial_trials("exp", self.initial)]
         runner = ExperimentRunner(

@@ -58,13 +58,13 @@ def test_what_is_recorded_now_does_not_depend_on_the_table(monkeypatch: pytest.M
     tuner: dict[str, Any] = {"name": "TPE"}
     log = [*Life(trial_concurrency=1).log]
     changed = f.ConfigChanged(
-        changes={"tuner": tuner}, limits=f.Limits(trial_concurrency=1), traits=traits_of(tuner)
+        changes={"tuner": tuner}, limits=f.Limits(trial_concurrency=1), traits=traits_of({"tuner": tuner})
     )
     log.append(f.Recorded(len(log) + 1, T0, changed))
     before = refold(log)
     stored = [fact_row("exp", *recorded) for recorded in log]
     monkeypatch.setattr(builtins, "BUILTINS", ())
-    assert traits_of(tuner) == f.TunerTraits(own=True)
+    assert traits_of({"tuner": tuner}) == f.TunerTraits(own=True)
     after = refold([f.Recorded(row[1], T0, read_fact(row[3], row[6])) for row in stored])
     assert after == before and after.minimises and not after.traits.own
     assert codec.decode(ExperimentState, codec.encode(after)).traits == before.traits

@@ -58,7 +58,8 @@ class ExperimentPlan(Model):
     platform: str
     tuner: str
     assessor: str | None
-    optimize_mode: str
+    optimize_mode: str = Field(description="maximize or minimize: what best means")
+    goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default holds")
     limits: LimitsModel
     parameters: list[PlannedParameter]
     parameter_sets: int | None = Field(description="how many different ones there are; null: without end")

@@ -166,6 +166,7 @@ class Experiment(_AnyExperiment):
     status: ExperimentStatus
     best_trial: BestTrial | None
     optimize_mode: str = Field(description="maximize or minimize: what best means")
+    goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default holds")
     limits: LimitsModel
     now: str = Field(description="one sentence: what it is doing, or why it does nothing more")
     config: dict[str, Any]

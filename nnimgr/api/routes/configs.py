@@ -87,6 +87,7 @@ def _plan(loaded: Loaded) -> models.ExperimentPlan:
         tuner=config.tuner.title,
         assessor=config.assessor.title if config.assessor else None,
         optimize_mode=config.optimize_mode,
+        goal_stated=config.goal_is_stated,
         limits=models.LimitsModel(
             trial_concurrency=limits.trial_concurrency,
             max_trial_number=limits.max_trial_number,

@@ -22,7 +22,7 @@ from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader,
 from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.managing.manager import ExperimentSummary, NewExperiment
-from nnimgr.goal import optimize_mode
+from nnimgr.goal import is_stated, optimize_mode
 from nnimgr.rules.activity import best_so_far, sentence_of
 from nnimgr.rules.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
@@ -246,6 +246,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         counts=_counts(row.counts),
         best_trial=_best(row, best),
         optimize_mode=optimize_mode(config),
+        goal_stated=is_stated(config),
         limits=models.LimitsModel(
             trial_concurrency=limits.trial_concurrency,
             max_trial_number=limits.max_trial_number,

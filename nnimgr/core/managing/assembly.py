@@ -165,6 +165,7 @@ def _start(
         checkpoint_directory=str(directory / "checkpoint"),
         seed=seed_of(state.id),
         objectives=state.objectives,
+        goal=config.stated_goal,
         constraints=tuple(config.search_space_constraints or ()),
         duplicates=config.duplicates.value if config.duplicates else None,
     )

@@ -66,7 +66,7 @@ class Draft:
             config=self.canonical,
             search_space=self.search_space,
             limits=self.config.limits(),
-            traits=traits_of(self.canonical["tuner"]),
+            traits=traits_of(self.canonical),
         )
         sets = await asyncio.to_thread(initial_sets, self.config, seed_of(experiment_id))
         return [created, *initial_trials(experiment_id, sets)]

@@ -202,7 +202,7 @@ def record_config(before: ExperimentConfig, after: ExperimentConfig) -> Builder:
                 changes=other,
                 limits=after.limits(),
                 search_space=space if is_other else None,
-                traits=traits_of(new["tuner"]) if "tuner" in other else None,
+                traits=traits_of(new) if "tuner" in other else None,
             ),
         )
 

@@ -11,10 +11,9 @@ trialCommand: >-
   python3 -c "import nni; p = nni.get_next_parameter(); nni.report_final_result((p['x'] - 2) ** 2)"
 trialConcurrency: 2
 maxTrialNumber: 20
+goal: minimize
 tuner:
   name: Random
-  classArgs:
-    optimize_mode: minimize
 trainingService:
   platform: local
 `,
@@ -29,14 +28,12 @@ trialCodeDirectory: .
 trialConcurrency: 4
 maxTrialNumber: 100
 maxExperimentDuration: 8h
+goal: maximize
 tuner:
   name: TPE
-  classArgs:
-    optimize_mode: maximize
 assessor:
   name: Medianstop
   classArgs:
-    optimize_mode: maximize
     start_step: 5
 trainingService:
   platform: local
@@ -50,10 +47,9 @@ trialCodeDirectory: .
 trialConcurrency: 4
 maxTrialNumber: 100
 trialGpuNumber: 1
+goal: maximize
 tuner:
   name: TPE
-  classArgs:
-    optimize_mode: maximize
 trainingService:
   platform: remote
   machineList:

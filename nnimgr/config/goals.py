@@ -1,0 +1,109 @@
+"""Checks of ``goal`` and ``objectives``, and of the fields that depend on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nnimgr.config.document import KeyPath
+from nnimgr.config.model import ExperimentConfig
+from nnimgr.config.parsing import Reading
+from nnimgr.config.problems import dotted
+from nnimgr.goal import stated_mode
+from nnimgr.objectives import DEFAULT
+
+__all__ = ["check_goals", "warn_of_goal"]
+
+_MODES = {"maximize": "maximized", "minimize": "minimized"}
+
+
+def check_goals(reading: Reading, fields: Mapping[str, Any]) -> None:
+    """Note contradictions. The validation of fields checks the modes themselves."""
+    objectives = fields.get("objectives")
+    if isinstance(objectives, Mapping):
+        _check_names(reading, objectives)
+    _check_goal(reading, fields, objectives if isinstance(objectives, Mapping) else {})
+    value = fields.get("failureValue")
+    if isinstance(value, Mapping):
+        _check_failure_value(reading, value, objectives if isinstance(objectives, Mapping) else {})
+
+
+def _check_names(reading: Reading, objectives: Mapping[str, Any]) -> None:
+    if not objectives:
+        reading.fault(("objectives",), "must name at least one objective, such as accuracy: maximize")
+    for number, name in enumerate(objectives):
+        if not name.strip():
+            reading.fault(("objectives", name), "an objective must have a name")
+        elif name == DEFAULT and number:
+            reading.fault(
+                ("objectives", name),
+                f"must stand first, if at all: {DEFAULT} is where NNI's clients look for the main objective",
+            )
+
+
+def _check_goal(reading: Reading, fields: Mapping[str, Any], objectives: Mapping[str, Any]) -> None:
+    """Note a contradiction between ``goal``, the main objective and an ``optimize_mode``."""
+    stated: list[tuple[KeyPath, Any]] = [(("goal",), fields.get("goal"))]
+    stated += [(("objectives", name), mode) for name, mode in [*objectives.items()][:1]]
+    known = [(path, mode) for path, mode in stated if mode in _MODES]
+    if not known:
+        return
+    (first, goal), *others = known
+    others += [
+        ((role, "classArgs", "optimize_mode"), stated_mode(fields, role))
+        for role in ("tuner", "assessor")
+        if isinstance(_arguments(fields, role), Mapping)
+    ]
+    for path, mode in others:
+        if mode in _MODES and mode != goal:
+            reading.fault(path, f"is {mode}, but {_named(reading, first)} is {goal}; leave one of them out")
+
+
+def _named(reading: Reading, path: KeyPath) -> str:
+    """Return a field's name, with its line if it was read from a text."""
+    line = reading.problem(path, "").line
+    return f"'{dotted(path)}'" + ("" if line is None else f" in line {line}")
+
+
+def _arguments(fields: Mapping[str, Any], role: str) -> Any:
+    algorithm = fields.get(role)
+    return algorithm.get("classArgs") if isinstance(algorithm, Mapping) else None
+
+
+def warn_of_goal(reading: Reading, config: ExperimentConfig) -> None:
+    """Warn if nothing in the configuration states the goal, or if tuner and assessor differ about it."""
+    if config.stated_goal is not None:
+        return
+    mode = config.optimize_mode
+    if not config.goal_is_stated:
+        reading.warn(
+            ("tuner",),
+            f"no goal is given, so results are {_MODES[mode]} (NNI's default for {config.tuner.title}); "
+            'write "goal: minimize" or "goal: maximize"',
+        )
+    assessor = config.assessor
+    builtin = None if assessor is None else assessor.builtin("assessor")
+    tuner = config.tuner.builtin("tuner")
+    if tuner is not None and tuner.advisor:
+        return  # it uses no assessor
+    if assessor is None or builtin is None or "optimize_mode" not in builtin.arguments:
+        return
+    judged = (assessor.class_args or {}).get("optimize_mode") or "maximize"
+    if judged != mode:
+        reading.warn(
+            ("assessor",),
+            f"{assessor.title} expects results to be {_MODES[judged]}, but {config.tuner.title} expects "
+            f'them to be {_MODES[mode]}; "goal: {mode}" sets both',
+        )
+
+
+def _check_failure_value(reading: Reading, value: Mapping[str, Any], objectives: Mapping[str, Any]) -> None:
+    if not objectives:
+        reading.fault(("failureValue",), "must be a number where no objectives are named, not a mapping")
+        return
+    for name in value:
+        if name not in objectives:
+            reading.fault(("failureValue", name), "is no objective", valid=tuple(objectives))
+    missing = [name for name in objectives if name not in value]
+    if missing:
+        reading.fault(("failureValue",), f"has no value for the objective {missing[0]}")
