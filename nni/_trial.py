@@ -141,15 +141,19 @@ class _Trial:
         self._silent = False
         self._logs = False
 
-    def get_next_parameter(self) -> Any:
-        """Return the trial's parameters: a dict of the search space's names, or ``{}`` outside an experiment.
+    def get_next_parameter(self, default: Any = None) -> Any:
+        """Return the trial's parameters: a dict of the search space's names.
+
+        Outside an experiment, as with ``python train.py``, return ``default``. Its default is ``{}``, with a
+        warning.
 
         Call it once. A second call returns None and drops the parameters, unless the experiment is
         multi-phase. Then it waits for the next set, or returns None if there is none.
         """
         if _standalone():
-            self._warn()
-            self._record = {"parameter_id": "STANDALONE", "parameters": {}}
+            if default is None:
+                self._warn()
+            self._record = {"parameter_id": "STANDALONE", "parameters": {} if default is None else default}
             return self._record["parameters"]
         self._keep_log()
         if self._index == 0 or os.environ.get("MULTI_PHASE") in ("true", "True"):
@@ -280,7 +284,8 @@ class _Trial:
         import warnings
 
         warnings.warn(
-            "Running trial code without an experiment: get_next_parameter() returns no parameters.",
+            "This trial runs without an experiment, so get_next_parameter() returns {}. To run it alone, "
+            'pass parameters: get_next_parameter(default={"lr": 0.1})',
             RuntimeWarning,
             stacklevel=3,
         )

@@ -382,9 +382,9 @@ class _Shim:
         )  # fmt: skip
 
     def _last_words(self) -> str:
-        """Return a sentence with the last line of the command's stderr, or an empty text without one."""
+        """Return the last line of the command's stderr, or an empty text without one."""
         line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
-        return f"the last line of its stderr: {line[:SHOWN].decode(errors='replace')}" if line else ""
+        return line[:SHOWN].decode(errors="replace")
 
     def _append(self, line: bytes) -> None:
         """Write a line of the claim, and retry while the disk is full; notify the keeper at once."""

@@ -11,7 +11,7 @@ def value_and_gradient(x: float, y: float) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    point = {"x": 0.0, "y": 0.0, **nni.get_next_parameter()}
+    point = nni.get_next_parameter(default={"x": 0.0, "y": 0.0})
     x, y = point["x"], point["y"]
     value = 0.0
     for _ in range(10):

@@ -35,7 +35,7 @@ def build(parameters: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    parameters = {**DEFAULTS, **nni.get_next_parameter()}
+    parameters = nni.get_next_parameter(default=DEFAULTS)
     inputs, labels = load_breast_cancer(return_X_y=True)
     warnings.simplefilter("ignore")  # solvers warn that they do not converge on data that were not scaled
     accuracies = []

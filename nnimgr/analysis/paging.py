@@ -33,6 +33,7 @@ def selected(
     search: str = "",
     statuses: Sequence[str] = (),
     trial_ids: Sequence[str] | None = None,
+    without_result: bool = False,
 ) -> Array:
     """Return which trials (bool, one per row) meet all of these conditions. Raise BadQuestion."""
     found = matching(columns, filter)
@@ -43,6 +44,8 @@ def selected(
         found &= np.isin(columns.arrays["sequence"], snapshot.found(search))
     if trial_ids is not None:
         found &= np.isin(columns.ids, [trial_id.encode() for trial_id in trial_ids])
+    if without_result:
+        found &= np.isin(columns.arrays["sequence"], snapshot.without_result())
     return found
 
 
@@ -55,7 +58,7 @@ def ordered(columns: Columns, rows: Array, name: str, *, descending: bool) -> Ar
 def in_order(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> Array:
     """Return the rows that ``selected`` returns for its arguments, sorted by ``sort`` and ``descending``."""
     check_names(columns, [arguments["sort"]], field="sort")
-    keys = ("filter", "search", "statuses", "trial_ids")
+    keys = ("filter", "search", "statuses", "trial_ids", "without_result")
     rows = np.flatnonzero(
         selected(columns, snapshot, **{key: arguments[key] for key in keys if key in arguments})
     )

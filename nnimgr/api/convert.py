@@ -19,6 +19,7 @@ from nnimgr.rules.facts import MetricReported, Recorded
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow, TrialSet
 from nnimgr.store.trial_metrics import MetricRow
+from nnimgr.store.without_result import is_without_result
 
 __all__ = ["event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
 
@@ -36,17 +37,26 @@ def trials_fields(
     reader: ExperimentReader, rows: Sequence[TrialRow], trial_paths: TrialPaths
 ) -> Iterator[dict[str, Any]]:
     """Yield the fields of a ``models.Trial`` for each of these trials."""
+    config = reader.experiment().config
     sets, keepers = reader.sets(rows), trial_paths.keepers(reader, rows)
     for row in rows:
         log_path = trial_paths.log_path(row, keepers.get(row.trial_id))
-        yield _trial_fields(row, sets[row.trial_id]) | {"log_path": log_path}
+        yield _trial_fields(row, sets[row.trial_id], config) | {"log_path": log_path}
 
 
-def _trial_fields(row: TrialRow, sets: Sequence[TrialSet]) -> dict[str, Any]:
-    derived = ("id", "sets", "log_path")
+def _trial_fields(row: TrialRow, sets: Sequence[TrialSet], config: Mapping[str, Any]) -> dict[str, Any]:
+    derived = ("id", "sets", "log_path", "no_result")
     fields = {name: getattr(row, name) for name in models.Trial.model_fields if name not in derived}
     several = [_set_of(held) for held in sets] if len(sets) > 1 else None
-    return fields | {"id": row.trial_id, "parameters": plain_json(row.parameters), "sets": several}
+    without = is_without_result(
+        config, status=row.status, final_value=row.final_value, final_text=row.final_text
+    )
+    return fields | {
+        "id": row.trial_id,
+        "parameters": plain_json(row.parameters),
+        "sets": several,
+        "no_result": row.reason if without else None,
+    }
 
 
 def _set_of(held: TrialSet) -> models.ParameterSet:

@@ -17,6 +17,7 @@ __all__ = ["best_so_far", "happening", "sentence_of"]
 
 E = ExperimentStatus
 _REASONS = 2  # number of different reasons shown for waiting trials
+_UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 _NAMED = 3  # number of trials shown by id while a stop waits for them
 
 
@@ -32,11 +33,11 @@ def happening(
         case E.INITIALIZED:
             parts = ["it is being started"]
         case E.RUNNING:
-            parts = [*_work(state), *_wishes(state, searching, outstanding), *_progress(state, at)]
+            parts = [_progress(state, at), *_work(state), *_wishes(state, searching, outstanding)]
         case E.DRAINING if state.stop_requested:
             parts = [_awaited(state)]
         case E.DRAINING:
-            parts = [*_work(state), f"no more trials are created: {state.reason}"]
+            parts = [_progress(state, at), *_work(state), f"no more trials are created: {state.reason}"]
         case _:
             return sentence_of(state.status, state.reason)
     if service_trouble is not None:
@@ -48,22 +49,19 @@ def sentence_of(status: ExperimentStatus, reason: str) -> str:
     """Return one sentence about an experiment that has ended or that no runner has opened."""
     match status:
         case E.DONE:
-            return f"done: {reason}"
+            return f"finished: {reason}"
         case E.ERROR:
             return f"ended by an error: {reason}"
         case _:
             return reason or f"it is {status}"
 
 
-def best_so_far(value: float, sequence: int, at: datetime | None) -> str:
-    since = "" if at is None else f", since {at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"the best result is {value:.6g}, of trial #{sequence}{since}"
+def best_so_far(value: float, sequence: int) -> str:
+    return f"best {value:.6g}, trial {sequence}"
 
 
 def _work(state: ExperimentState) -> Iterator[str]:
-    counts = state.counts
-    running, silent = counts.get(TrialStatus.RUNNING, 0), counts.get(TrialStatus.UNKNOWN, 0)
-    yield f"{running} of at most {state.limits.trial_concurrency} trials run"
+    silent = state.counts.get(TrialStatus.UNKNOWN, 0)
     if silent:
         yield f"{silent} {_are(silent)} on machines that are silent"
     starting = sum(job.started_at is None for job in state.jobs.values() if job.placed and not job.closed)
@@ -90,14 +88,19 @@ def _wishes(state: ExperimentState, searching: bool, outstanding: int) -> Iterat
         yield f"the tuner was asked for {what}"
 
 
-def _progress(state: ExperimentState, at: datetime) -> Iterator[str]:
+def _progress(state: ExperimentState, at: datetime) -> str:
     limits = state.limits
+    parts = [f"{limits.trial_concurrency - state.free_slots} of {limits.trial_concurrency} slots busy"]
     if limits.max_trial_number is not None:
-        yield f"{state.counted} of {limits.max_trial_number} trials were created"
+        finished = max(0, state.counted - len(state.trials))
+        parts.append(f"{finished} of {limits.max_trial_number} finished")
     if limits.max_experiment_duration is not None:
         active = state.active_for(at).total_seconds()
         whole = limits.max_experiment_duration.total_seconds()
-        yield f"{100 * min(1.0, active / whole):.0f} % of {whole:g} s are over"
+        fitting = (each for each in _UNITS if whole >= 2 * each[0] and not whole % each[0])
+        length, unit = next(fitting, _UNITS[-1])
+        parts.append(f"{min(active, whole) / length:.0f} of {whole / length:g} {unit}")
+    return ", ".join(parts)
 
 
 def _awaited(state: ExperimentState) -> str:

@@ -62,7 +62,7 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
         assert limit is not None
         return f.DrainReason.BUDGET, f"maxExperimentDuration ({in_seconds(limit)}) is over"
     if state.budget == 0 and not state.interrupted:
-        return f.DrainReason.BUDGET, f"all {state.limits.max_trial_number} trials were created"
+        return f.DrainReason.BUDGET, f"{state.counted} of {state.limits.max_trial_number} trials"
     if state.exhausted and not state.interrupted:
         return f.DrainReason.TUNER, "the tuner has no more parameter sets"
     return None, ""

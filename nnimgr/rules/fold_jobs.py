@@ -116,7 +116,8 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     if job.placed is not None:
         keeper = state.keepers[job.placed.place.keeper_id]
         keeper.acked_cmd = max(keeper.acked_cmd, fact.acked_cmd)
-    if fact.message:
+    failed = fact.reason is f.EndReason.EXITED and fact.exit_code != 0
+    if fact.message and not failed:  # of a failure, it is a part of the trial's reason
         trial.note = fact.message
     _close(state, job, trial, r)
 

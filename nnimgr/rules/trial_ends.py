@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from signal import Signals
 
+from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.experiment_status import time_is_up
 from nnimgr.rules.state import (
@@ -27,7 +29,9 @@ _LAST_STATUS = {
     f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
     f.StopKind.CUT: f.TrialStatus.SYS_CANCELED,
 }
-_SHELL_SAYS = {126: "cannot be executed", 127: "was not found"}
+_SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
+_NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): [^:]+$")  # sh: 1: NAME: not found
+_SAID_BY_OLDER_KEEPERS = "the last line of its stderr: "
 
 
 def take_results(trial: TrialState) -> Iterator[f.Fact]:
@@ -84,25 +88,15 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
 
 def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: datetime) -> f.Fact:
     if end.exit_code == 0:
-        reason = "exited with code 0"
-        stand_in = None
-        if trial.final_text is None:
-            reason += " without a final result"
-        elif trial.final_value is None:
-            reason += f", but its final result {_fault(state)}: {_shown(trial.final_text)}"
-            stand_in = _stand_in(state)
+        fault = fault_of_result(state, trial)
+        unusable = trial.final_text is not None and trial.final_value is None
         return f.TrialEnded(
-            trial_id=trial.id, status=f.TrialStatus.SUCCEEDED, reason=reason, stand_in=stand_in
+            trial_id=trial.id,
+            status=f.TrialStatus.SUCCEEDED,
+            reason="exited with code 0" if fault is None else fault,
+            stand_in=_stand_in(state) if unusable else None,
         )
-    if end.signal is not None:
-        reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
-    elif end.exit_code is not None:
-        reason = f"exited with code {end.exit_code}"
-        if end.exit_code in _SHELL_SAYS:
-            what = _SHELL_SAYS[end.exit_code]
-            reason += f", by which the shell says that a command {what}: {_shown(state.trial_command)}"
-    else:
-        reason = end.message or "ended without an exit code"
+    reason = _cause(state, end)
     again = trial.failed_attempts < state.limits.max_failed_attempts
     if again and trial.target is None and not time_is_up(state, now):
         return f.AttemptDue(
@@ -141,11 +135,41 @@ def _stand_in(state: ExperimentState) -> str | None:
     return None if value is None else json.dumps(value)
 
 
-def _fault(state: ExperimentState) -> str:
-    """Return what is wrong with a final result that lacks the number of the main objective."""
-    if not state.objectives:
-        return "holds no finite number"
-    return f"holds no finite number for each objective ({', '.join(state.objectives)})"
+def _cause(state: ExperimentState, end: f.JobEnded) -> str:
+    """Return why an attempt failed: how its command ended, and the last line that it wrote to stderr."""
+    message = (end.message or "").removeprefix(_SAID_BY_OLDER_KEEPERS)
+    if end.exit_code in _SHELL_SAYS:
+        named = _NAMED_BY_THE_SHELL.search(message)
+        what = named.group(1) if named is not None else _shown(state.trial_command)
+        return f"{_SHELL_SAYS[end.exit_code]}: {what} (exit code {end.exit_code})"
+    if end.signal is not None:
+        reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
+    elif end.exit_code is not None:
+        reason = f"exited with code {end.exit_code}"
+    else:
+        return message or "ended without an exit code"
+    return f"{reason}: {message}" if message else reason
+
+
+def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
+    """Return why a trial that exited with code 0 has no usable result; None if it has one.
+
+    A user's own tuner may use any result.
+    """
+    if trial.final_text is None:
+        return "no result: the trial never called nni.report_final_result()"
+    if trial.final_value is not None or state.traits.own:
+        return None
+    value = json.loads(trial.final_text)
+    if state.objectives:
+        return f"no usable result: {_shown(trial.final_text)} {fault_of(value, state.objectives)}"
+    if isinstance(value, Mapping):
+        return f'no usable result: {_shown(trial.final_text)} has no number under "{DEFAULT}"'
+    kind = "finite" if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
+    return (
+        f"no usable result: {_shown(trial.final_text)} is not {kind}; "
+        "pass a float to nni.report_final_result()"
+    )
 
 
 def _shown(text: str) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from nnimgr.store.bulk_runs import RunQueries
 from nnimgr.store.errors import StoreError
+from nnimgr.store.without_result import query_without_result
 
 __all__ = ["TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
 
@@ -139,6 +140,11 @@ class Snapshot(RunQueries):
         if search.isdecimal() and len(search) < 18:
             sequences.append(int(search))
         return sequences
+
+    def without_result(self) -> list[int]:
+        """Return the sequence numbers of the trials that have succeeded without a usable result."""
+        rows = self._connection.execute(query_without_result(self.config(), "sequence"), (self._id,))
+        return [sequence for (sequence,) in rows]
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from nnimgr.store.errors import empty_database
 from nnimgr.store.older import reason_of
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.trial_metrics import MetricRow
+from nnimgr.store.without_result import query_without_result
 from nnimgr.store.writer import load, read_page
 
 
@@ -317,6 +318,12 @@ class ExperimentReader(CountedMetrics):
                 assert instant is not None and isinstance(fact, f.AlgorithmFailed)
                 failures.append(Failure(at=instant, fact=fact))
         return failures
+
+    def count_without_result(self, config: Mapping[str, Any]) -> int:
+        """Return how many trials have succeeded without a usable result."""
+        query = query_without_result(config, "count(*)")
+        with self._connect() as connection:
+            return int(connection.exec_driver_sql(query, (self._id,)).scalar_one())
 
     def failed(self) -> list[TrialRow]:
         """Return the trials that have failed and were not run again, in order of their sequence numbers."""

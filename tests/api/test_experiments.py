@@ -127,6 +127,7 @@ async def test_profile(lab: Lab) -> None:
         "trialId": lab.life.trial(0),
         "sequence": 0,
         "value": 0.25,
+        "endedAt": "2026-01-01T00:00:00Z",
         "parameters": {"x": 1},
     }
     assert profile["optimizeMode"] == "minimize"
@@ -384,8 +385,8 @@ async def test_what_it_is_doing_now(lab: Lab) -> None:
     lab.life.end(0)
     await lab.runner.commit()
     told = (await lab.client.get(EXPERIMENT)).json()["now"]
-    assert told.startswith("0 of at most 2 trials run; 2 are being started; 3 of 10 trials were created; ")
-    assert told.endswith("the best result is 0.5, of trial #0, since 2026-01-01 00:00:00 UTC.")
+    assert told.startswith("2 of 2 slots busy, 1 of 10 finished; 2 are being started; ")
+    assert told.endswith("best 0.5, trial 0.")
     lab.manager.troubles = "the disk is full"
     assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is not running: the disk is full;")
     lab.manager.troubles, lab.manager.runner = None, None

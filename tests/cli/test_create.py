@@ -25,6 +25,7 @@ trialCommand: ./run
 trialConcurrency: 2
 maxTrialNumber: 3
 tuner: {name: Random}
+goal: maximize
 assessor: {name: Medianstop}
 trainingService: {platform: local}
 """

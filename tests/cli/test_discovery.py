@@ -184,6 +184,7 @@ searchSpace: {}
 trialCommand: "true"
 trialConcurrency: 1
 tuner: {name: Random}
+goal: maximize
 trainingService: {platform: local}
 """
 

@@ -143,8 +143,7 @@ def test_the_penalty_of_several_objectives_is_the_worst_of_each() -> None:
     report(life, 3, {"accuracy": 1.0, "latency": float("nan")})
     life.end(3)
     assert ended(life, 3).reason == (
-        "exited with code 0, but its final result holds no finite number for each objective "
-        '(accuracy, latency): {"accuracy": 1.0, "latency": NaN}'
+        'no usable result: {"accuracy": 1.0, "latency": NaN} has as "latency" nan, which is not finite'
     )
     life.start(4)
     life.end(4, 1)
@@ -197,7 +196,7 @@ def test_one_objective_may_come_as_a_number() -> None:
         report(life, sequence, result)
         life.end(sequence)
     assert life.state.best is not None and life.state.best.value == 0.25
-    assert ended(life, 2).reason.startswith("exited with code 0, but its final result holds no finite")
+    assert ended(life, 2).reason == 'no usable result: {"default": 0.1} is a mapping without "loss"'
 
 
 def test_a_given_value_is_for_failures_only() -> None:

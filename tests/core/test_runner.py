@@ -181,8 +181,8 @@ async def test_trial_after_trial_without_a_result_is_told(lab: Lab) -> None:
         assert "results" not in runner.notices
     assert sentence == (
         "5 or more trials in a row have ended without a result that the tuner can use: the first of them, "
-        f"trial {trial_id_of('exp', 0)} exited with code 0, but its final result holds no finite number: "
-        '"nothing"'
+        f'trial {trial_id_of("exp", 0)}: no usable result: "nothing" is not a number; pass a float to '
+        "nni.report_final_result()"
     )
 
 

@@ -216,6 +216,7 @@ def test_outside_an_experiment_results_go_to_standard_output(tmp_path: Path) -> 
         "import nni, sys, warnings, logging\nout = sys.stdout\n"
         "with warnings.catch_warnings(record=True) as caught:\n    warnings.simplefilter('always')\n"
         "    assert nni.get_next_parameter() == {}\n"
+        "    assert nni.get_next_parameter(default={'lr': 1}) == nni.get_current_parameter() == {'lr': 1}\n"
         "assert [each.category for each in caught] == [RuntimeWarning] and caught[0].filename == '<string>'\n"
         "nni.report_intermediate_result(0.5)\nnni.report_intermediate_result({'default': 1})\n"
         "nni.report_final_result(2)\n"

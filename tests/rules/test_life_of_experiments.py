@@ -32,7 +32,7 @@ def test_slots_are_filled_and_the_budget_ends_it() -> None:
     life.end(2)
     assert life.state.status is E.DONE
     assert not life.state.trials and not life.state.jobs
-    assert life.state.reason == "all 3 trials were created"
+    assert life.state.reason == "3 of 3 trials"
 
 
 def test_max_experiment_duration_lets_running_trials_end() -> None:

@@ -24,11 +24,11 @@ MINUTE = timedelta(minutes=1)
 @pytest.mark.parametrize(
     ("code", "signal", "status", "reason"),
     [
-        (0, None, S.SUCCEEDED, "exited with code 0 without a final result"),
+        (0, None, S.SUCCEEDED, "no result: the trial never called nni.report_final_result()"),
         (3, None, S.FAILED, "exited with code 3"),
         (
             *(127, None, S.FAILED),
-            "exited with code 127, by which the shell says that a command was not found: true",
+            "command not found: true (exit code 127)",
         ),
         (None, 9, S.FAILED, "was killed by signal 9 (SIGKILL)"),
         (None, 40, S.FAILED, "was killed by signal 40 (a real-time signal)"),

@@ -177,4 +177,4 @@ async def test_nor_does_the_row_of_an_experiment_that_is_not_open(tmp_path: Path
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("UPDATE experiments SET reason = 'done: ' || reason").rowcount == 1
     with closing(ExperimentReader(tmp_path / "exp")) as reader:
-        assert reader.experiment().reason == ALL
+        assert reader.experiment().reason == "3 of 3 trials"

@@ -74,6 +74,7 @@ class BestTrial(Model):
     trial_id: str
     sequence: int
     value: float
+    ended_at: AwareDatetime | None
     parameters: Any
 
 
@@ -164,6 +165,7 @@ class Experiment(_AnyExperiment):
     """An experiment's profile."""
 
     status: ExperimentStatus
+    without_result: int = Field(description="SUCCEEDED trials without a usable result")
     best_trial: BestTrial | None
     optimize_mode: str = Field(description="maximize or minimize: what best means")
     goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default holds")

@@ -71,6 +71,7 @@ class Trial(Model):
     ended_at: AwareDatetime | None
     reason: str | None = Field(description="one sentence: why it waits, stops or has ended")
     note: str | None = Field(description="one sentence on something odd")
+    no_result: str | None = Field(description="one sentence: why it SUCCEEDED without a usable result")
     final_value: float | None
     final_text: str | None = Field(description="JSON text of the final metric, as the trial wrote it")
     latest_value: float | None

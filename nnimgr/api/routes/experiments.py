@@ -244,6 +244,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         served=known.summary.served,
         duration_s=row.active_us / 1e6 if known.active is None else known.active.total_seconds(),
         counts=_counts(row.counts),
+        without_result=reader.count_without_result(config),
         best_trial=_best(row, best),
         optimize_mode=optimize_mode(config),
         goal_stated=is_stated(config),
@@ -292,7 +293,7 @@ def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
     else:
         told = f"it is not open on this server; by its database it is {row.status}: {row.reason}"
     if best is not None and row.best_value is not None:
-        told += f"; {best_so_far(row.best_value, best.sequence, best.ended_at)}"
+        told += f"; {best_so_far(row.best_value, best.sequence)}"
     return f"{told[:1].upper()}{told[1:].rstrip('.')}."
 
 
@@ -309,6 +310,7 @@ def _best(row: ExperimentRow, trial: TrialRow | None) -> models.BestTrial | None
         trial_id=trial.trial_id,
         sequence=trial.sequence,
         value=row.best_value,
+        ended_at=trial.ended_at,
         parameters=plain_json(trial.parameters),
     )
 

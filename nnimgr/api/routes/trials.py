@@ -57,6 +57,9 @@ Statuses = Annotated[list[TrialStatus] | None, Query(description="may be repeate
 Search = Annotated[
     str, Query(max_length=200, description="part of an id or of the parameters, or a sequence number")
 ]
+WithoutResult = Annotated[
+    bool, Query(alias="withoutResult", description="only trials that SUCCEEDED without a usable result")
+]
 Attempt = Annotated[int | None, Query(ge=1, lt=2**31, description="the latest if not given")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="a fact number: only what is newer")]
 IdempotencyKey = Annotated[
@@ -85,6 +88,7 @@ async def list_trials(
     order: Order = Order.ASCENDING,
     search: Search = "",
     filter: Filter = "",
+    without_result: WithoutResult = False,
 ) -> Response:
     """A page of the trials."""
     trial_paths = parts.trial_paths(experiment_id)
@@ -98,8 +102,8 @@ async def list_trials(
     }
     # The database selects the trials if its columns and indexes can; otherwise the analysis process does.
     found = None
-    if filter or sort not in TRIAL_SORTS:
-        found = await analysis.ask_json("page", filter=filter, **wanted)
+    if filter or without_result or sort not in TRIAL_SORTS:
+        found = await analysis.ask_json("page", filter=filter, without_result=without_result, **wanted)
 
     def build() -> models.Trials:
         if found is None:
