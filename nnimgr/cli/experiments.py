@@ -14,7 +14,12 @@ from nnimgr.index import Index, IndexEntry, nnis_own
 
 __all__ = ["archive", "delete", "list_all", "nni_status", "show", "status", "tag"]
 
-_DRAINING = {"budget": "NO_MORE_TRIAL", "tuner": "TUNER_NO_MORE_TRIAL", "user": "STOPPING"}
+_DRAINING = {
+    "budget": "NO_MORE_TRIAL",
+    "tuner": "TUNER_NO_MORE_TRIAL",
+    "user": "STOPPING",
+    "failures": "STOPPING",
+}
 _RULE = "-" * 88
 _DELETE_TIMEOUT_S = 900.0
 LOCAL = "local"  # the platform without other machines

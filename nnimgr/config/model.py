@@ -104,6 +104,12 @@ def _finite(value: Any) -> float:
     return value
 
 
+def _fail_fast(value: Any) -> Any:
+    if isinstance(value, bool):
+        return FAIL_FAST if value else 0
+    return value
+
+
 def _command(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
@@ -119,11 +125,13 @@ GpuNumber = Annotated[int | float, PlainValidator(parse_gpu_number)]
 CpuNumber = Annotated[int | float, PlainValidator(parse_cpu_number)]
 MemorySize = Annotated[str | int, PlainValidator(_size)]  # kept as the user wrote it
 _FailureValue = Annotated[float | dict[str, float], PlainValidator(_failure_value)]
+_FailFast = Annotated[int, BeforeValidator(_fail_fast), Field(ge=0)]
 _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 
 
 _USUAL = Limits(trial_concurrency=1)
 _MOST_AT_ONCE = 99_999  # NNI's limit; the tuner is asked for this number of sets at once
+FAIL_FAST = 5  # first trials that stop an experiment by default if all fail alike
 SHORTEST_LEASE = timedelta(seconds=10)
 
 
@@ -224,6 +232,7 @@ class ExperimentConfig(_Model):
     max_retries: Retries | None = None
     on_failure: Annotated[OnFailure, Field(strict=False)] | None = None
     failure_value: _FailureValue | None = None
+    fail_fast: _FailFast | None = None
     objectives: dict[str, Literal["maximize", "minimize"]] | None = None
 
     @model_validator(mode="after")
@@ -312,6 +321,7 @@ class ExperimentConfig(_Model):
             max_failed_attempts=retries.user_error,
             on_failure=self.on_failure or OnFailure.SKIP,
             failure_value=self.failure_value,
+            fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
             slot_held_for=_timedelta(self.slot_held_for) or _USUAL.slot_held_for,
         )
 

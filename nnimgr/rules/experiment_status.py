@@ -39,12 +39,23 @@ def _wanted_status(
         return f.ExperimentStatus.STOPPED, None, "a user stopped it"
     if state.failed is not None:
         return f.ExperimentStatus.ERROR, None, state.failed
+    if state.fails_fast and state.budget != 0:
+        if _is_over(state):
+            return f.ExperimentStatus.STOPPED, None, _failing(state)
+        return f.ExperimentStatus.DRAINING, f.DrainReason.FAILURES, _failing(state)
     drain, reason = _drain(state, now)
     if drain is None:
         return f.ExperimentStatus.RUNNING, None, "runs"
     if _is_over(state):
         return f.ExperimentStatus.DONE, None, reason
     return f.ExperimentStatus.DRAINING, drain, reason
+
+
+def _failing(state: ExperimentState) -> str:
+    return (
+        f"the first {state.first_failures} trials all failed alike: {state.first_failure_reason}; "
+        f"mend the cause, then go on: nnictl resume {state.id}"
+    )
 
 
 def _is_over(state: ExperimentState) -> bool:

@@ -369,6 +369,7 @@ class TrialEnded:
 
     ``stand_in``: JSON text of what the tuner gets for a result, since the trial has none that it can use.
     ``untried``: it was called off without a user's wish, and its parameter set may be suggested again.
+    ``failure``: how its command failed, without details; failures with equal texts are alike.
     """
 
     trial_id: str
@@ -376,6 +377,7 @@ class TrialEnded:
     reason: str
     stand_in: str | None = None
     untried: bool = False
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

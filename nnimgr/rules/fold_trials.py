@@ -45,6 +45,7 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
         state.stop_requested = state.detached = False
         state.stop_requested_at = None
         state.failed = None
+        state.first_failures = 0
         state.crashes = {}
     elif state.active_since is not None and not state.jobs and state.last_at is not None:
         # No trial ran while no server did, so this time does not count towards maxExperimentDuration.
@@ -257,6 +258,7 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
         )
     value = trial.final_value
     _count_fruitless(state, trial)
+    _count_first_failures(state, fact)
     if fact.status is f.TrialStatus.SUCCEEDED and value is not None:
         better = state.best is None or (
             value < state.best.value if state.minimises else value > state.best.value
@@ -279,6 +281,24 @@ def _count_fruitless(state: ExperimentState, trial: TrialState) -> None:
     if not state.fruitless:
         state.fruitless_since = f"trial {trial.id}: {trial.reason}"
     state.fruitless += 1
+
+
+def _count_first_failures(state: ExperimentState, fact: f.TrialEnded) -> None:
+    """Count the trials that failed alike since the start or the last resume.
+
+    A trial that a user or the system has stopped is neither a failure nor a success.
+    """
+    if state.first_failures is None:
+        return
+    if fact.status is f.TrialStatus.FAILED:
+        if fact.failure is None:
+            return  # not the command's failure
+        if not state.first_failures:
+            state.first_failure, state.first_failure_reason = fact.failure, fact.reason
+        alike = fact.failure == state.first_failure
+        state.first_failures = state.first_failures + 1 if alike else None
+    elif fact.status in (f.TrialStatus.SUCCEEDED, f.TrialStatus.EARLY_STOPPED):
+        state.first_failures = None
 
 
 def _note_worst(state: ExperimentState, trial: TrialState) -> None:

@@ -98,6 +98,12 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         trial = state.trials[trial_id]
         if not is_unsettled(trial):
             yield _cancelled(trial, "the search space was replaced")
+    if state.status is f.ExperimentStatus.DRAINING and state.drain is f.DrainReason.FAILURES:
+        for trial in state.trials.values():
+            unplaced = trial.job_id is None or state.jobs[trial.job_id].placed is None
+            if unplaced and trial.target in (None, f.StopKind.PAUSE) and not is_unsettled(trial):
+                reason = "the first trials had all failed alike"
+                yield f.TargetMoved(trial_id=trial.id, kind=f.StopKind.CUT, reason=reason)
     if time_is_up(state, now):
         for trial_id in state.queued:
             trial = state.trials[trial_id]

@@ -226,6 +226,9 @@ class ExperimentState:
     worst_of: dict[str, float] = field(default_factory=dict)  # worst value of each objective, if any
     fruitless: int = 0  # number of trials in a row that ended without a result that counts
     fruitless_since: str = ""  # the first of these trials, and its reason
+    first_failures: int | None = 0  # number of first trials, all failed alike; None: a trial ended otherwise
+    first_failure: str = ""  # how they failed, as TrialEnded.failure has it
+    first_failure_reason: str = ""
     missing: int = 0  # number of facts that were lost when the database was replaced by an older one
     reruns: int = 0  # number of trials that replace failed trials
     counts: dict[TrialStatus, int] = field(default_factory=dict)  # number of all trials ever, by status
@@ -307,6 +310,11 @@ class ExperimentState:
     def active_for(self, now: datetime) -> timedelta:
         """Return how long the experiment has been running, in all."""
         return self.active + (now - self.active_since if self.active_since else timedelta(0))
+
+    @property
+    def fails_fast(self) -> bool:
+        """True if so many first trials have failed alike that no other one is worth its time."""
+        return 0 < self.limits.fail_fast <= (self.first_failures or 0)
 
     @property
     def over(self) -> bool:

@@ -78,6 +78,7 @@ class DrainReason(StrEnum):
     BUDGET = "budget"  # NNI: NO_MORE_TRIAL
     TUNER = "tuner"  # NNI: TUNER_NO_MORE_TRIAL
     USER = "user"  # NNI: STOPPING
+    FAILURES = "failures"  # the first trials all failed alike
 
 
 class StopKind(StrEnum):
@@ -126,6 +127,7 @@ class Limits:
     on_failure: OnFailure = OnFailure.SKIP
     failure_value: float | Mapping[str, float] | None = None  # for VALUE; by objective
     slot_held_for: timedelta = timedelta(minutes=10)  # for a trial whose host is silent
+    fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

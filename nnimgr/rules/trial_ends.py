@@ -82,7 +82,8 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
             lost=False,
         )
     if end is not None and end.reason is not f.EndReason.LEASE:
-        return _failed(state, trial, end.message or "its command could not be started")
+        reason = end.message or "its command could not be started"
+        return _failed(state, trial, reason, failure=reason)
     return _retry(state, trial, job, now)
 
 
@@ -109,16 +110,21 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: dat
         )
     if trial.failed_attempts:
         reason += f"; it has failed {trial.failed_attempts + 1} times"
-    return _failed(state, trial, reason)
+    message, _, _ = (end.message or "").partition(":")  # without the details of an exception
+    return _failed(state, trial, reason, failure=f"{end.exit_code}/{end.signal}/{message}")
 
 
-def _failed(state: ExperimentState, trial: TrialState, reason: str) -> f.TrialEnded:
+def _failed(
+    state: ExperimentState, trial: TrialState, reason: str, *, failure: str | None = None
+) -> f.TrialEnded:
     stand_in = _stand_in(state)
     if stand_in is not None:
         reason += f"; the tuner is given {stand_in} for a result"
     elif state.limits.on_failure is not f.OnFailure.SKIP:
         reason += "; the tuner is given no penalty, since there is no result yet"
-    return f.TrialEnded(trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason, stand_in=stand_in)
+    return f.TrialEnded(
+        trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason, stand_in=stand_in, failure=failure
+    )
 
 
 def _stand_in(state: ExperimentState) -> str | None:

@@ -152,6 +152,7 @@ class World:
 def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreated:
     chance = kernel.random
     concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
+    fail_fast = 1 if number % 3 == 0 else 0
     config = {
         "trialCommand": "true",
         "trialCodeDirectory": "/",
@@ -160,6 +161,7 @@ def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreat
         "trainingService": {"platform": "local"},
         "trialConcurrency": concurrency,
         "maxTrialNumber": number,
+        "failFast": fail_fast,
         **({"multiPhase": True} if phased else {}),
     }
     return f.ExperimentCreated(
@@ -170,6 +172,7 @@ def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreat
             trial_concurrency=concurrency,
             max_trial_number=number,
             multi_phase=phased,
+            fail_fast=fail_fast,
             slot_held_for=timedelta(seconds=chance.choice([10, 40, 600]) if far else 600),
         ),
         traits=f.TunerTraits(),

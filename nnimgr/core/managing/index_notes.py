@@ -72,6 +72,7 @@ class Draining(StrEnum):
     BUDGET = "NO_MORE_TRIAL"
     TUNER = "TUNER_NO_MORE_TRIAL"
     USER = "STOPPING"
+    FAILURES = "STOPPING"
 
 
 def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
