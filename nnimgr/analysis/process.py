@@ -21,6 +21,7 @@ from typing import Any
 from nnimgr.analysis.errors import AnalysisFailed
 from nnimgr.analysis.wire import LENGTH, frame, raise_failure
 from nnimgr.child import how_it_ended, is_stopped
+from nnimgr.libraries import fault_of
 
 __all__ = ["Analyst"]
 
@@ -59,6 +60,8 @@ class Analyst:
         A caller that is cancelled while it waits for its turn has asked nothing. If it is cancelled later,
         the answer is dropped. Raise BadQuestion, StoreError, FileNotFoundError, AnalysisFailed.
         """
+        if (lacks := fault_of(("numpy",))) is not None:
+            raise AnalysisFailed(f"This question {lacks}.")
         asked = _Asked(
             frame(
                 {

@@ -62,6 +62,7 @@ ADVISORS = (
     Builtin(
         role="tuner",
         name="BOHB",
+        needs=("numpy",),
         target="nnimgr.tuners.bohb:BOHB",
         nni="bohb_advisor.BOHB",
         arguments={

@@ -43,6 +43,7 @@ ASSESSORS = (
     Builtin(
         role="assessor",
         name="Curvefitting",
+        needs=("numpy", "scipy"),
         target="nnimgr.assessors.curvefitting:CurvefittingAssessor",
         nni="curvefitting_assessor.CurvefittingAssessor",
         arguments={
@@ -106,6 +107,7 @@ ASSESSORS = (
     Builtin(
         role="assessor",
         name="Wilcoxon",
+        needs=("scipy",),
         target="nnimgr.assessors.wilcoxon:WilcoxonAssessor",
         arguments={
             "optimize_mode": optimize_mode,

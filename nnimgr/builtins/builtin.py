@@ -21,7 +21,8 @@ class Builtin:
     "file.Class". ``space`` returns the error in a valid search space that the algorithm cannot search, or
     None. ``whole`` returns the path and the error in arguments that are valid one by one, or None; its second
     argument is whether there are several objectives. ``several``: the tuner takes several objectives.
-    ``minimises``: the algorithm minimises unless its ``optimize_mode`` says otherwise.
+    ``minimises``: the algorithm minimises unless its ``optimize_mode`` says otherwise. ``needs``: modules of
+    libraries that an installation may lack.
 
     ``adds``: parameters that the algorithm adds to those of the search space. ``advisor``: a tuner that
     decides itself how much is spent on each trial, so that it cannot be combined with an assessor. ``judge``
@@ -38,6 +39,7 @@ class Builtin:
     space: Callable[[Mapping[str, Any]], str | None] | None = None
     several: bool = False
     minimises: bool = False
+    needs: tuple[str, ...] = ()
     whole: Whole | None = None
     adds: tuple[str, ...] = ()
     advisor: bool = False

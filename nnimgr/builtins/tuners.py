@@ -62,6 +62,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="TPE",
+        needs=("numpy",),
         minimises=True,
         target="nnimgr.tuners.tpe:TpeTuner",
         nni="tpe_tuner.TpeTuner",
@@ -102,6 +103,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="NSGA2",
+        needs=("optuna", "numpy"),
         minimises=True,
         target="nnimgr.tuners.optuna:NSGA2Tuner",
         arguments={
@@ -119,6 +121,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="Optuna",
+        needs=("optuna", "numpy"),
         minimises=True,
         target="nnimgr.tuners.optuna:OptunaTuner",
         arguments={
@@ -152,6 +155,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="TPE_legacy",
+        needs=("numpy",),
         minimises=True,
         target="nnimgr.tuners.tpe_legacy:TpeLegacyTuner",
         arguments=_HYPEROPT,
@@ -159,6 +163,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="Anneal",
+        needs=("numpy",),
         minimises=True,
         target="nnimgr.tuners.anneal:AnnealTuner",
         arguments=_HYPEROPT,
@@ -167,6 +172,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="Evolution",
+        needs=("numpy",),
         target="nnimgr.tuners.evolution:EvolutionTuner",
         nni="evolution_tuner.EvolutionTuner",
         arguments={
@@ -179,6 +185,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="GP",
+        needs=("numpy", "scipy", "sklearn"),
         target="nnimgr.tuners.gp:GPTuner",
         nni="gp_tuner.GPTuner",
         arguments={
@@ -198,6 +205,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="Metis",
+        needs=("numpy", "scipy", "sklearn"),
         target="nnimgr.tuners.metis:MetisTuner",
         nni="metis_tuner.MetisTuner",
         arguments={
@@ -214,6 +222,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="SMAC",
+        needs=("smac", "numpy", "scipy"),
         target="nnimgr.tuners.smac:SMACTuner",
         nni="smac_tuner.SMACTuner",
         arguments={
@@ -226,6 +235,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="CMAES",
+        needs=("cmaes", "numpy"),
         minimises=True,
         target="nnimgr.tuners.cmaes:CmaesTuner",
         arguments={
@@ -239,6 +249,7 @@ TUNERS = (
     Builtin(
         role="tuner",
         name="QMC",
+        needs=("numpy", "scipy"),
         target="nnimgr.tuners.qmc:QmcTuner",
         arguments={"optimize_mode": optimize_mode, "seed": integer(or_null=True)},
         aliases=("QmcTuner",),

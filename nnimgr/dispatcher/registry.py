@@ -17,6 +17,7 @@ from nnimgr.builtins.arguments import Arguments
 from nnimgr.dispatcher import registered
 from nnimgr.dispatcher.installed import Interpreter, InterpreterError, installed
 from nnimgr.dispatcher.registered import Registered, RegistryFileError
+from nnimgr.libraries import fault_of
 
 __all__ = [
     "BUILTINS",
@@ -165,6 +166,8 @@ def check(
             raise AlgorithmError(f"{builtin.name} takes no arguments", path=("classArgs",))
         return
     _check_arguments(builtin.name, builtin.arguments, class_args, path=("classArgs",))
+    if (lacks := fault_of(builtin.needs)) is not None:
+        raise AlgorithmError(f"{builtin.name} {lacks}", path=("name",))
     if several and role == "tuner" and not builtin.several:
         able = ", ".join(each.name for each in BUILTINS if each.several)
         raise AlgorithmError(

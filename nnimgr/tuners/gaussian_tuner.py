@@ -34,8 +34,8 @@ class GaussianTuner(PointTuner):
     def __init__(
         self, name: str, optimize_mode: str, seed: int | None, cold_start_num: int, nu: float, alpha: float
     ) -> None:
-        for module, library in (("scipy", "scipy"), ("sklearn", "scikit-learn")):
-            need(f"the tuner {name}", module, library=library)
+        for module in ("scipy", "sklearn"):
+            need(f"the tuner {name}", module)
         super().__init__(optimize_mode, seed)
         self._cold, self._nu, self._alpha = cold_start_num, nu, alpha
         # Number of results to which the kernel was fitted, and the kernel.

@@ -11,18 +11,8 @@ import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from random import Random
 from typing import Any
-
-from nnimgr.algorithm import Past, extract_scalar_reward
-from nnimgr.libraries import missing, need
-from nnimgr.objectives import DEFAULT, Objectives
-from nnimgr.tuners.learning import LearningTuner
-from nnimgr.tuners.optuna_samplers import NEEDS, fault_of_arguments, fault_of_sampler, sampler_class
-
-if find_spec("optuna") is None:
-    raise missing("the tuners Optuna and NSGA2 need", "optuna")
 
 import numpy as np
 import optuna
@@ -32,6 +22,11 @@ from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from nnimgr.algorithm import Past, extract_scalar_reward
+from nnimgr.libraries import need
+from nnimgr.objectives import DEFAULT, Objectives
+from nnimgr.tuners.learning import LearningTuner
+from nnimgr.tuners.optuna_samplers import NEEDS, fault_of_arguments, fault_of_sampler, sampler_class
 from nnimgr.tuners.optuna_space import Translation
 
 __all__ = ["NSGA2Tuner", "OptunaTuner"]

@@ -44,7 +44,7 @@ class SMACTuner(PointTuner):
     def __init__(
         self, optimize_mode: str = "maximize", config_dedup: bool = False, seed: int | None = None
     ) -> None:
-        need("the tuner SMAC", "smac", package="nnimgr[smac]")
+        need("the tuner SMAC", "smac")
         super().__init__(optimize_mode, seed)
         self._table: _Table | None = None
 

@@ -146,7 +146,7 @@ def test_wilcoxon_compares_with_the_best_trial() -> None:
 def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for make in (WilcoxonAssessor, CurvefittingAssessor):
-        with pytest.raises(ModuleNotFoundError, match="pip install scipy"):
+        with pytest.raises(ModuleNotFoundError, match=r"needs scipy, .*pip install 'nnimgr\[tuners\]'"):
             make()
 
 

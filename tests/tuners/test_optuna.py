@@ -308,5 +308,5 @@ def test_one_objective_is_all_that_some_samplers_take() -> None:
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, sampler: str, needed: str) -> None:
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == needed else there(name))
-    with pytest.raises(ModuleNotFoundError, match=f"Optuna's .* needs {needed}.*pip install {needed}"):
+    with pytest.raises(ModuleNotFoundError, match=f"Optuna's .* needs {needed}, .*pip install"):
         OptunaTuner(sampler=sampler)

@@ -254,5 +254,5 @@ def test_a_prior_without_weight_is_no_trouble(prior_weight: float) -> None:
 
 def test_without_numpy_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"TPE needs numpy, .*pip install numpy"):
+    with pytest.raises(ModuleNotFoundError, match=r"TPE needs numpy, .*pip install 'nnimgr\[tuners\]'"):
         TpeTuner()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib.util import find_spec
 
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, ResourceFault, job
@@ -13,9 +14,17 @@ from training_services.platform import ConfigFault
 
 __all__ = ["faults"]
 
+_NO_CLIENT = (
+    "needs the package kubernetes, which this Python does not have; install it with: "
+    "pip install 'nnimgr[kubernetes]'"
+)
+
 
 def faults(config: KubernetesConfig, wants: Wants) -> Iterator[ConfigFault]:
     """Yield what is wrong with the configuration, given what each job needs."""
+    if find_spec("kubernetes") is None:
+        yield ConfigFault(("platform",), _NO_CLIENT)
+        return
     try:
         job(
             config,
