@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nnimgr.builtins import Builtin, built_in
+from nnimgr.config.notification import NotificationConfig
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
 from nnimgr.rules.facts import Limits, OnFailure
 from training_services.base import SILENT_AFTER
@@ -233,6 +234,7 @@ class ExperimentConfig(_Model):
     on_failure: Annotated[OnFailure, Field(strict=False)] | None = None
     failure_value: _FailureValue | None = None
     fail_fast: _FailFast | None = None
+    notify: list[NotificationConfig] | None = None
     objectives: dict[str, Literal["maximize", "minimize"]] | None = None
 
     @model_validator(mode="after")

@@ -1,4 +1,6 @@
-"""Secrets of a training service: removed from the stored and shown configuration, and restored for use.
+"""Secrets of training services and notifications.
+
+They are removed from the stored and shown configuration, and restored for use.
 
 A plain-text secret in a file is stored with the environment of the experiment's creator (0600). The
 configuration has ``${secret:<its field>}`` in its place. A user's own references are kept unchanged.
@@ -15,22 +17,27 @@ from pydantic.alias_generators import to_camel
 
 from nnimgr.config.document import KeyPath
 from nnimgr.config.model import ExperimentConfig
+from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.problems import dotted
 from nnimgr.config.references import is_reference, resolve_secrets
 
 __all__ = ["hide_in", "hide_secrets", "reveal_secrets"]
 
-_Service = TypeVar("_Service", bound=BaseModel)
+_Service = TypeVar("_Service", bound=BaseModel | list[NotificationConfig] | None)
 
 
 def hide_secrets(config: ExperimentConfig) -> tuple[ExperimentConfig, dict[str, str]]:
     """Return the configuration with references in place of secrets, and the secrets by reference."""
     service, hidden = hide_in(config.training_service, ("trainingService",))
-    return config.model_copy(update={"training_service": service}), hidden
+    notify, more = hide_in(config.notify, ("notify",))
+    return config.model_copy(update={"training_service": service, "notify": notify}), hidden | more
 
 
 def hide_in(model: _Service, at: KeyPath) -> tuple[_Service, dict[str, str]]:
-    """Return a model with references in place of secrets, and the secrets. ``at``: the model's place."""
+    """Return a part of a configuration with references in place of secrets, and the secrets.
+
+    ``at``: the place of the part.
+    """
     hidden: dict[str, str] = {}
 
     def hide(text: str, path: KeyPath) -> str:
@@ -47,7 +54,7 @@ def hide_in(model: _Service, at: KeyPath) -> tuple[_Service, dict[str, str]]:
 def reveal_secrets(
     service: _Service, *, environ: Mapping[str, str], base: Path, secrets: Mapping[str, str]
 ) -> _Service:
-    """Return the training service's configuration with its secrets. Raise ReferenceUnresolved."""
+    """Return a part of a configuration with its secrets. Raise ReferenceUnresolved."""
 
     def reveal(text: str, _: KeyPath) -> str:
         return str(resolve_secrets(text, environ, base, secrets=secrets))

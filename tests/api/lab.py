@@ -321,6 +321,9 @@ class FakeManager:
     def trouble(self, experiment_id: str) -> str | None:
         return self.troubles
 
+    def notices(self, experiment_id: str) -> Mapping[str, Notice]:
+        return {} if self.runner is None else self.runner.notices
+
     def reader(self, experiment_id: str) -> ExperimentReader:
         self._check(experiment_id)
         return self.reading

@@ -221,7 +221,7 @@ def _known(parts: ApiParts, experiment_id: str) -> _Known:
                 seconds=notice.seconds,
                 detail=notice.detail,
             )
-            for about, notice in (runner.notices.items() if runner is not None else ())
+            for about, notice in manager.notices(experiment_id).items()
         ],
     )
 

@@ -13,8 +13,10 @@ from pydantic import BaseModel
 from nnimgr.config import ExperimentConfig, ReferenceUnresolved, resolve_secrets
 from nnimgr.config.machines import read_machines
 from nnimgr.config.model import AlgorithmConfig, Member
+from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.secrets import reveal_secrets
 from nnimgr.core.managing.folder import Surroundings
+from nnimgr.core.managing.notifications import Notifier, Receiver
 from nnimgr.core.running.algorithm_process import Child
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.core.running.search import Search
@@ -92,6 +94,14 @@ class Assembly:
 
         hosts = [host for group in groups for host in group.all()]
         return MachineService(contexts[0], self._tools, hosts, make_host=make_host)
+
+    def notifier(self, directory: Path, runner: ExperimentRunner) -> Notifier:
+        def reveal(config: NotificationConfig) -> Receiver:
+            around = Surroundings.read(directory)
+            found = reveal_secrets(config, environ=around.environ, base=around.cwd, secrets=around.secrets)
+            return Receiver(config=found, environ=around.environ, cwd=around.cwd)
+
+        return Notifier(directory, lambda: runner.config.notify or (), reveal)
 
     def search(self, state: ExperimentState, directory: Path, runner: ExperimentRunner) -> Search:
         config = runner.config

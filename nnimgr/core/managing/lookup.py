@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from nnimgr.core.managing.assembly import Assembly
@@ -9,6 +10,7 @@ from nnimgr.core.managing.catalog import Catalog
 from nnimgr.core.managing.experiments import ExperimentSummary, UnknownExperiment, summary_of
 from nnimgr.core.managing.stopped_experiments import AtRest
 from nnimgr.core.managing.supervision import Supervision
+from nnimgr.core.running.notices import Notice
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules.facts import ExperimentStatus as E
@@ -57,6 +59,14 @@ class Lookup:
         """Why an experiment of this server has no runner at present."""
         held = self._supervision.get(experiment_id)
         return held.trouble if held is not None else None
+
+    def notices(self, experiment_id: str) -> Mapping[str, Notice]:
+        """What is so at present with an experiment of this server, by what it is about."""
+        held = self._supervision.get(experiment_id)
+        found = {} if held is None or held.runner is None else dict(held.runner.notices)
+        if held is not None and held.notifier is not None:
+            found |= held.notifier.notices
+        return found
 
     def reader(self, experiment_id: str) -> ExperimentReader:
         """Queries of an experiment of the index, running or not. Raises UnknownExperiment."""

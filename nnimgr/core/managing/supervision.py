@@ -17,6 +17,7 @@ from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.clock import SteadyClock
 from nnimgr.core.managing.experiments import ExperimentConflict
 from nnimgr.core.managing.index_notes import Draining, nni_status
+from nnimgr.core.managing.notifications import Notifier
 from nnimgr.core.managing.reopening import opening_facts
 from nnimgr.core.managing.tuner_change import check_tuner
 from nnimgr.core.running.runner import ExperimentRunner, first_error
@@ -38,6 +39,7 @@ class Held:
 
     id: str
     directory: Path
+    notifier: Notifier | None = None
     runner: ExperimentRunner | None = None  # None while the runner is being restarted
     trouble: str | None = None  # why there is no runner
     status: f.ExperimentStatus | None = None  # None if not known
@@ -169,6 +171,8 @@ class Supervision:
         held = self._held.get(state.id)
         if held is not None:
             self._on_turn(held, state)
+            if held.notifier is not None:
+                held.notifier.turned(state)
 
     def _supervise(
         self,
@@ -180,6 +184,8 @@ class Supervision:
     ) -> None:
         """Keep an experiment running from now on. If it has no runner, start a runner after a wait."""
         held = self._held[experiment_id] = Held(experiment_id, directory, runner=runner, trouble=trouble)
+        if runner is not None:
+            held.notifier = self._assembly.notifier(directory, runner)
         held.task = asyncio.get_running_loop().create_task(
             self._keep_running(held), name=f"{experiment_id}:runner"
         )
@@ -200,6 +206,7 @@ class Supervision:
                     await asyncio.sleep(delay)  # back-off
                     delay = min(2 * delay, longest)
                     held.runner = await self._make_runner(held.directory)
+                    held.notifier = self._assembly.notifier(held.directory, held.runner)
                     held.trouble = None
                 await held.runner.run()
                 return
@@ -218,6 +225,8 @@ class Supervision:
                 return
             finally:
                 self._on_end(held)
+                if held.notifier is not None:
+                    await held.notifier.close()
 
 
 def _end(held: Held) -> None:
