@@ -213,6 +213,8 @@ async def _http_failed(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)
     sentence = failure.detail
     if failure.status_code == 404:
+        if (page := await dashboard.missing_page(request)) is not None:
+            return page
         sentence = f"There is no {request.url.path} here."
     elif failure.status_code == 405:
         sentence = f"{request.url.path} does not take {request.method}."

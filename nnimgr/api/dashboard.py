@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from nnimgr.api.dependencies import NotFound, Parts
 
-__all__ = ["router"]
+__all__ = ["missing_page", "router"]
 
 router = APIRouter(include_in_schema=False)
 
@@ -37,6 +37,16 @@ async def _page(request: Request) -> Response:
     if answer is None:
         return Response(_NOT_BUILT, status_code=503, media_type="text/plain")
     answer.headers["content-security-policy"] = _POLICY
+    return answer
+
+
+async def missing_page(request: Request) -> Response | None:
+    """Return the page for a browser that has opened an unknown address; None for everybody else."""
+    wanted = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    if not wanted or request.url.path.startswith("/api/"):
+        return None
+    answer = await _page(request)
+    answer.status_code = 404 if answer.status_code == 200 else answer.status_code
     return answer
 
 

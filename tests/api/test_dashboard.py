@@ -65,3 +65,12 @@ async def test_addresses_of_nnis_pages_lead_to_ours(lab: Lab) -> None:
     ]
     latest = lab.parts.manager.latest
     assert places == [f"/experiments/{latest}", f"/experiments/{latest}/trials", "/"]
+
+
+async def test_a_browser_at_an_unknown_address_gets_the_page(lab: Lab, built: Path) -> None:
+    browser = {"accept": "text/html,application/xhtml+xml"}
+    answer = await lab.client.get("/experimens/exp", headers=browser)
+    assert answer.status_code == 404 and answer.headers["content-type"].startswith("text/html")
+    for path, headers in (("/experimens/exp", {}), ("/api/v1/experimens", browser)):
+        answer = await lab.client.get(path, headers=headers)
+        assert answer.status_code == 404 and answer.json()["error"]["message"] == f"There is no {path} here."

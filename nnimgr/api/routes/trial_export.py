@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from nnimgr.api.analysis import Analysis, Filter
 from nnimgr.api.dependencies import ExperimentId, refusals, streams
-from nnimgr.api.routes.trials import Order, Search, Sort, Statuses
+from nnimgr.api.routes.trials import Order, Search, Sort, Statuses, WithoutResult
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
@@ -38,6 +38,7 @@ async def export_trials(
     sort: Sort = "sequence",
     order: Order = Order.ASCENDING,
     status: Statuses = None,
+    without_result: WithoutResult = False,
     search: Search = "",
     trial_ids: Annotated[
         str, Query(alias="trialIds", max_length=100_000, description="only these, separated by commas")
@@ -60,6 +61,7 @@ async def export_trials(
         filter=filter,
         search=search,
         statuses=status or [],
+        without_result=without_result,
         trial_ids=[trial_id.strip() for trial_id in trial_ids.split(",")] if trial_ids else None,
         sort=sort,
         descending=order is Order.DESCENDING,

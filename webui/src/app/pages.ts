@@ -1,12 +1,16 @@
 /** The pages, each loaded when it is first shown. */
-import { lazy } from "react";
+import { lazy, type ComponentType } from "react";
+import { reloaded } from "./reloaded";
 
-export const Experiments = lazy(() => import("@/pages/experiments/Experiments"));
-export const NewExperiment = lazy(() => import("@/pages/new/NewExperiment"));
-export const Resources = lazy(() => import("@/pages/resources/Resources"));
-export const Overview = lazy(() => import("@/pages/overview/Overview"));
-export const Trials = lazy(() => import("@/pages/trials/Trials"));
-export const Trial = lazy(() => import("@/pages/trial/Trial"));
-export const Analysis = lazy(() => import("@/pages/analysis/Analysis"));
-export const Compare = lazy(() => import("@/pages/compare/Compare"));
-export const ExperimentResources = lazy(() => import("@/pages/resources/ExperimentResources"));
+const page = <Props>(load: () => Promise<{ default: ComponentType<Props> }>) =>
+  lazy(() => load().catch(reloaded));
+
+export const Experiments = page(() => import("@/pages/experiments/Experiments"));
+export const NewExperiment = page(() => import("@/pages/new/NewExperiment"));
+export const Resources = page(() => import("@/pages/resources/Resources"));
+export const Overview = page(() => import("@/pages/overview/Overview"));
+export const Trials = page(() => import("@/pages/trials/Trials"));
+export const Trial = page(() => import("@/pages/trial/Trial"));
+export const Analysis = page(() => import("@/pages/analysis/Analysis"));
+export const Compare = page(() => import("@/pages/compare/Compare"));
+export const ExperimentResources = page(() => import("@/pages/resources/ExperimentResources"));

@@ -11,6 +11,8 @@ export interface TrialsQuestion {
   readonly filter: string;
   readonly search: string;
   readonly statuses: readonly TrialStatus[];
+  /** Only those that have succeeded without a usable result. */
+  readonly withoutResult?: boolean;
   readonly sort: string;
   readonly descending: boolean;
 }
@@ -35,11 +37,12 @@ export const WINDOW = 50; // rows that are read at once
 const KEPT_MS = 20_000; // of windows that were scrolled away, since a window is large
 const PAGE = 1000;
 
-function queryOf({ filter, search, statuses, sort, descending }: TrialsQuestion) {
+function queryOf({ filter, search, statuses, withoutResult, sort, descending }: TrialsQuestion) {
   return {
     ...(filter === "" ? {} : { filter }),
     ...(search === "" ? {} : { search }),
     ...(statuses.length === 0 ? {} : { status: [...statuses] }),
+    ...(withoutResult === true ? { withoutResult } : {}),
     sort,
     order: descending ? ("desc" as const) : ("asc" as const),
   };
@@ -124,7 +127,7 @@ export function exportAddress(
 ): string {
   const query = new URLSearchParams({ format });
   for (const [name, value] of Object.entries(queryOf(question)))
-    for (const one of typeof value === "string" ? [value] : value) query.append(name, one);
+    for (const one of Array.isArray(value) ? value : [String(value)]) query.append(name, one);
   if (trialIds.length > 0) query.set("trialIds", trialIds.join(","));
   return `/api/v1/experiments/${encodeURIComponent(id)}/trials/export?${query.toString()}`;
 }

@@ -81,6 +81,7 @@ export const overview = {
     none: "No trial has been created yet.",
     progress: "Trials against their limit",
     show: (count: string, status: string) => `Show the ${count} trials that are ${status}`,
+    noResult: "NO RESULT",
   },
   edit: {
     edit: (label: string) => `Change: ${label}`,
@@ -102,6 +103,7 @@ export const overview = {
     trial: (sequence: number) => `Trial #${sequence}`,
     maximize: "highest",
     minimize: "lowest",
+    notStated: "(NNI's default; state it with “goal:”)",
     copyAs: "Copy as",
     yaml: "YAML",
     python: "Python",

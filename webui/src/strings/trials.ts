@@ -39,6 +39,8 @@ export const trials = {
   noMatch: "No trial matches.",
   showAll: "Show all trials",
   statuses: "Statuses",
+  noResult: "No result",
+  noResultHint: "Trials that have succeeded without a usable result; each says why.",
   searchLabel: "Search by id, number or parameter",
   searchHint: "Search id, No., parameter",
   filterLabel: "Filter",

@@ -82,7 +82,7 @@ function frontPaint(
   colours: Colours,
 ): Paint | undefined {
   if (x === undefined || y === undefined) return undefined;
-  const places = { x: placesBy(shared, x.column), y: placesBy(shared, y.column) };
+  const places = { x: placesBy(shared, x.column), y: placesBy(shared, y.column, "y") };
   const corners = staircase(
     Array.from(front, (row) => ({ x: places.x[row] ?? NaN, y: places.y[row] ?? NaN })),
     x,

@@ -22,7 +22,7 @@ export default function Scatter({ shared }: { shared: Shared }) {
   const colours = useColours();
   const heat = useMemo((): Paint | undefined => {
     if (look !== "heat") return undefined;
-    const [xs, ys] = [placesBy(shared, x), placesBy(shared, y)];
+    const [xs, ys] = [placesBy(shared, x), placesBy(shared, y, "y")];
     const palette = levelColours(colours.dark);
     return (context, scales) => {
       const { left, top, right, bottom } = scales.room;

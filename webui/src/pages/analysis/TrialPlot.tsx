@@ -57,7 +57,7 @@ export function TrialPlot({
     }),
     [shared, x, y, logX, logY, labelX, labelY],
   );
-  const [xs, ys] = useMemo(() => [placesBy(shared, x), placesBy(shared, y)], [shared, x, y]);
+  const [xs, ys] = useMemo(() => [placesBy(shared, x), placesBy(shared, y, "y")], [shared, x, y]);
   const paint = useMemo((): Paint => {
     const points = paintTrials(shared, xs, ys, colours, { byMetric, faint });
     return (context, scales) => {

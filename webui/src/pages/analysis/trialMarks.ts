@@ -8,13 +8,16 @@ import { MANY_POINTS, nearest, paintPoints, type Paint, type Scales } from "@/ui
 import type { Hit } from "@/ui/plot/Plot";
 import { cellAt, statusOf, textAt, type Shared } from "./shared";
 
+/** Shares of the plane's first two numbers of low discrepancy: places along two axes are not related. */
+const SPREADS = { x: 0.754_878, y: 0.569_84 } as const;
+
 /** Where the trials are by this column; those of one category are spread a little, always in the same way. */
-export function placesBy(shared: Shared, name: string): ArrayLike<number> {
+export function placesBy(shared: Shared, name: string, axis: keyof typeof SPREADS = "x"): ArrayLike<number> {
   const column = shared.columns.get(name);
   if (column === undefined) return new Float64Array(shared.columns.rows).fill(NaN);
   const values = numbersOf(column);
   if (column.categories === undefined) return values;
-  return values.map((value, row) => value + (((row * 0.618_034) % 1) - 0.5) * 0.6);
+  return values.map((value, row) => value + (((row * SPREADS[axis]) % 1) - 0.5) * 0.6);
 }
 
 export function paintTrials(

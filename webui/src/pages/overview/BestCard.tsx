@@ -26,6 +26,7 @@ export function BestCard({ profile }: { profile: Profile }) {
             <span className="soft">
               {main === undefined ? "" : `${main.name}, `}
               {profile.optimizeMode === "minimize" ? text.minimize : text.maximize}
+              {profile.goalStated ? "" : ` ${text.notStated}`}
             </span>{" "}
             <Link href={`/trials/${best.trialId}`}>{text.trial(best.sequence)}</Link>{" "}
             <code>{best.trialId}</code>

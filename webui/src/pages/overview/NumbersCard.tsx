@@ -59,6 +59,20 @@ export function NumbersCard({ id, profile }: { id: string; profile: Profile }) {
               </Link>
             </li>
           ))}
+          {profile.withoutResult === 0 ? null : (
+            <li>
+              <Link
+                href="/trials?result=none"
+                aria-label={text.show(formatNumber(profile.withoutResult), text.noResult)}
+              >
+                <span className="badge warn">
+                  <span aria-hidden>∅</span>
+                  {text.noResult}
+                </span>
+                <span className="number">{formatNumber(profile.withoutResult)}</span>
+              </Link>
+            </li>
+          )}
         </ul>
       )}
       <dl className="facts">

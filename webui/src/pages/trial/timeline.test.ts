@@ -35,6 +35,7 @@ const TRIAL: Schemas["TrialDetail"] = {
   endedAt: null,
   reason: null,
   note: null,
+  noResult: null,
   finalValue: null,
   finalText: null,
   latestValue: null,

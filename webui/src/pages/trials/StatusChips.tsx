@@ -5,10 +5,21 @@ interface StatusChipsProps {
   counts: Readonly<Record<string, number>>;
   chosen: readonly TrialStatus[];
   onChange: (chosen: readonly TrialStatus[]) => void;
+  /** How many trials have succeeded without a usable result, and whether only those are shown. */
+  withoutResult: number;
+  onlyThose: boolean;
+  onThose: (only: boolean) => void;
 }
 
 /** A switch for each status that a trial has, with how many have it. */
-export function StatusChips({ counts, chosen, onChange }: StatusChipsProps) {
+export function StatusChips({
+  counts,
+  chosen,
+  onChange,
+  withoutResult,
+  onlyThose,
+  onThose,
+}: StatusChipsProps) {
   const shown = STATUSES.filter((status) => (counts[status] ?? 0) > 0 || chosen.includes(status));
   return (
     <div className="row chips" role="group" aria-label={strings.trials.statuses}>
@@ -26,6 +37,17 @@ export function StatusChips({ counts, chosen, onChange }: StatusChipsProps) {
           </button>
         );
       })}
+      {withoutResult > 0 || onlyThose ? (
+        <button
+          type="button"
+          className="chip"
+          aria-pressed={onlyThose}
+          title={strings.trials.noResultHint}
+          onClick={() => onThose(!onlyThose)}
+        >
+          {strings.trials.noResult} <span className="number">{withoutResult.toLocaleString("en")}</span>
+        </button>
+      ) : null}
     </div>
   );
 }

@@ -14,6 +14,7 @@ interface ToolbarProps {
   question: TrialsQuestion;
   columns: readonly Column[];
   counts: Readonly<Record<string, number>>;
+  withoutResult: number;
   total: number | undefined;
   error: unknown;
   onWrite: (parts: Readonly<Record<string, string | null>>, step?: boolean) => void;
@@ -27,6 +28,7 @@ export function Toolbar({
   question,
   columns,
   counts,
+  withoutResult,
   total,
   error,
   onWrite,
@@ -44,6 +46,9 @@ export function Toolbar({
           counts={counts}
           chosen={question.statuses}
           onChange={(statuses) => onWrite({ status: statuses.join(",") }, true)}
+          withoutResult={withoutResult}
+          onlyThose={question.withoutResult ?? false}
+          onThose={(only) => onWrite({ result: only ? "none" : null }, true)}
         />
         <div className="row">
           <span className="soft number">{total === undefined ? "" : text.count(total, every)}</span>

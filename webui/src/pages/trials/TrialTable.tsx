@@ -151,7 +151,11 @@ export function TrialTable(props: TrialTableProps) {
 }
 
 function Empty({ question, onShowAll }: { question: TrialsQuestion; onShowAll: () => void }) {
-  const narrowed = question.filter !== "" || question.search !== "" || question.statuses.length > 0;
+  const narrowed =
+    question.filter !== "" ||
+    question.search !== "" ||
+    question.statuses.length > 0 ||
+    question.withoutResult === true;
   return (
     <div className="trial-empty row" role="status">
       <span>{narrowed ? text.noMatch : text.none}</span>

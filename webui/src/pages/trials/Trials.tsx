@@ -41,7 +41,7 @@ export default function Trials({ id }: { id: string }) {
   const objectives = useMemo(() => objectivesOf(config ?? {}), [config]);
   const view = useView(
     id,
-    useMemo(() => defaultColumns(objectives), [objectives]),
+    useMemo(() => defaultColumns(schema.data?.columns ?? [], objectives), [schema.data, objectives]),
   );
   const { question, selection, write } = view;
   const [answer, setAnswer] = useState<Answer>(NO_ANSWER);
@@ -75,7 +75,7 @@ export default function Trials({ id }: { id: string }) {
     [question, write],
   );
   const selectAll = (every: boolean) => write(writtenSelection({ all: every, ids: new Set() }));
-  const showAll = () => write({ filter: null, search: null, status: null }, true);
+  const showAll = () => write({ filter: null, search: null, status: null, result: null }, true);
   const counts = profile.data?.counts ?? {};
   const dialog = (name: string, trialId = "") =>
     write({ dialog: trialId === "" ? name : `${name}:${trialId}` });
@@ -87,6 +87,7 @@ export default function Trials({ id }: { id: string }) {
         question={question}
         columns={named}
         counts={counts}
+        withoutResult={profile.data?.withoutResult ?? 0}
         total={answer.total}
         error={answer.error}
         onWrite={write}

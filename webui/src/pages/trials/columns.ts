@@ -57,10 +57,23 @@ const METRICS = "metrics.";
 /** NNI's columns. */
 export const DEFAULT = ["sequence", "id", "duration", "status", "value"] as const;
 
-/** NNI's columns, and those of the other objectives. */
-export const defaultColumns = (objectives: readonly Objective[]): readonly string[] => [
-  ...DEFAULT,
+const MOST_PARAMETERS = 5;
+
+/** What a trial is and has reached, its first parameters, and why it has ended as it has. */
+export const defaultColumns = (
+  schema: readonly SchemaColumn[],
+  objectives: readonly Objective[],
+): readonly string[] => [
+  "sequence",
+  "status",
+  "value",
   ...objectives.slice(1).map(({ column }) => column),
+  ...schema
+    .map(({ name }) => name)
+    .filter((name) => name.startsWith(PARAMETERS))
+    .slice(0, MOST_PARAMETERS),
+  "duration",
+  "message",
 ];
 
 /** All columns by name, in the order in which they are offered. The main objective is the trials' result. */

@@ -55,15 +55,17 @@ export function useView(id: string, usual: readonly string[]): View {
   );
   const get = (name: string) => search.get(name);
   const [filter, typed, status, sort] = [get("filter"), get("search"), get("status"), get("sort")];
+  const result = get("result");
   const question = useMemo(
     () => ({
       filter: filter ?? "",
       search: typed ?? "",
       statuses: split(status).filter(isStatus),
+      withoutResult: result === "none",
       sort: (sort ?? "sequence").replace(/^-/, ""),
       descending: sort?.startsWith("-") ?? false,
     }),
-    [filter, typed, status, sort],
+    [filter, typed, status, result, sort],
   );
   const [columns, selected, open, dialog] = [get("columns"), get("selected"), get("open"), get("dialog")];
   return {
