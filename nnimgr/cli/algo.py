@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr import __version__
+from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.cli.update import read_plain
 from nnimgr.dispatcher import registered, registry
@@ -19,6 +20,13 @@ from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry
 __all__ = ["list_all", "register", "show", "unregister"]
 
 _ROLES = {"tuner": "tuner", "assessor": "assessor", "advisor": "tuner"}
+_COLUMNS = (
+    Column("NAME", gives_way=True, least=16),
+    Column("TYPE"),
+    Column("SOURCE", gives_way=True, least=8),
+    Column("CLASS", gives_way=True, least=16),
+    Column("MODULE", gives_way=True, least=8),
+)
 _REQUIRED = ("algoType", "builtinName", "className")
 _KNOWN = (*_REQUIRED, "classArgsValidator", "classArgs", "acceptClassArgs", "alias")
 
@@ -50,13 +58,16 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
     if any(registry.is_builtin(role, args.name) for role in ("tuner", "assessor")):
-        raise CliError(f"{args.name} is built in and cannot be unregistered.")
+        raise CliError(f"{args.name} is built in and cannot be unregistered.", mend="See: nnictl algo list")
     try:
         found = registered.unregister(args.name, registry_file())
     except RegistryFileError as error:
         raise CliError(f"{error}.") from error
     if not found:
-        raise CliError(f"There is no registered algorithm {args.name}{_brought(args.name)}.")
+        raise CliError(
+            f"There is no registered algorithm {args.name}{_brought(args.name)}.",
+            mend="See: nnictl algo list",
+        )
     terminal.info(f"{args.name} unregistered successfully!")
     if terminal.as_json:
         terminal.json({"unregistered": args.name})
@@ -73,7 +84,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show one algorithm, built in or registered, in the registry's form."""
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
-        raise CliError(f"There is no algorithm {args.name}.")
+        raise CliError(f"There is no algorithm {args.name}.", mend="See: nnictl algo list")
     shown = {"algoType": _type(found), **found.plain(), "source": _source(found)}
     if terminal.as_json:
         terminal.json(shown)
@@ -83,7 +94,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List all algorithms, the built-in ones first."""
+    """List all algorithms, the built-in ones first: a table for people, else in NNI's form."""
     rows = [
         (entry.name, _type(entry), _source(entry), *reversed(entry.class_name.rpartition(".")[::2]))
         for entry in _all()
@@ -92,6 +103,9 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         keys = ("name", "type", "source", "className", "module")
         terminal.json({"algorithms": [dict(zip(keys, row, strict=True)) for row in rows]})
+        return 0
+    if terminal.for_people:
+        show_table(terminal, _COLUMNS, rows)
         return 0
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])

@@ -22,19 +22,17 @@ __all__ = ["ApiError", "Client", "Event", "ServerGone", "problem_line"]
 
 _CALL_TIMEOUT_S = 20.0
 _LEAVING = "The server is leaving."
-_CUT_OFF = (
-    "What was read is cut off: the server leaves, or the trial's machine cannot be reached any more; "
-    "the server's log says more."
-)
+_REPEAT = "Repeat the command, which starts the server again if it has ended: {prog}"
+_CUT_OFF = "The output is incomplete: the server exits, or the trial's machine cannot be reached."
 _STREAM_TIMEOUT_S = 60.0  # longer than the server's interval of 15 s between heartbeats
 
 
 class ApiError(CliError):
     """The server refuses the request. ``status`` is the HTTP code."""
 
-    def __init__(self, status: int, message: str, problems: list[dict[str, Any]]) -> None:
+    def __init__(self, status: int, message: str, problems: list[dict[str, Any]], *, mend: str = "") -> None:
         lines = [problem_line(problem) for problem in problems] or [message]
-        super().__init__(*lines, problems=problems)
+        super().__init__(*lines, problems=problems, mend="" if "nnictl " in message else mend)
         self.status = status
 
 
@@ -54,10 +52,14 @@ class Event:
 
 
 class Client:
-    """Client of the server at the Unix socket ``path``. ``url`` is its address for people."""
+    """Client of the server at the Unix socket ``path``. ``url`` is its address for people.
+
+    ``mends``: the line that an error ends with, by HTTP status.
+    """
 
     def __init__(self, url: str, *, path: Path, token: str) -> None:
         self.url = url
+        self.mends: Mapping[int, str] = {}
         self.port = urlsplit(url).port or 80
         self._path = str(path)
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
@@ -103,7 +105,7 @@ class Client:
             except (OSError, http.client.HTTPException) as error:
                 raise self._gone(error) from error
         if response.status >= 300:
-            raise _refusal(response.status, text)
+            raise self._refusal(response.status, text)
         return response.status, json.loads(text) if text else None
 
     def events(self, *path: str, after: int) -> Iterator[Event | None]:
@@ -132,12 +134,14 @@ class Client:
         with closing(self._connection(None)) as connection:
             response = self._send(connection, "GET", path, query=query, body=None)
             if response.status >= 300:
-                raise _refusal(response.status, response.read())
+                raise self._refusal(response.status, response.read())
             try:
                 while chunk := response.read1(1 << 18):
                     yield chunk
             except http.client.IncompleteRead as error:
-                raise ServerGone(_CUT_OFF) from error
+                raise ServerGone(
+                    _CUT_OFF, mend="See the server's log: nnictl log stdout --tail 20"
+                ) from error
             except (OSError, http.client.HTTPException) as error:
                 raise self._gone(error) from error
 
@@ -147,7 +151,7 @@ class Client:
         with closing(self._connection(_STREAM_TIMEOUT_S)) as connection:
             response = self._send(connection, "GET", path, query=query, body=None, headers=headers)
             if response.status >= 300:
-                raise _refusal(response.status, response.read())
+                raise self._refusal(response.status, response.read())
             try:
                 while line := response.readline():
                     yield line.decode("utf-8")
@@ -184,9 +188,22 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             raise self._gone(error) from error
 
+    def _refusal(self, status: int, text: bytes) -> ApiError | ServerGone:
+        mend = self.mends.get(status, "")
+        try:
+            error = json.loads(text)["error"]
+            if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
+                return ServerGone(_LEAVING, mend=_REPEAT)
+            return ApiError(status, str(error["message"]), list(error.get("problems") or ()), mend=mend)
+        except (ValueError, KeyError, TypeError):
+            shown = text[:200].decode("utf-8", "replace").strip()
+            return ApiError(
+                status, f"The server answered {status}: {shown or 'nothing more'}.", [], mend=mend
+            )
+
     def _gone(self, error: Exception) -> ServerGone:
         reason = str(error) or type(error).__name__
-        return ServerGone(f"The server at {self.url} does not answer: {reason}.")
+        return ServerGone(f"The server at {self.url} does not answer: {reason}.", mend=_REPEAT)
 
 
 class _LocalConnection(http.client.HTTPConnection):
@@ -201,17 +218,6 @@ class _LocalConnection(http.client.HTTPConnection):
         caller = local_http.connected(self._path, self.timeout)
         self.sock = socket.socket(fileno=caller.detach())
         self.sock.settimeout(self.timeout)
-
-
-def _refusal(status: int, text: bytes) -> ApiError | ServerGone:
-    try:
-        error = json.loads(text)["error"]
-        if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
-            return ServerGone(_LEAVING)
-        return ApiError(status, str(error["message"]), list(error.get("problems") or ()))
-    except (ValueError, KeyError, TypeError):
-        shown = text[:200].decode("utf-8", "replace").strip()
-        return ApiError(status, f"The server answered {status}: {shown or 'nothing more'}.", [])
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:

@@ -21,7 +21,11 @@ def load(file: str, terminal: Terminal) -> Loaded:
         loaded = load_config(Path(file))
     except ConfigError as error:
         lines = [str(problem) for problem in error.problems]
-        raise CliError(*lines, problems=[problem.plain() for problem in error.problems]) from error
+        problems = [problem.plain() for problem in error.problems]
+        mend = "Write a configuration to start from: nnictl hello"
+        if Path(file).exists():
+            mend = f"Correct {file}, then check it: nnictl create --dry-run --config {file}"
+        raise CliError(*lines, problems=problems, mend=mend) from error
     for warning in loaded.warnings:
         terminal.warn(str(warning))
     return loaded

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
 from nnimgr.cli.discovery import DEFAULT_PORT, ServerStart, connect
+from nnimgr.cli.selection import runs
 from nnimgr.cli.stored import named_or_brought
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home, HomeError, check_prefix
@@ -31,6 +32,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.dry_run:
         return _dry_run(_load(args, terminal), args.experiment_id or "experiment", terminal)
     _refuse_nni()
+    terminal.act_without_reader()
     home = Home.find()
     try:
         experiment_id = _experiment_id(home, args.experiment_id)
@@ -59,18 +61,29 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def resume(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Resume a stopped or finished experiment, on any port."""
+    """Resume a stopped or finished experiment, on any port.
+
+    An experiment whose server was killed is running again as soon as a server has started for it.
+    """
     _refuse_nni()
+    terminal.act_without_reader()
     home = Home.find()
     if args.debug:
-        terminal.warn("--debug has no effect: an experiment goes on with the log level it was created with.")
+        terminal.warn("--debug has no effect: an experiment keeps the log level it was created with.")
     try:
-        entry, client = _server_for(home, args)
+        entry, client, started = _server_for(home, args)
         around = _surroundings()
         body = {"environ": around["environ"], "python": around["python"]}
-        after = int(client.get("experiments", entry.id)["lastNumber"])
+        profile = client.get("experiments", entry.id)
+        after = int(profile["lastNumber"])
         terminal.stamped(f"Resuming experiment, Experiment ID: {entry.id}")
-        client.post("experiments", entry.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
+        if started and runs(entry):
+            terminal.stamped("Its server had ended: the new server has adopted it.")
+        else:
+            client.mends = {409: f"Watch it: nnictl top {entry.id}"}
+            if entry.status == "VIEWED":
+                client.mends = {409: f"End the view first: nnictl stop {entry.id}"}
+            client.post("experiments", entry.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
     except HomeError as error:
         raise CliError(str(error)) from error
     url = _address(client, terminal)
@@ -81,10 +94,12 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def view(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show a stopped experiment, on any port, until it is stopped again. Nothing of it runs or changes."""
+    terminal.act_without_reader()
     home = Home.find()
     try:
-        entry, client = _server_for(home, args)
+        entry, client, _ = _server_for(home, args)
         terminal.stamped(f"Viewing experiment, Experiment ID: {entry.id}")
+        client.mends = {409: f"Stop it first: nnictl stop {entry.id}"}
         client.post("experiments", entry.id, "view")
     except HomeError as error:
         raise CliError(str(error)) from error
@@ -94,24 +109,31 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
     return _after_start(client, entry.id, url=url, foreground=False, terminal=terminal, after=0)
 
 
-def _server_for(home: Home, args: argparse.Namespace) -> tuple[IndexEntry, Client]:
-    """Return the experiment that is named or whose folder is given, and a client of its server."""
+def _server_for(home: Home, args: argparse.Namespace) -> tuple[IndexEntry, Client, bool]:
+    """Return the experiment that is named or whose folder is given, and a client of its server.
+
+    The third value is whether the experiment's own server was started now. A new server opens the experiments
+    of its port that run.
+    """
     entry = named_or_brought(home, args.id, args.experiment_dir)
     port = args.port or entry.port or DEFAULT_PORT
     _refuse_running(home, entry.id, port)
+    started = port == entry.port and home.server_running(port) is None
     with ServerStart(home, port, no_token=args.no_token) as start:
-        return entry, start.client()
+        return entry, start.client(), started
 
 
 def _after_start(
     client: Client, experiment_id: str, *, url: str, foreground: bool, terminal: Terminal, after: int
 ) -> int:
-    terminal.stamped(f"Web portal URLs: {url}")
+    if terminal.for_people:  # a line of its own, which is short enough for most terminals
+        terminal.stamped("Web portal URLs:")
+        terminal.say(url)
+    else:
+        terminal.stamped(f"Web portal URLs: {url}")
     if not foreground:
         terminal.stamped(f'To stop experiment run "nnictl stop {experiment_id}" or "nnictl stop --all"')
-        terminal.stamped(
-            f'Reference: "nnictl top {experiment_id}" watches it, "nnictl --help" tells the rest'
-        )
+        terminal.stamped(f'Reference: "nnictl top {experiment_id}" watches it; "nnictl --help" lists more')
         return 0
     from nnimgr.cli.watch import foreground as watch
 
@@ -132,7 +154,7 @@ def _address(client: Client, terminal: Terminal) -> str:
     address = client.post("server", "login-code")
     if not address.get("needsToken", True):
         terminal.warn(
-            f"The server on port {client.port} needs no token: anyone on this machine can steer its "
+            f"The server on port {client.port} needs no token: anyone on this machine can control its "
             "experiments and run commands as this user."
         )
     return str(address["url"])
@@ -166,7 +188,7 @@ def _post_experiment(
     if not created:
         experiment_id = body["id"]
         raise CliError(
-            f"Experiment {experiment_id} exists already; nnictl resume {experiment_id} brings it back."
+            f"Experiment {experiment_id} exists already.", mend=f"Reopen it: nnictl resume {experiment_id}"
         )
     return client
 
@@ -188,8 +210,8 @@ def _refuse_running(home: Home, experiment_id: str, port: int) -> None:
         return
     if entry.port is not None and home.server_running(entry.port) is not None:
         raise CliError(
-            f"Experiment {experiment_id} is served on port {entry.port} already; "
-            f'stop it there first: "nnictl stop {experiment_id}".'
+            f"Experiment {experiment_id} is served on port {entry.port} already.",
+            mend=f"Use it there: leave --port out. Or stop it there first: nnictl stop {experiment_id}",
         )
 
 
@@ -210,9 +232,9 @@ def _refuse_nni() -> None:
             continue
         if any(name.startswith("nni-") and name.endswith((".dist-info", ".egg-info")) for name in names):
             raise CliError(
-                f"NNI itself is installed in {place}, and both bring a package called nni; remove it with: "
-                f"{sys.executable} -m pip uninstall nni && {sys.executable} -m pip install --force-reinstall "
-                "--no-deps nnimgr"
+                f"NNI itself is installed in {place}, and both bring a package called nni.",
+                mend=f"Remove it: {sys.executable} -m pip uninstall nni && "
+                f"{sys.executable} -m pip install --force-reinstall --no-deps nnimgr",
             )
 
 

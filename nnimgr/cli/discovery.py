@@ -117,8 +117,9 @@ class ServerStart:
             trouble = f"has {server.get('urlPrefix') or 'no'} URL prefix"
         if trouble is not None:
             raise CliError(
-                f"The server on port {self._port} runs already, and it {trouble}: "
-                "stop it first, or choose another port with --port."
+                f"The server on port {self._port} runs already, and it {trouble}.",
+                mend=f"Choose another port: {{prog}} --port {_free_port(self._port)}\n"
+                f"  Or stop its experiments first: nnictl stop --port {self._port}",
             )
 
     def _start(self) -> None:
@@ -159,10 +160,15 @@ class ServerStart:
             raise CliError(
                 f"The server on port {self._port} was not ready within {_READY_S:.0f} s.",
                 plain=self._log_tail(),
+                mend="Read its log, then repeat the command: {prog}",
             )
         process.wait()
         _check_free(self._port)
-        raise CliError(f"The server on port {self._port} did not start.", plain=self._log_tail())
+        raise CliError(
+            f"The server on port {self._port} did not start.",
+            plain=self._log_tail(),
+            mend=f"Use another port, if this one is the reason: {{prog}} --port {_free_port(self._port)}",
+        )
 
     def _log_tail(self) -> str:
         path = self._home.server_log_path(self._port)
@@ -191,8 +197,9 @@ def _client(home: Home, server: ServerInfo) -> Client:
     if server.pid is not None and not path.exists():
         raise CliError(
             f"The server on port {server.port} is of an earlier version ({server.version or 'unknown'}), "
-            f"which nnictl cannot tell from a stranger. End it with: kill {server.pid}. Its trials continue, "
-            "and the next nnictl command opens its experiments again."
+            "which nnictl cannot tell from a stranger.",
+            "Its trials continue, and the next nnictl command opens its experiments again.",
+            mend=f"End it: kill {server.pid}",
         )
     return Client(server.url, path=path, token=home.token())
 
@@ -244,5 +251,15 @@ def _check_free(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise CliError(
-                f"Port {port} is not idle ({error.strerror}); choose another with --port."
+                f"Port {port} is not idle ({error.strerror}).",
+                mend=f"Choose another port: {{prog}} --port {_free_port(port)}",
             ) from error
+
+
+def _free_port(after: int) -> int:
+    """Return the next port that is free at this moment."""
+    for port in range(after + 1, min(after + 100, 65_536)):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    return after + 1

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nnimgr.cli.client import Client
+from nnimgr.cli.progress import notice_lines, number, parameters_text
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
-from nnimgr.cli.terminal import CliError, Terminal, confirmed, shown_time
+from nnimgr.cli.summary import best_with_time, counts_text, goal_of
+from nnimgr.cli.table import Column, show_table
+from nnimgr.cli.terminal import CliError, Terminal, confirmed, printable, shown_time
+from nnimgr.cli.times import duration_text, when
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, nnis_own
 
@@ -22,6 +28,14 @@ _DRAINING = {
 }
 _RULE = "-" * 88
 _DELETE_TIMEOUT_S = 900.0
+_COLUMNS = (
+    Column("ID", gives_way=True, least=12),
+    Column("NAME", gives_way=True, least=12),
+    Column("STATUS"),
+    Column("TRIALS", "right"),
+    Column("BEST", "right"),
+    Column("STARTED"),
+)
 LOCAL = "local"  # the platform without other machines
 
 
@@ -30,7 +44,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entries = list(entries_of(home).values())
     if not entries:
-        raise CliError("There is no experiment created before.")
+        raise CliError("There is no experiment created before.", mend="Write one to start from: nnictl hello")
     shown = [entry for entry in entries if args.all or not _put_away(entry)]
     if terminal.as_json:
         keys = ("id", "name", "status", "port", "platform")
@@ -47,18 +61,34 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
             'There is no experiment running; "nnictl experiment list --all" lists the stopped ones.'
         )
         return 0
-    terminal.say("\n".join([_RULE, "Experiment information", *map(experiment_line, shown), _RULE]))
+    if terminal.for_people:
+        show_table(terminal, _COLUMNS, map(_row, shown))
+    else:
+        terminal.say("\n".join([_RULE, "Experiment information", *map(experiment_line, shown), _RULE]))
     dead: dict[int, list[str]] = {}
     for entry in shown:
         if entry.status != "STOPPED" and entry.port and home.server_running(entry.port) is None:
             dead.setdefault(entry.port, []).append(entry.id)
     for port, (first, *others) in dead.items():
-        those = f"{first}, or about {len(others)} more that are its," if others else first
+        those = f"{first} (or about {len(others)} others of this port)" if others else first
         terminal.warn(
-            f"No server runs on port {port}: the next command about {those} starts one, "
-            "which takes up what was running."
+            f"No server runs on port {port}: the next command about {those} starts one, which adopts what "
+            f"was running. Start it now: nnictl experiment status {first}"
         )
     return 0
+
+
+def _row(entry: IndexEntry) -> tuple[str, ...]:
+    """Return an experiment as a row for people, with numbers from its database."""
+    from nnimgr.store.errors import StoreError
+    from nnimgr.store.overview import stored_experiment
+
+    trials, best = "-", "-"
+    with contextlib.suppress(OSError, StoreError, ValueError):
+        stored = stored_experiment(entry.directory)
+        if stored is not None:
+            trials, best = str(sum(stored.counts.values())), number(stored.best_value)
+    return entry.id, entry.name or "-", entry.status, trials, best, when(entry.started_at)
 
 
 def _put_away(entry: IndexEntry) -> bool:
@@ -67,12 +97,17 @@ def _put_away(entry: IndexEntry) -> bool:
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the profile in NNI's form. With ``--json``, show the server's form."""
+    """Show the profile: lines for people, NNI's form in a pipe, the server's form with ``--json``."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
-    profile = client_of(home, entry, port=args.port).get("experiments", entry.id)
+    client = client_of(home, entry, port=args.port)
+    profile = client.get("experiments", entry.id)
     if terminal.as_json:
         terminal.json(profile)
+        return 0
+    if terminal.for_people:
+        _show_lines(terminal, [*_status_fields(client, profile), *_more_fields(entry, profile)])
+        _show_troubles(terminal, profile)
         return 0
     shown = {
         "id": profile["id"],
@@ -96,12 +131,17 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show the status under NNI's name, and errors, like NNI's ``check-status``."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
-    profile = client_of(home, entry, port=args.port).get("experiments", entry.id)
+    client = client_of(home, entry, port=args.port)
+    profile = client.get("experiments", entry.id)
     errors = [error["sentence"] for error in profile["errors"]]
     notices = [notice["sentence"] for notice in profile["notices"]]
     if terminal.as_json:
         kept = {key: profile[key] for key in ("id", "status", "drain", "reason", "feasibleShare")}
         terminal.json({**kept, "errors": errors, "notices": notices})
+        return 0
+    if terminal.for_people:
+        _show_lines(terminal, _status_fields(client, profile))
+        _show_troubles(terminal, profile)
         return 0
     shown = {"status": nni_status(profile), "errors": errors, "reason": profile["reason"]}
     if profile["feasibleShare"] is not None:
@@ -109,6 +149,69 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
         shown["feasibleShare"] = profile["feasibleShare"]
     terminal.nni_json({**shown, "notices": notices} if notices else shown)
     return 0
+
+
+def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what an experiment does and what it has found."""
+    name = f"  {printable(profile['name'])}" if profile["name"] else ""
+    why = profile.get("now") or profile["reason"]
+    fields = [
+        ("Experiment", f"{profile['id']}{name}"),
+        ("Status", f"{profile['status']}: {why}" if why else profile["status"]),
+        ("Trials", counts_text(profile)),
+        ("Goal", goal_of(profile)),
+    ]
+    if profile["bestTrial"] is None:
+        fields.append(("Best", "no trial has a usable result yet"))
+    else:
+        fields.append(("Best", best_with_time(client, profile)))
+        fields.append(("", printable(parameters_text(profile["bestTrial"]["parameters"]))))
+    if profile["feasibleShare"] is not None:
+        share = f"{100 * profile['feasibleShare']:.3g} % of the search space meets them"
+        constraints = "; ".join(profile["config"]["searchSpaceConstraints"])
+        fields.append(("Constraints", f"{constraints} ({share})"))
+    return fields
+
+
+def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return how an experiment was set up, and where its files are."""
+    limits, config = profile["limits"], profile["config"]
+    most, longest = limits["maxTrialNumber"], limits["maxExperimentDurationS"]
+    fields = [
+        (
+            "Limits",
+            f"{limits['trialConcurrency']} slots, {most or 'any number of'} trials, "
+            f"{duration_text(longest) if longest else 'any duration'}",
+        ),
+        ("Started", f"{when(profile['createdAt'])}, has run for {duration_text(profile['durationS'])}"),
+    ]
+    if profile["endedAt"] is not None:
+        fields.append(("Ended", when(profile["endedAt"])))
+    for title, key in (("Tuner", "tuner"), ("Assessor", "assessor")):
+        algorithm = config.get(key) or {}
+        if algorithm:
+            fields.append((title, str(algorithm.get("name") or algorithm.get("className"))))
+    fields += [
+        ("Command", printable(str(config.get("trialCommand")))),
+        ("Platform", str(profile["platform"])),
+        ("Folder", str(entry.directory)),
+        ("See also", f"nnictl trial ls {entry.id}, nnictl config show {entry.id}"),
+    ]
+    return fields
+
+
+def _show_lines(terminal: Terminal, fields: Sequence[tuple[str, str]]) -> None:
+    """Show names and values, with the values of several lines below each other."""
+    width = max(len(name) for name, _ in fields)
+    for name, value in fields:
+        terminal.say(f"{name:<{width}}  {value}", indent=" " * (width + 2))
+
+
+def _show_troubles(terminal: Terminal, profile: Mapping[str, Any]) -> None:
+    for sentence, place in notice_lines(profile):
+        terminal.warn(f"{sentence} ({place})" if place else sentence)
+    for error in profile["errors"]:
+        terminal.warn(error["sentence"])
 
 
 def nni_status(profile: Mapping[str, Any]) -> str:
@@ -120,47 +223,44 @@ def nni_status(profile: Mapping[str, Any]) -> str:
 
 def tag(args: argparse.Namespace, terminal: Terminal) -> int:
     """Replace the tags of an experiment."""
-    _label(args.id, {"tags": args.tags})
+    experiment_id = _label(args.id, {"tags": args.tags})
     noted = f"is tagged {', '.join(args.tags)}" if args.tags else "has no tags any more"
-    terminal.info(f"Experiment {args.id} {noted}.")
+    terminal.info(f"Experiment {experiment_id} {noted}.")
     return 0
 
 
 def archive(args: argparse.Namespace, terminal: Terminal) -> int:
     """Archive an experiment. Lists hide it unless they show all or it runs."""
-    _label(args.id, {"archived": not args.undo})
-    terminal.info(f"Experiment {args.id} is {'not ' if args.undo else ''}archived.")
+    experiment_id = _label(args.id, {"archived": not args.undo})
+    terminal.info(f"Experiment {experiment_id} is {'not ' if args.undo else ''}archived.")
     return 0
 
 
-def _label(experiment_id: str, changes: Mapping[str, Any]) -> None:
+def _label(word: str, changes: Mapping[str, Any]) -> str:
     """Change labels through the server if it runs, so that browsers are notified, else only in the index.
 
-    Raise CliError.
+    Return the experiment's id. Raise CliError.
     """
     home = Home.find()
-    entry = entries_of(home).get(experiment_id)
-    if entry is None:
-        raise CliError(f"Id {experiment_id} not exist.")
+    entry = select(home, word)
     if entry.port is not None and home.server_running(entry.port) is not None:
         client_of(home, entry).call("PATCH", "experiments", entry.id, "labels", body=changes)
-        return
+        return entry.id
     fields = {"tag" if name == "tags" else name: value for name, value in changes.items()}
     try:
         Index(home).update(entry.id, **fields)
     except HomeError as error:
         raise CliError(str(error)) from error
+    return entry.id
 
 
 def delete(args: argparse.Namespace, terminal: Terminal) -> int:
     """Delete stopped experiments with all their files. Try each; return 0 only if all were deleted."""
     home = Home.find()
-    entries = entries_of(home)
     if args.all == (args.id is not None):
-        raise CliError("Say which experiment: its id, or --all.")
-    if args.id is not None and args.id not in entries:
-        raise CliError("Id not correct.")
-    chosen = list(entries.values()) if args.all else [entries[args.id]]
+        raise CliError("Name one experiment, or give --all.", mend="See: nnictl experiment list --all")
+    terminal.act_without_reader()
+    chosen = list(entries_of(home).values()) if args.all else [select(home, args.id)]
     if chosen and not args.yes:
         _confirm(chosen)
     code = 0
@@ -188,7 +288,8 @@ def _confirm(chosen: list[IndexEntry]) -> None:
         more = "" if entry.platform == LOCAL else ", and what it has on its machines"
         print(f"{entry.id}: {entry.directory}{more}", file=sys.stderr)
     if not confirmed("Delete all of this for good?"):
-        raise CliError("Nothing was deleted.")
+        which = chosen[0].id if len(chosen) == 1 else "--all"
+        raise CliError("Nothing was deleted.", mend=f"Delete without a question: {{prog}} {which} --yes")
 
 
 def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
@@ -200,19 +301,22 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
     served = entry.port is not None and home.server_running(entry.port) is not None
     if ours and (served or entry.platform != LOCAL):
         query = {"leaveUnreachable": "true"} if leave else {}
-        answer = client_of(home, entry).call(
-            "DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S, **query
-        )
+        client = client_of(home, entry)
+        client.mends = {409: f"Stop it first: nnictl stop {entry.id}"}
+        answer = client.call("DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S, **query)
         return [str(sentence) for sentence in answer.get("left", ())]
     if entry.status not in ("STOPPED", "VIEWED"):  # its viewing server has ended
-        raise CliError(f"Experiment {entry.id} is {entry.status}: only one that was stopped can be deleted.")
+        raise CliError(
+            f"Experiment {entry.id} is {entry.status}: only a stopped experiment can be deleted.",
+            mend=f"Stop it first: nnictl stop {entry.id}",
+        )
     from nnimgr.core.managing.folder import delete_experiment
     from nnimgr.core.running.requests import RequestRefused
 
     try:
         delete_experiment(Index(home), entry)
     except (RequestRefused, HomeError) as error:
-        raise CliError(f"{error}.") from error
+        raise CliError(f"{error}.", mend=f"Stop it first: nnictl stop {entry.id}") from error
     except OSError as error:
         raise CliError(f"{error.filename} cannot be deleted: {error.strerror}.") from error
     return []

@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import CliError, Terminal, shown_time
+from nnimgr.cli.times import when
+from nnimgr.cli.trials import trial_named
 from nnimgr.home import Home
 
 __all__ = ["get", "list_all"]
+
+_COLUMNS = (Column("BYTES", "right"), Column("CHANGED"), Column("FILE", gives_way=True, least=20))
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -22,14 +27,21 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     query = {} if args.attempt is None else {"attempt": args.attempt}
-    found = client.get("experiments", entry.id, "trials", args.trial_id, "files", **query)
+    trial = trial_named(client, entry.id, args.trial_id)
+    found = client.get("experiments", entry.id, "trials", trial["id"], "files", **query)
     if terminal.as_json:
         terminal.json(found)
         return 0
-    width = max((len(f"{file['size']:,}") for file in found["files"]), default=0)
-    for file in found["files"]:
-        size, written = f"{file['size']:,}".rjust(width), shown_time(file["modifiedAt"])
-        terminal.say(f"{size}  {written}  {_shown(file['path'])}")
+    if terminal.for_people:
+        rows = [
+            (f"{file['size']:,}", when(file["modifiedAt"]), _shown(file["path"])) for file in found["files"]
+        ]
+        show_table(terminal, _COLUMNS, rows)
+    else:
+        width = max((len(f"{file['size']:,}") for file in found["files"]), default=0)
+        for file in found["files"]:
+            size, written = f"{file['size']:,}".rjust(width), shown_time(file["modifiedAt"])
+            terminal.say(f"{size}  {written}  {_shown(file['path'])}")
     if not found["complete"]:
         terminal.warn(f"There are more files; these are the first {len(found['files'])} that were found.")
     return 0
@@ -41,18 +53,23 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     query = {} if args.attempt is None else {"attempt": args.attempt}
-    path = ("experiments", entry.id, "trials", args.trial_id, "files", *args.path.split("/"))
+    trial = trial_named(client, entry.id, args.trial_id)
+    client.mends = {**client.mends, 404: f"See: nnictl trial files {entry.id} {trial['sequence']}"}
+    path = ("experiments", entry.id, "trials", trial["id"], "files", *args.path.split("/"))
     chunks = client.stream(*path, **query)
     if args.output == "-":
         if terminal.as_json:
-            raise CliError("With --json the file cannot go to standard output; name another one.")
+            raise CliError(
+                "With --json the file cannot go to standard output.",
+                mend="Name a file: {prog} --json --output FILE",
+            )
         _copy(chunks, terminal.out.buffer)
         return 0
     target = _target(args)
     size = _fetch(chunks, target)
     terminal.info(f"{target} has {size:,} bytes.")
     if terminal.as_json:
-        found = {"trial": args.trial_id, "path": args.path, "file": str(target), "size": size}
+        found = {"trial": trial["id"], "path": args.path, "file": str(target), "size": size}
         terminal.json(found)
     return 0
 
@@ -65,7 +82,10 @@ def _target(args: argparse.Namespace) -> Path:
         raise CliError(f"{args.path} is not the name of a file.")
     target = Path(name)
     if os.path.lexists(target):
-        raise CliError(f"There is a {target} here already; say with --output where the file should go.")
+        raise CliError(
+            f"There is a {target} here already.",
+            mend=f"Write to another file: {{prog}} {args.trial_id} {args.path} --output FILE",
+        )
     return target
 
 

@@ -1,9 +1,11 @@
-"""``nnictl hello``: an example to start from. Also the hint that ``nnictl`` without a command prints."""
+"""``nnictl hello``: an example to start from. Also the help that ``nnictl`` without a command prints."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import nnimgr
@@ -11,30 +13,55 @@ from nnimgr.cli.terminal import CliError, Terminal
 
 __all__ = ["hello", "hint"]
 
+_CONFIG = "exp.yml"
+# "run" installs nnimgr in a checkout first, which makes no sense elsewhere.
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "run")
+
 
 def hint(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Print a hint for ``nnictl`` without a command."""
-    terminal.say('nnictl runs and watches experiments; "nnictl --help" lists its commands.')
+    """Print the commands in their groups, for ``nnictl`` without a command."""
+    from nnimgr.cli.parsers import nnictl_parser
+
+    terminal.out.write(nnictl_parser().format_help())
     return 0
 
 
 def hello(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Copy the quickstart example."""
+    """Write the quickstart example into a new folder."""
     package = Path(nnimgr.__file__).parent
     candidates = [package / "examples" / "quickstart", package.parent / "examples" / "quickstart"]
     source = next((path for path in candidates if path.is_dir()), None)
     if source is None:
-        raise CliError(f"This installation has no example: there is no {candidates[0]}.")
+        raise CliError(
+            f"This installation has no example: there is no {candidates[0]}.",
+            mend="Install nnimgr again: pip install --force-reinstall --no-deps nnimgr",
+        )
     target = Path(args.directory)
     if target.exists():
-        raise CliError(f"{target} exists already; remove it or name another with --directory.")
+        raise CliError(
+            f"{target} exists already.", mend=f"Write to another folder: {{prog}} --directory {target}_2"
+        )
     try:
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        shutil.copytree(source, target, ignore=_LEFT_OUT)
     except (OSError, shutil.Error) as error:
-        raise CliError(f"The example cannot be copied to {target}: {error}.") from error
-    config = next(iter(sorted(target.glob("*.y*ml"))), target)
-    terminal.info(f"An example experiment has been copied to {target}")
-    terminal.say(f'Start it with "nnictl create --config {config} --foreground".')
+        raise CliError(
+            f"The example cannot be written to {target}: {error}.", mend="{prog} --directory DIRECTORY"
+        ) from error
+    config = target / _CONFIG
+    terminal.info(f"An example experiment is in {target}")
+    terminal.say("Start it:")
+    terminal.say(f"  {shlex.join([_nnictl(), 'create', '--config', str(config), '--foreground'])}")
     if terminal.as_json:
         terminal.json({"directory": str(target.absolute()), "config": str(config.absolute())})
     return 0
+
+
+def _nnictl() -> str:
+    """Return how a user can call this program: by its name if it is on the PATH, else by its path."""
+    here = Path(sys.argv[0]).absolute()
+    found = shutil.which("nnictl")
+    if here.name != "nnictl" or not here.is_file():
+        return "nnictl"
+    if found is not None and Path(found).resolve() == here.resolve():
+        return "nnictl"
+    return str(here)

@@ -13,11 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from nnimgr.cli.progress import LiveTrial, Progress, notice_lines, number, parameters_text
+from nnimgr.cli.progress import LIVE, LiveTrial, Progress, notice_lines, number, parameters_text
+from nnimgr.cli.times import duration_text
 
 __all__ = ["LiveScreen", "view"]
 
 _MOST_TRIALS = 8
+_ONE_LINE: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis"}
 _STYLES = {
     "RUNNING": "green",
     "DONE": "bold green",
@@ -66,7 +68,8 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
         ("Experiment ", "bold"),
         (f"{profile['id']}{name}  ", "bold cyan"),
         (progress.status, _STYLES.get(progress.status, "")),
-        f"  {progress.reason or _sentence(profile)}",
+        f"  {profile.get('now') or progress.reason}",
+        **_ONE_LINE,
     )
     parts: list[RenderableType] = [head, _bars(profile, since=since), _counts(profile)]
     best = profile["bestTrial"]
@@ -76,6 +79,7 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
                 ("Best   ", "bold"),
                 (number(best["value"]), "bold green"),
                 f"  trial {best['sequence']} ({best['trialId']})  {parameters_text(best['parameters'])}",
+                **_ONE_LINE,
             )
         )
     running = [(key, trial) for key, trial in progress.trials.items() if trial.started_at is not None]
@@ -84,24 +88,22 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
     for sentence, place in notice_lines(profile):
         parts.append(Text(sentence, style="bold yellow"))
         if place:
-            parts.append(Text(f"  {place}", style="yellow"))
+            parts.append(_line(f"  {place}", style="yellow"))
     if progress.recent:
         parts.append(Text("Recent", style="bold"))
-        parts.extend(Text(f"  {sentence}", style="dim") for sentence in progress.recent)
+        parts.extend(_line(f"  {sentence}", style="dim") for sentence in progress.recent)
     return Group(*parts)
 
 
-def _sentence(profile: Mapping[str, Any]) -> str:
-    counts = profile["counts"]
-    running, waiting = counts.get("RUNNING", 0), counts.get("WAITING", 0)
-    return f"{running} trials run, {waiting} wait"
+def _line(text: str, *, style: str) -> Text:
+    """Return a text that is cut, not wrapped, where the terminal is too narrow."""
+    return Text(text, style=style, **_ONE_LINE)
 
 
 def _bars(profile: Mapping[str, Any], *, since: timedelta) -> Table:
     table = Table.grid(padding=(0, 1))
     limits, counts = profile["limits"], profile["counts"]
-    live = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
-    done = sum(count for status, count in counts.items() if status not in live)
+    done = sum(count for status, count in counts.items() if status not in LIVE)
     most = limits["maxTrialNumber"]
     shown = f"{done} of {most}" if most else f"{done}, no limit"
     table.add_row(Text("Trials", style="bold"), _bar(done, most), shown)
@@ -109,7 +111,8 @@ def _bars(profile: Mapping[str, Any], *, since: timedelta) -> Table:
     if profile["status"] in ("RUNNING", "DRAINING"):
         seconds += since.total_seconds()
     longest = limits["maxExperimentDurationS"]
-    shown = f"{_clock(seconds)} of {_clock(longest)}" if longest else f"{_clock(seconds)}, no limit"
+    shown = duration_text(seconds)
+    shown += f" of {duration_text(longest)}" if longest else ", no limit"
     table.add_row(Text("Time", style="bold"), _bar(seconds, longest), shown)
     return table
 
@@ -135,15 +138,9 @@ def _trials(running: list[tuple[str, LiveTrial]], *, now: datetime) -> Table:
         table.add_row(
             trial_id,
             str(trial.sequence),
-            _clock(max(0.0, age.total_seconds())),
+            duration_text(age.total_seconds()),
             str(trial.reports),
             number(trial.latest),
-            parameters_text(trial.parameters),
+            Text(parameters_text(trial.parameters), **_ONE_LINE),
         )
     return table
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

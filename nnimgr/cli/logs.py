@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections import deque
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from nnimgr.cli.client import Client
 from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.summary import failure_lines
 from nnimgr.cli.terminal import CliError, Terminal
-from nnimgr.cli.trials import all_trials
+from nnimgr.cli.trials import all_trials, trial_named
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
@@ -34,34 +38,57 @@ def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trial(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the folders of trials, or with ``--follow``, ``--file`` or ``--tail`` the output of one trial."""
+    """Show the output of a trial, or where it is: its folder, in NNI's form.
+
+    People get the output, and the folder with ``--path``. A pipe gets the folder, as in NNI, and the output
+    with ``--follow``, ``--file`` or ``--tail``. Without a trial, the folders of all trials are shown.
+    """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    if args.follow or args.file or args.tail is not None:
-        if args.trial_id is None:
-            raise CliError("Say whose output is meant: --trial_id TRIAL.")
-        path = ("experiments", entry.id, "trials", args.trial_id, "logs", args.file or "stdout")
-        query: dict[str, object] = {"follow": "true"} if args.follow else {}
-        if args.tail is not None:
-            query["tail"] = args.tail
-        if terminal.as_json:
-            text = b"".join(client.stream(*path, **query)).decode("utf-8", "replace")
-            terminal.json({"trial": args.trial_id, "file": args.file or "stdout", "text": text})
-            return 0
-        for chunk in client.stream(*path, **query):
-            terminal.out.buffer.write(chunk)
-            terminal.out.buffer.flush()
-        return 0
+    wanted = args.follow or args.file or args.tail is not None
+    if wanted and args.trial_id is None:
+        raise CliError("Name the trial whose output is meant.", mend=f"{{prog}} {entry.id} -T 0")
     if args.trial_id is None:
         shown = list(all_trials(client, entry.id))
     else:
-        shown = [client.get("experiments", entry.id, "trials", args.trial_id)]
+        shown = [trial_named(client, entry.id, args.trial_id)]
+        if wanted or (terminal.for_people and not args.path):
+            return _copy(client, entry.id, shown[0], args, terminal)
     places = {each["id"]: each["logPath"] for each in shown}
     if terminal.as_json:
         terminal.json({"trials": [{"id": key, "path": value} for key, value in places.items()]})
     for trial_id, place in places.items():
         terminal.say(f"id:{trial_id} path:{place}")
+    return 0
+
+
+def _copy(
+    client: Client,
+    experiment_id: str,
+    trial: Mapping[str, Any],
+    args: argparse.Namespace,
+    terminal: Terminal,
+) -> int:
+    """Show the output of a trial: the named file, else its standard output."""
+    name = args.file or "stdout"
+    path = ("experiments", experiment_id, "trials", trial["id"], "logs", name)
+    query: dict[str, object] = {"follow": "true"} if args.follow else {}
+    if args.tail is not None:
+        query["tail"] = args.tail
+    if terminal.as_json:
+        text = b"".join(client.stream(*path, **query)).decode("utf-8", "replace")
+        terminal.json({"trial": trial["id"], "file": name, "text": text})
+        return 0
+    size = 0
+    for chunk in client.stream(*path, **query):
+        size += len(chunk)
+        terminal.out.buffer.write(chunk)
+        terminal.out.buffer.flush()
+    if not size and terminal.for_people:
+        terminal.warn(f"Trial {trial['sequence']} has printed nothing to {name}.")
+    if not args.file and terminal.for_people and trial["status"] == "FAILED":
+        terminal.warn("\n".join(failure_lines(trial, experiment_id)))
     return 0
 
 
@@ -72,7 +99,10 @@ def _server_log(home: Home, entry: IndexEntry) -> list[Path]:
 def _show(entry: IndexEntry, paths: list[Path], args: argparse.Namespace, terminal: Terminal) -> int:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        raise CliError(f"Experiment {entry.id} has no such log: there is no {paths[-1]}.")
+        raise CliError(
+            f"Experiment {entry.id} has no such log: there is no {paths[-1]}.",
+            mend=f"See the output of its trials: nnictl log trial {entry.id} -T 0",
+        )
     if args.path:
         terminal.say(str(path))
         lines: list[str] = []

@@ -9,30 +9,36 @@ from typing import Any
 
 from nnimgr.cli.client import Client
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.terminal import CliError, Terminal, shown_time
+from nnimgr.cli.table import Column, show_table
+from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.times import when
 from nnimgr.home import Home
 
 __all__ = ["add", "drain", "list_all", "remove"]
 
-_TITLES = ("MACHINE", "STATE", "TRIALS", "GPUS", "CPUS", "MEMORY", "KEEPER")
+_COLUMNS = (
+    Column("MACHINE", gives_way=True, least=12),
+    Column("STATE"),
+    Column("TRIALS", "right"),
+    Column("GPUS", "right"),
+    Column("CPUS", "right"),
+    Column("MEMORY", "right"),
+    Column("KEEPER", gives_way=True),
+)
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the machines, one line each, and below it the reason if the machine is not connected."""
+    """List the machines, and below them why some are not connected."""
     client, experiment_id = _client(args)
     machines = client.get("experiments", experiment_id, "machines")["machines"]
     if terminal.as_json:
         terminal.json({"machines": machines})
         return 0
-    rows = [_TITLES, *(_row(machine) for machine in machines)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [_line(_TITLES, widths)]
-    for machine, row in zip(machines, rows[1:], strict=True):
-        lines.append(_line(row, widths))
+    show_table(terminal, _COLUMNS, map(_row, machines))
+    for machine in machines:
         if machine["reason"] is not None:
-            since = f" (last heard of {shown_time(machine['since'])})" if machine["since"] else ""
-            lines.append(f"  {machine['reason']}{since}")
-    terminal.say("\n".join(lines))
+            since = f" (last heard of {when(machine['since'])})" if machine["since"] else ""
+            terminal.say(f"{machine['name']}: {machine['reason']}{since}")
     return 0
 
 
@@ -77,7 +83,9 @@ def remove(args: argparse.Namespace, terminal: Terminal) -> int:
 def _client(args: argparse.Namespace) -> tuple[Client, str]:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
-    return client_of(home, entry, port=args.port), entry.id
+    client = client_of(home, entry, port=args.port)
+    client.mends = {**client.mends, 404: f"See: nnictl machine ls {entry.id}"}
+    return client, entry.id
 
 
 def _machines(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -87,14 +95,18 @@ def _machines(args: argparse.Namespace) -> list[dict[str, Any]]:
     options = {"host": args.host, "port": args.ssh_port, "user": args.user, "sshKeyFile": args.ssh_key_file}
     if args.filename is not None:
         if any(value is not None for value in options.values()):
-            raise CliError("Give either --filename or --host with its options.")
+            raise CliError(
+                "Give either --filename or --host with its options.", mend="{prog} --filename FILE"
+            )
         try:
             return load_machines(Path(args.filename))
         except ConfigError as error:
             problems = [problem.plain() for problem in error.problems]
             raise CliError(*map(str, error.problems), problems=problems) from error
     if args.host is None:
-        raise CliError("Give --host, or --filename with a list of machines.")
+        raise CliError(
+            "Give --host, or --filename with a list of machines.", mend="{prog} --host HOST --user USER"
+        )
     if args.ssh_key_file is not None:
         options["sshKeyFile"] = str(Path(args.ssh_key_file).expanduser().resolve())
     return [{key: value for key, value in options.items() if value is not None}]
@@ -124,7 +136,3 @@ def _shown(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:g}" if isinstance(value, int | float) else str(value)
-
-
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    return "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from datetime import UTC, datetime
 from typing import Any
 
-from nnimgr.cli.progress import number
+from nnimgr.cli.progress import LIVE, number, parameters_text
 from nnimgr.cli.selection import client_of, experiment_line, running_entries
+from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.times import duration_text, when
 from nnimgr.cli.trials import all_trials
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
@@ -18,6 +21,22 @@ __all__ = ["overview"]
 _CLEAR = "\x1b[H\x1b[2J"
 _RUNNING = ["RUNNING", "UNKNOWN"]
 _EVERY_S = 3.0
+_EXPERIMENTS = (
+    Column("ID", gives_way=True, least=12),
+    Column("NAME", gives_way=True, least=10),
+    Column("STATUS"),
+    Column("TRIALS", "right"),
+    Column("BEST", "right"),
+    Column("STARTED"),
+)
+_TRIALS = (
+    Column("EXPERIMENT", gives_way=True, least=12),
+    Column("NO.", "right"),
+    Column("TRIAL"),
+    Column("TIME", "right"),
+    Column("LATEST", "right"),
+    Column("PARAMETERS", gives_way=True, least=16),
+)
 
 
 def overview(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -31,8 +50,14 @@ def overview(args: argparse.Namespace, terminal: Terminal) -> int:
         if terminal.as_json:
             terminal.json({"experiments": seen})
             return 0
-        lines = [line for entry, found in zip(entries, seen, strict=True) for line in _lines(entry, found)]
-        terminal.say((_CLEAR if terminal.live else "") + "\n".join(lines))
+        if terminal.live:
+            terminal.out.write(_CLEAR)
+        if terminal.for_people:
+            _show(entries, seen, terminal)
+        else:
+            terminal.say(
+                "\n".join(line for each in zip(entries, seen, strict=True) for line in _lines(*each))
+            )
         if not terminal.live:
             return 0
         time.sleep(args.time or _EVERY_S)
@@ -46,6 +71,45 @@ def _look(home: Home, entry: IndexEntry) -> dict[str, Any]:
         return {"experiment": profile, "running": list(all_trials(client, entry.id, status=_RUNNING))}
     except CliError as error:  # the experiment may end at any moment
         return {"id": entry.id, "error": " ".join(error.lines)}
+
+
+def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Terminal) -> None:
+    """Show a table of the experiments, and one of their running trials."""
+    now = datetime.now(UTC)
+    rows, trials, troubles = [], [], []
+    for entry, found in zip(entries, seen, strict=True):
+        if "error" in found:
+            rows.append((entry.id, entry.name, entry.status, "-", "-", when(entry.started_at)))
+            troubles.append(f"{entry.id}: {found['error']}")
+            continue
+        profile = found["experiment"]
+        best, most = profile["bestTrial"], profile["limits"]["maxTrialNumber"]
+        ended = sum(count for status, count in profile["counts"].items() if status not in LIVE)
+        rows.append(
+            (
+                entry.id,
+                entry.name or "-",
+                profile["status"],
+                f"{ended} of {most}" if most else str(ended),
+                "-" if best is None else number(best["value"]),
+                when(entry.started_at),
+            )
+        )
+        for trial in found["running"]:
+            since = trial["startedAt"]
+            age = None if since is None else (now - datetime.fromisoformat(since)).total_seconds()
+            latest, parameters = number(trial["latestValue"]), parameters_text(trial["parameters"])
+            trials.append(
+                (entry.id, str(trial["sequence"]), trial["id"], duration_text(age), latest, parameters)
+            )
+    show_table(terminal, _EXPERIMENTS, rows)
+    if trials:
+        terminal.say("")
+        show_table(terminal, _TRIALS, trials)
+    for trouble in troubles:
+        terminal.warn(trouble)
+    terminal.say("")
+    terminal.say(f"One of them: nnictl top {entries[0].id}    End: Ctrl-C")
 
 
 def _lines(entry: IndexEntry, found: dict[str, Any]) -> list[str]:

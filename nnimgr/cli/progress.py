@@ -14,11 +14,11 @@ from typing import Any
 
 from nnimgr.cli.client import Event
 
-__all__ = ["ENDED", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
+__all__ = ["ENDED", "LIVE", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
 
 ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})  # a user must act before anything else happens
 _MOST_RECENT = 8
-_LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
+LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
 _QUIET = frozenset(
     {"MetricReported", "ResultReused", "Suggested", "JobPlaced", "KeeperAcknowledged", "KeeperEnrolled"}
 )
@@ -50,7 +50,7 @@ class Progress:
     status: str = ""
     reason: str = ""
     best: float | None = None
-    failed: str | None = None  # id of the last failed trial
+    failed: Mapping[str, Any] | None = None  # the last failed trial: sequence, id, reason
     stale: bool = False  # whether events came that the profile does not include
     ended_since: Counter[str] = field(default_factory=Counter)  # ended trials by status, since the profile
     # Notices that were shown: subject and seconds, by topic.
@@ -82,13 +82,13 @@ class Progress:
         self.status, self.reason = status, reason
         counts = Counter({str(name): int(count) for name, count in self.profile["counts"].items()})
         left = self.ended_since.total()
-        for name in reversed(_LIVE):
+        for name in reversed(LIVE):
             taken = min(left, counts[name])
             left -= taken
             counts[name] -= taken
         counts += self.ended_since
         if cancelled:
-            counts["SYS_CANCELED"] += sum(counts.pop(name, 0) for name in _LIVE)
+            counts["SYS_CANCELED"] += sum(counts.pop(name, 0) for name in LIVE)
         self.ended_since.clear()
         self.profile = {**self.profile, "status": status, "reason": reason, "counts": dict(+counts)}
 
@@ -208,13 +208,14 @@ class Progress:
         trial = self.trials.pop(fields["trialId"], None)
         text = f"{name} {fields['status']}"
         if fields["status"] == "FAILED":
-            self.failed = fields["trialId"]
+            sequence = "" if trial is None else trial.sequence
+            self.failed = {"sequence": sequence, "id": fields["trialId"], "reason": fields["reason"]}
         if fields["status"] != "SUCCEEDED":
             return f"{text}: {fields['reason']}"
         if trial is None or trial.final_text is None:
-            return f"{text} without a final result"
+            return f"{text} without a result"
         if trial.final is None or not math.isfinite(trial.final):
-            return f"{text}: its final result {_shortened(trial.final_text)} is no number"
+            return f"{text}: no usable result: {_shortened(trial.final_text)} is not a number"
         text += f": {number(trial.final)}"
         best = self._improves(fields["trialId"], trial.final)
         return f"{text}, the best so far" if best else text

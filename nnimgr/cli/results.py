@@ -10,12 +10,14 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nnimgr.cli.client import Client
+from nnimgr.cli.progress import number, parameters_text
 from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.cli.update import read_plain
 from nnimgr.home import Home
@@ -23,6 +25,13 @@ from nnimgr.home import Home
 __all__ = ["export", "import_data"]
 
 _PAGE = 1000
+_COLUMNS = (
+    Column("NO.", "right"),
+    Column("TRIAL"),
+    Column("RESULT", "right", gives_way=True, least=10),
+    Column("PARAMETERS", gives_way=True, least=20),
+)
+_WRITTEN_BY_EXPORT = "Write such a file: nnictl experiment export ID --filename results.json"
 _DEAF = frozenset({"random", "randomtuner"})  # tuners that do not learn from results
 
 
@@ -31,10 +40,14 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     file = Path(args.filename)
     records = read_plain(file)
     if not isinstance(records, list):
-        raise CliError(f"{file} must hold a list of objects with 'parameter' and 'value'.")
-    for number, record in enumerate(records, 1):
+        raise CliError(
+            f"{file} must hold a list of objects with 'parameter' and 'value'.", mend=_WRITTEN_BY_EXPORT
+        )
+    for at, record in enumerate(records, 1):
         if (fault := _fault_of_record(record)) is not None:
-            raise CliError(f"{file}: the result number {number} of {len(records)} {fault}.")
+            raise CliError(
+                f"{file}: the result number {at} of {len(records)} {fault}.", mend=_WRITTEN_BY_EXPORT
+            )
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -42,7 +55,10 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     client.post("experiments", entry.id, "import", body={"records": kept})
     tuner = str(client.get("experiments", entry.id)["config"]["tuner"].get("name") or "")
     if tuner.lower() in _DEAF:
-        terminal.warn(f"The tuner {tuner} learns nothing from results: they are kept, but change nothing.")
+        terminal.warn(
+            f"The tuner {tuner} learns nothing from results: they are kept, but change nothing. "
+            f"Use another tuner: nnictl update tuner {entry.id} --filename FILE"
+        )
     given = "1 result was" if len(kept) == 1 else f"{len(kept)} results were"
     terminal.info(f"Import data success! {given} given to the tuner.")
     if terminal.as_json:
@@ -51,15 +67,17 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def export(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Write the results in NNI's form to a file or to standard output."""
+    """Write the results in NNI's form to a file or to standard output. People get a table."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     trials = client.call("GET", "experiments", entry.id, "export", timeout_s=300.0)["trials"]
     metrics = _metrics(client, entry.id) if args.intermediate else None
     results = Counter(trial["trialId"] for trial in trials)
+    if args.type is None and args.filename is None and terminal.for_people:
+        return _show(trials, entry.id, terminal)
     rows = [_row(trial, metrics=metrics, several=results[trial["trialId"]] > 1) for trial in trials]
-    text = json.dumps(rows, indent=4) if args.type == "json" else _csv(rows)
+    text = _csv(rows) if args.type == "csv" else json.dumps(rows, indent=4)
     if args.filename is None:
         terminal.out.write(text if text.endswith("\n") else text + "\n")
         return 0
@@ -67,6 +85,24 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.info(f"{len(rows)} results were written to {args.filename}")
     if terminal.as_json:
         terminal.json({"file": os.path.abspath(args.filename), "trials": len(rows)})
+    return 0
+
+
+def _show(trials: Sequence[Mapping[str, Any]], experiment_id: str, terminal: Terminal) -> int:
+    """Show the results as a table, and how to write them to a file."""
+    rows = [
+        (
+            str(trial["sequence"]),
+            trial["trialId"],
+            trial["text"] if trial["value"] is None else number(trial["value"]),
+            parameters_text(trial["parameters"]),
+        )
+        for trial in trials
+    ]
+    if rows:
+        show_table(terminal, _COLUMNS, rows)
+    terminal.say(f"{len(rows)} results. Write them to a file:")
+    terminal.say(f"  nnictl experiment export {experiment_id} -t csv -f results.csv")
     return 0
 
 

@@ -1,28 +1,35 @@
-"""Selection of a command's experiment, by NNI's rules for an id that may be left out."""
+"""Selection of a command's experiment: by id, by the beginning of an id, by name, or the one that runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nnimgr.cli.client import Client
 from nnimgr.cli.discovery import DEFAULT_PORT, connect
-from nnimgr.cli.terminal import CliError, shown_time
+from nnimgr.cli.terminal import CliError, printable, shown_time
+from nnimgr.cli.times import when
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, nnis_own
 
 __all__ = [
-    "LINE",
+    "ambiguous",
     "client_of",
     "entries_of",
     "experiment_line",
+    "named",
     "refuse_nnis_own",
     "running_entries",
+    "runs",
     "select",
 ]
 
-LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
+_LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
+_LIST = "nnictl experiment list --all"
+_AT_REST = frozenset({"STOPPED", "DONE", "ERROR", "VIEWED"})
+_MOST_CANDIDATES = 10
+_NAME = 24  # characters of a name
 
 
 def entries_of(home: Home) -> dict[str, IndexEntry]:
@@ -34,44 +41,109 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
     return {key: _refreshed(entry) for key, entry in entries.items()}
 
 
-def select(home: Home, experiment_id: str | None, *, port: int | None = None) -> IndexEntry:
-    """Return the experiment with this id, or else the only one that is not stopped.
+def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEntry:
+    """Return the experiment that ``word`` names, or else the only one that runs.
 
-    ``port`` limits the choice to the experiments of that port. Raise CliError.
+    Without a word and a running experiment, the only one that is not stopped is meant. ``port`` limits the
+    choice to the experiments of that port. Raise CliError.
     """
     entries = entries_of(home)
-    if experiment_id is not None:
-        if experiment_id not in entries:
-            raise CliError("Id not correct.")
-        entry = entries[experiment_id]
+    if word is not None:
+        entry = named(entries, word)
         if port is not None and entry.port not in (None, port):
-            raise CliError("Experiment id and port do not match, please check them.")
+            at = "no port" if entry.port is None else f"port {entry.port}"
+            raise CliError(
+                "Experiment id and port do not match, please check them.",
+                mend=f"Experiment {entry.id} is on {at}: leave --port out.",
+            )
         return entry
-    running = _running(entries, port)
-    if len(running) == 1:
-        return running[0]
-    if not running and port is not None:
-        raise CliError(f"There is no experiment running on port {port}.")
-    if not running:
-        raise CliError("There is no experiment running.", "Please set correct experiment id.")
-    lines = [experiment_line(entry) for entry in running]
-    raise CliError("There are multiple experiments, please set the experiment id...", plain="\n".join(lines))
+    opened = _opened(entries, port)
+    running = [entry for entry in opened if runs(entry)]
+    chosen = running or opened
+    if len(chosen) == 1:
+        return chosen[0]
+    if chosen:
+        raise CliError(
+            "There are multiple experiments, please set the experiment id...",
+            plain=candidates(chosen),
+            mend=f"Name one of them: {{prog}} {chosen[0].id}",
+        )
+    where = "" if port is None else f" on port {port}"
+    latest = max(entries.values(), key=_started, default=None)
+    if latest is None:
+        raise CliError(
+            f"There is no experiment running{where}.", mend="Start one: nnictl create --config exp.yml"
+        )
+    raise CliError(
+        f"There is no experiment running{where}.",
+        "Please set correct experiment id.",
+        mend=f"Name one, for example the latest: {{prog}} {latest.id}\n  See all: {_LIST}",
+    )
+
+
+def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
+    """Return the experiment with this id or name, or the only one whose id begins so. Raise CliError."""
+    if word in entries:
+        return entries[word]
+    found = [entry for entry in entries.values() if entry.name == word]
+    found = found or [entry for key, entry in entries.items() if key.startswith(word)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ambiguous(word, found)
+    from difflib import get_close_matches
+
+    names = {*entries, *(entry.name for entry in entries.values() if entry.name)}
+    near = get_close_matches(word, sorted(names), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise CliError(f"There is no experiment {word!r}{hint}", mend=f"See: {_LIST}")
+
+
+def ambiguous(word: str, found: Sequence[IndexEntry]) -> CliError:
+    """Return the error for a name or the beginning of an id that several experiments have."""
+    return CliError(
+        f"{word!r} is ambiguous: it fits {len(found)} experiments.",
+        plain=candidates(found),
+        mend=f"Name one of them by its id: {{prog}} {found[-1].id}",
+    )
+
+
+def candidates(entries: Sequence[IndexEntry]) -> str:
+    """Return one short line for each experiment that may be meant."""
+    rows = [
+        (entry.id, printable(entry.name)[:_NAME], entry.status, f"started {when(entry.started_at)}")
+        for entry in entries[-_MOST_CANDIDATES:]
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    left = len(entries) - len(rows)
+    return "\n".join([f"  ({left} more)", *lines] if left else lines)
+
+
+def runs(entry: IndexEntry) -> bool:
+    """Return whether the experiment runs: something still happens without a user."""
+    return entry.status not in _AT_REST
 
 
 def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
+    """Return the experiments (of this port) that run."""
+    return [entry for entry in _opened(entries_of(home), port) if runs(entry)]
+
+
+def _opened(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
     """Return the experiments (of this port) that are not stopped."""
-    return _running(entries_of(home), port)
+    found = [entry for entry in entries.values() if entry.status != "STOPPED"]
+    return found if port is None else [entry for entry in found if entry.port == port]
 
 
-def _running(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    running = [entry for entry in entries.values() if entry.status != "STOPPED"]
-    return running if port is None else [entry for entry in running if entry.port == port]
+def _started(entry: IndexEntry) -> float:
+    return 0.0 if entry.started_at is None else entry.started_at.timestamp()
 
 
 def experiment_line(entry: IndexEntry) -> str:
-    return LINE % (
+    return _LINE % (
         entry.id,
-        _on_one_line(entry.name) or "N/A",
+        printable(entry.name) or "N/A",
         entry.status,
         "N/A" if entry.port is None or entry.status == "STOPPED" else entry.port,
         entry.platform,
@@ -80,22 +152,28 @@ def experiment_line(entry: IndexEntry) -> str:
     )
 
 
-def _on_one_line(name: str) -> str:
-    """Replace unprintable characters of a name, such as line ends and direction marks."""
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
-
-
 def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Client:
     """Return a client of the experiment's server, which is started if necessary. Raise CliError."""
     refuse_nnis_own(entry.directory)
-    return connect(home, port or entry.port or DEFAULT_PORT)
+    client = connect(home, port or entry.port or DEFAULT_PORT)
+    client.mends = {404: f"See: nnictl trial ls {entry.id}", 409: _mend_of(entry)}
+    return client
+
+
+def _mend_of(entry: IndexEntry) -> str:
+    """Return the command to use first if the experiment refuses a request."""
+    if entry.status == "VIEWED":
+        return f"End the view, then reopen it: nnictl stop {entry.id} && nnictl resume {entry.id}"
+    if runs(entry):
+        return f"See what it does: nnictl experiment status {entry.id}"
+    return f"Reopen it: nnictl resume {entry.id}"
 
 
 def refuse_nnis_own(directory: Path) -> None:
     """Raise CliError for the folder of an experiment that NNI itself has run."""
     why = nnis_own(directory)
     if why is not None:
-        raise CliError(f"{why[0].upper()}{why[1:]}.")
+        raise CliError(f"{why[0].upper()}{why[1:]}.", mend=f"See: {_LIST}")
 
 
 def _refreshed(entry: IndexEntry) -> IndexEntry:

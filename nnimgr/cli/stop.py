@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nnimgr.cli.client import Client
 from nnimgr.cli.discovery import has_left
-from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
+from nnimgr.cli.selection import client_of, entries_of, named, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
@@ -22,6 +22,7 @@ _STOP_TIMEOUT_S = 120.0  # trials have their grace period before they are killed
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     """Stop the selected experiments. Try each; return 0 only if all were stopped."""
+    terminal.act_without_reader()
     home = Home.find()
     code = 0
     results: list[dict[str, object]] = []
@@ -45,11 +46,11 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
         for sentence in left:
             terminal.warn(f"Something may be left: {sentence}.")
         if still and args.detach:
-            terminal.info(f"These trials run on: {', '.join(still)}. nnictl resume {entry.id} takes them up.")
+            terminal.info(f"These trials run on: {', '.join(still)}. nnictl resume {entry.id} adopts them.")
         elif still:
             terminal.warn(
-                f"These trials may still run, on machines that are silent: {', '.join(still)}. nnictl trial "
-                f"ls {entry.id} says where; they end when those are heard of, as long as there is a server."
+                f"These trials may still run, on machines that are silent: {', '.join(still)}. They end when "
+                f"those machines are heard of while a server runs. See: nnictl trial ls {entry.id}"
             )
     if terminal.as_json:
         terminal.json({"stopped": results})
@@ -69,7 +70,7 @@ def stop_one(
             "experiments", experiment_id, "stop", body={"detach": detach}, timeout_s=_STOP_TIMEOUT_S
         )
     if answer["serverLeaves"] and not has_left(server):
-        terminal.warn(f"The server on port {client.port} takes long to leave.")
+        terminal.warn(f"The server on port {client.port} takes long to exit.")
     return list(answer["stillRunning"]), list(answer.get("left", ()))
 
 
@@ -87,7 +88,7 @@ def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Itera
                 return
             if sentence != said and not over.is_set():
                 said = sentence
-                terminal.info(f"{sentence[:1].upper()}{sentence[1:]}.")
+                terminal.info(f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}.")
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
@@ -101,34 +102,40 @@ def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Itera
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:
     """Return the experiments to stop by NNI's rules.
 
-    A user names them by an id or its beginning, a beginning with ``*``, a port, ``--all``, or nothing for the
-    only one.
+    A user names them by an id, its beginning or a name, by a beginning with ``*``, by a port, with
+    ``--all``, or not at all for the one that runs.
     """
     wanted: str | None = args.id
     if wanted == "all":
         raise CliError('"nnictl stop all" is not a command; use "nnictl stop --all".')
     entries = entries_of(home)
-    running = [entry for entry in entries.values() if entry.status != "STOPPED"]
+    opened = [entry for entry in entries.values() if entry.status != "STOPPED"]
     if args.all:
-        return running
+        return opened
     if wanted is None and args.port is None:
         return [select(home, None)]
     if wanted is None:
-        found = [entry for entry in running if entry.port == args.port]
+        found = [entry for entry in opened if entry.port == args.port]
         if not found:
-            raise CliError(f"There is no experiment running on port {args.port}.")
+            raise CliError(
+                f"There is no experiment running on port {args.port}.",
+                mend="See: nnictl experiment list --all",
+            )
         return found
     if wanted.endswith("*"):
-        found = [entry for entry in running if entry.id.startswith(wanted[:-1])]
-    elif wanted in entries:
-        found = [entries[wanted]]
+        found = [entry for entry in opened if entry.id.startswith(wanted[:-1])]
+        if not found:
+            raise CliError(
+                f"No experiment with an id like {wanted} is open.", mend="See: nnictl experiment list --all"
+            )
     else:
-        found = [entry for entry in running if entry.id.startswith(wanted)]
-        if len(found) > 1:
-            lines = "\n".join(experiment_line(entry) for entry in found)
-            raise CliError(f"Id {wanted} is ambiguous; it fits several experiments.", plain=lines)
-    if not found:
-        raise CliError("Id not correct.")
+        # Experiments that are stopped already do not make a name or the beginning of an id ambiguous.
+        meant = {entry.id: entry for entry in opened}
+        fits = any(wanted in (entry.id[: len(wanted)], entry.name) for entry in opened)
+        found = [named(meant if fits and wanted not in entries else entries, wanted)]
     if args.port is not None and any(entry.port != args.port for entry in found):
-        raise CliError("Experiment id and port do not match, please check them.")
+        raise CliError(
+            "Experiment id and port do not match, please check them.",
+            mend=f"Stop it on any port: {{prog}} {wanted}",
+        )
     return found

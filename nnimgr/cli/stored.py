@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from nnimgr.cli.selection import refuse_nnis_own, select
+from nnimgr.cli.selection import entries_of, named, refuse_nnis_own, select
 from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id
@@ -19,29 +19,34 @@ __all__ = ["named_or_brought", "show_config"]
 
 
 def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the configuration with all changes, without asking a server."""
+    """Show the configuration with all changes, without asking a server: YAML for people, else NNI's JSON."""
     entry = select(Home.find(), args.id, port=args.port)
     stored = _read(entry.directory)
     config = {**stored.config, "searchSpace": stored.search_space}
     if terminal.as_json:
         terminal.json(config)
+    elif terminal.for_people:
+        import yaml
+
+        terminal.out.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     else:
         terminal.nni_json(config)
     return 0
 
 
-def named_or_brought(home: Home, experiment_id: str | None, folder: str | None) -> IndexEntry:
-    """Return the experiment with this id, or the one in ``folder``, which is added to the index.
+def named_or_brought(home: Home, word: str | None, folder: str | None) -> IndexEntry:
+    """Return the experiment that ``word`` names, or the one in ``folder``, which is added to the index.
 
     Raise CliError, HomeError.
     """
     if folder is not None:
-        return _bring(home, experiment_id, Path(os.path.abspath(os.path.expanduser(folder))))
-    if experiment_id is None:
-        raise CliError("Please set correct experiment id.")
-    entry = Index(home).get(experiment_id)
-    if entry is None:
-        raise CliError(f"Id {experiment_id} not exist.")
+        return _bring(home, word, Path(os.path.abspath(os.path.expanduser(folder))))
+    if word is None:
+        raise CliError(
+            "Please set correct experiment id.",
+            mend="See the ids: nnictl experiment list --all",
+        )
+    entry = named(entries_of(home), word)
     refuse_nnis_own(entry.directory)
     return entry
 
@@ -52,7 +57,10 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
     stored = _read(directory)
     held = stored.experiment_id
     if held != directory.name or experiment_id not in (None, held):
-        raise CliError(f"{directory} holds experiment {held}: its folder and the id must be named so.")
+        raise CliError(
+            f"{directory} holds experiment {held}: its folder and the id must be named so.",
+            mend=f"Rename the folder: mv {directory} {directory.parent / held}",
+        )
     try:
         check_experiment_id(held)
     except ValueError as error:
@@ -80,7 +88,10 @@ def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
         return known
     served = known.status != "STOPPED" and known.port is not None and home.server_running(known.port)
     if served or (known.directory / "db").exists():
-        raise CliError(f"There is another experiment {known.id} in {known.directory}.")
+        raise CliError(
+            f"There is another experiment {known.id} in {known.directory}.",
+            mend=f"Open that one: nnictl view {known.id}",
+        )
     Index(home).update(known.id, log_dir=str(directory.parent))
     return replace(known, log_dir=str(directory.parent))
 

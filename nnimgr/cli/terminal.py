@@ -1,89 +1,171 @@
 """Output of commands, and the exception that ends a command.
 
-Results and progress go to standard output, as in NNI; warnings and errors go to standard error. Colours are
-used only on terminals. With ``--json``, standard output holds one JSON value and nothing else.
+Results and progress go to standard output, as in NNI; warnings and errors go to standard error. Lines for
+people are wrapped to the terminal's width. With ``--json``, standard output holds one JSON value and nothing
+else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
-__all__ = ["CliError", "Terminal", "confirmed", "shown_time"]
+__all__ = ["CliError", "Terminal", "confirmed", "drop_output", "printable", "shown_time"]
 
 _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
+_NARROWEST = 20
 
 
 class CliError(Exception):
-    """A command has failed. Each line is shown as an error. ``code`` is the exit code."""
+    """A command has failed. Each line is shown as an error. ``code`` is the exit code.
+
+    ``mend`` is the last line: the command that mends the failure. "{prog}" in it stands for the present
+    command, such as "nnictl trial ls". Without ``mend``, the command's help is the last line.
+    """
 
     def __init__(
-        self, *lines: str, code: int = 1, problems: Sequence[dict[str, Any]] = (), plain: str = ""
+        self,
+        *lines: str,
+        code: int = 1,
+        problems: Sequence[dict[str, Any]] = (),
+        plain: str = "",
+        mend: str = "",
     ) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines
         self.code = code
         self.problems = list(problems)
         self.plain = plain  # text shown unchanged after the lines, such as the end of a log
+        self.mend = mend
 
 
 class Terminal:
-    """Standard output and error of one command."""
+    """Standard output and error of one command. ``prog`` is its name, such as "nnictl trial ls"."""
 
-    def __init__(self, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, *, as_json: bool, prog: str = "nnictl", out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
         self.as_json = as_json
+        self.prog = prog
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
+        self._acts = False
+
+    @property
+    def for_people(self) -> bool:
+        """Whether standard output is a terminal. Programs get what NNI prints, or JSON."""
+        return not self.as_json and self.out.isatty()
 
     @property
     def live(self) -> bool:
-        """Whether standard output is a terminal for the user."""
-        return not self.as_json and self.out.isatty() and os.environ.get("TERM") != "dumb"
+        """Whether a part of standard output can be drawn repeatedly."""
+        return self.for_people and os.environ.get("TERM") != "dumb"
 
-    def say(self, text: str) -> None:
-        """Print a line of the result or of progress. With ``--json``, print nothing."""
+    @property
+    def width(self) -> int:
+        return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+
+    def act_without_reader(self) -> None:
+        """Continue when the reader of the output has gone, because the command changes something."""
+        self._acts = True
+
+    def say(self, text: str, *, indent: str = "  ") -> None:
+        """Print a line of the result or of progress. With ``--json``, print nothing.
+
+        ``indent``: before the lines that follow if the line is too long for the terminal.
+        """
         if not self.as_json:
-            print(text, file=self.out, flush=True)
+            self._print(self._wrapped(self.out, text, indent=indent))
 
     def info(self, text: str) -> None:
-        self.say(self._coloured(self.out, _GREEN, f"INFO: {text}"))
+        if not self.as_json:
+            self._print(self._coloured(self.out, _GREEN, self._wrapped(self.out, f"INFO: {text}")))
 
     def stamped(self, text: str) -> None:
-        """Print a line with the time in front, in the form of ``nnictl create``."""
-        self.say(self._coloured(self.out, _GREEN, f"[{datetime.now():%Y-%m-%d %H:%M:%S}] {text}"))
+        """Print a line with the time in front, in NNI's form. People get the time of the day only."""
+        stamp = f"{datetime.now():%H:%M:%S} " if self.for_people else f"[{datetime.now():%Y-%m-%d %H:%M:%S}] "
+        if not self.as_json:
+            wrapped = self._wrapped(self.out, f"{stamp}{text}", indent=" " * len(stamp))
+            self._print(self._coloured(self.out, _GREEN, wrapped))
 
     def warn(self, text: str) -> None:
-        print(self._coloured(self.err, _YELLOW, f"WARNING: {text}"), file=self.err, flush=True)
+        wrapped = self._wrapped(self.err, f"WARNING: {text}")
+        print(self._coloured(self.err, _YELLOW, wrapped), file=self.err, flush=True)
 
     def fail(self, error: CliError) -> None:
+        mend = (error.mend or self._default_mend(error)).replace("{prog}", self.prog)
         if self.as_json:
             body: dict[str, Any] = {"message": "\n".join(error.lines)}
             if error.problems:
                 body["problems"] = error.problems
+            if mend:
+                body["mend"] = mend
             self.json({"error": body})
         for line in error.lines:
-            print(self._coloured(self.err, _RED, f"ERROR: {line}"), file=self.err)
+            wrapped = self._wrapped(self.err, f"ERROR: {line}")
+            print(self._coloured(self.err, _RED, wrapped), file=self.err)
         if error.plain:
             print(error.plain, file=self.err)
+        if mend:
+            print(f"  {mend}", file=self.err)
         self.err.flush()
 
     def json(self, value: Any) -> None:
         """Print a JSON value in our own form, for programs."""
         unicode = (self.out.encoding or "utf-8").lower().replace("_", "-") == "utf-8"
-        print(json.dumps(value, ensure_ascii=not unicode), file=self.out, flush=True)
+        self._print(json.dumps(value, ensure_ascii=not unicode))
 
     def nni_json(self, value: Any) -> None:
         """Print a JSON value as NNI's ``nnictl`` formats it."""
-        print(json.dumps(value, indent=4, sort_keys=True, separators=(",", ":")), file=self.out, flush=True)
+        self._print(json.dumps(value, indent=4, sort_keys=True, separators=(",", ":")))
+
+    def _print(self, text: str) -> None:
+        try:
+            print(text, file=self.out, flush=True)
+        except BrokenPipeError:
+            if not self._acts:
+                raise
+            drop_output(self.out)
+
+    def _default_mend(self, error: CliError) -> str:
+        """Return the command that shows the help, unless the error names a command already."""
+        return "" if "nnictl " in f"{error}{error.plain}" else "See: {prog} --help"
+
+    def _wrapped(self, stream: TextIO, text: str, *, indent: str = "  ") -> str:
+        """Break long lines between words if the stream is a terminal. Words are not broken."""
+        if not stream.isatty() or all(len(line) <= self.width for line in text.splitlines()):
+            return text
+        import textwrap
+
+        options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+        return "\n".join(
+            textwrap.fill(line, self.width, subsequent_indent=indent, **options)
+            if len(line) > self.width
+            else line
+            for line in text.splitlines()
+        )
 
     def _coloured(self, stream: TextIO, colour: str, text: str) -> str:
         if not stream.isatty() or os.environ.get("NO_COLOR"):
             return text
         return f"{colour}{text}{_RESET}"
+
+
+def drop_output(out: TextIO) -> None:
+    """Redirect output to /dev/null, because the rest of its buffer cannot be written."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def printable(text: str) -> str:
+    """Replace unprintable characters, such as line ends, colours and direction marks."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def shown_time(at: datetime | str | None, *, missing: str = "N/A") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import CliError, Terminal
 from training_services import registry
 from training_services.userfile import UserFileError
@@ -31,7 +32,10 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
     except UserFileError as error:
         raise CliError(f"{error}.") from error
     if not found:
-        raise CliError(f"There is no registered training service {args.package}.")
+        raise CliError(
+            f"There is no registered training service {args.package}.",
+            mend="See: nnictl trainingservice list",
+        )
     if terminal.as_json:
         terminal.json({"unregistered": args.package})
     terminal.info(f"{args.package} unregistered successfully!")
@@ -47,6 +51,5 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"trainingServices": [{"platform": name, "source": at} for name, at in found.items()]})
         return 0
-    width = max(map(len, found))
-    terminal.say("\n".join(f"{name:<{width}}  {source}" for name, source in found.items()))
+    show_table(terminal, (Column("PLATFORM"), Column("SOURCE", gives_way=True, least=20)), found.items())
     return 0

@@ -1,25 +1,39 @@
-"""``nnictl trial``: ls, kill, lost, rerun."""
+"""``nnictl trial``: ls, stop, lost, retry."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from nnimgr.cli.client import Client
+from nnimgr.cli.progress import parameters_text
 from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.summary import best_with_time, counts_text, failure_lines, goal_of, result_text
+from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import CliError, Terminal, confirmed, shown_time
+from nnimgr.cli.times import duration_text
 from nnimgr.home import Home
 
-__all__ = ["all_trials", "kill", "list_all", "lost", "rerun"]
+__all__ = ["all_trials", "list_all", "lost", "retry", "stop", "trial_named"]
 
 _PAGE = 1000
+_MOST_CANDIDATES = 10
+_MOST_DIGITS = 18
+_COLUMNS = (
+    Column("NO.", "right"),
+    Column("ID"),
+    Column("STATUS"),
+    Column("RESULT", "right", gives_way=True, least=10),
+    Column("TIME", "right"),
+    Column("PARAMETERS", gives_way=True, least=16),
+)
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the trials in NNI's form. With ``--json``, use the server's form."""
+    """List the trials: a table for people, NNI's form in a pipe, the server's form with ``--json``."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -30,19 +44,55 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         trials = list(all_trials(client, entry.id))
     if terminal.as_json:
         terminal.json({"trials": trials})
+    elif terminal.for_people:
+        _show(trials, client, entry.id, terminal)
     else:
         terminal.nni_json([_nni_trial(trial) for trial in trials])
     return 0
 
 
-def kill(args: argparse.Namespace, terminal: Terminal) -> int:
+def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, terminal: Terminal) -> None:
+    """Show trials as a table, and below it what became of all trials of the experiment."""
+    profile, now = client.get("experiments", experiment_id), datetime.now(UTC)
+    rows = [
+        (
+            str(trial["sequence"]),
+            trial["id"],
+            trial["status"],
+            result_text(trial),
+            duration_text(_seconds(trial, now)),
+            parameters_text(trial["parameters"]),
+        )
+        for trial in trials
+    ]
+    if rows:
+        show_table(terminal, _COLUMNS, rows)
+    terminal.say(f"Trials: {counts_text(profile)}")
+    terminal.say(f"Goal: {goal_of(profile)}")
+    if profile["bestTrial"] is not None:
+        terminal.say(f"Best: {best_with_time(client, profile)}")
+    failed = [trial for trial in trials if trial["status"] == "FAILED"]
+    if failed:
+        terminal.say("\n".join(failure_lines(failed[-1], experiment_id)))
+
+
+def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:
+    if trial["startedAt"] is None:
+        return None
+    end = now if trial["endedAt"] is None else datetime.fromisoformat(trial["endedAt"])
+    return max(0.0, (end - datetime.fromisoformat(trial["startedAt"])).total_seconds())
+
+
+def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     """Stop a trial. It ends soon afterwards."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
-    client_of(home, entry, port=args.port).post("experiments", entry.id, "trials", args.trial_id, "stop")
-    terminal.info(f"Trial {args.trial_id} is being stopped.")
+    client = client_of(home, entry, port=args.port)
+    trial = trial_named(client, entry.id, args.trial_id)
+    client.post("experiments", entry.id, "trials", trial["id"], "stop")
+    terminal.info(f"Trial {trial['sequence']} ({trial['id']}) is being stopped.")
     if terminal.as_json:
-        terminal.json({"id": args.trial_id})
+        terminal.json({"id": trial["id"]})
     return 0
 
 
@@ -51,34 +101,75 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
+    trial = trial_named(client, entry.id, args.trial_id)
     if not args.yes:
         question = (
-            f"Will the machine of trial {args.trial_id} not come back? If the trial runs there yet, it runs "
-            "twice until that machine is heard of, and what that attempt reports is not counted. Count it as "
-            "lost?"
+            f"Declare the machine of trial {trial['sequence']} ({trial['id']}) lost? If the trial still runs "
+            "there, it runs twice until that machine is heard of, and the results of the lost attempt are "
+            "not counted. Declare it lost?"
         )
         if not confirmed(question):
-            raise CliError("The trial is left as it is.")
-    client.post("experiments", entry.id, "trials", args.trial_id, "lost")
-    terminal.info(f"Trial {args.trial_id} counts as lost; it is tried anew as often as maxRetries allows.")
+            mend = f"Without a question: {{prog}} {trial['sequence']} {entry.id} --yes"
+            raise CliError("Nothing was changed.", mend=mend)
+    client.post("experiments", entry.id, "trials", trial["id"], "lost")
+    terminal.info(
+        f"Trial {trial['sequence']} ({trial['id']}) counts as lost; it is started again as often as "
+        "maxRetries allows."
+    )
     if terminal.as_json:
-        terminal.json({"id": args.trial_id})
+        terminal.json({"id": trial["id"]})
     return 0
 
 
-def rerun(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Run failed trials again, each as a new trial."""
+def retry(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Retry failed trials, each as a new trial."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
-    body = {} if args.failed else {"trialIds": args.trial_id}
-    started = client_of(home, entry, port=args.port).post("experiments", entry.id, "rerun", body=body)
+    client = client_of(home, entry, port=args.port)
+    if args.failed:
+        body = {}
+    else:
+        body = {"trialIds": [trial_named(client, entry.id, word)["id"] for word in args.trial_id]}
+    started = client.post("experiments", entry.id, "rerun", body=body)
     for trial in started["trials"]:
-        terminal.info(f"Trial {trial['retryOf']} is run again as trial {trial['id']}.")
+        terminal.info(f"Trial {trial['retryOf']} is retried as trial {trial['sequence']} ({trial['id']}).")
     if not started["trials"]:
-        terminal.info("No trial has failed that was not run again already.")
+        terminal.info("No failed trial is left to retry.")
     if terminal.as_json:
         terminal.json(started)
     return 0
+
+
+def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]:
+    """Return the trial with this number or id, or the only one whose id begins so. Raise CliError.
+
+    Ids of trials begin with a letter.
+    """
+    path = ("experiments", experiment_id, "trials")
+    found: list[dict[str, Any]] = []
+    if word.isdecimal() and len(word) < _MOST_DIGITS:
+        page = client.get(*path, offset=int(word), limit=1)["trials"]  # numbers begin with 0, without gaps
+        found = [trial for trial in page if trial["sequence"] == int(word)]
+    else:
+        for trial in all_trials(client, experiment_id, search=word):
+            if trial["id"] == word:
+                return trial
+            if trial["id"].startswith(word):
+                found.append(trial)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        lines = [f"  {each['id']}  No. {each['sequence']}  {each['status']}" for each in found]
+        raise CliError(
+            f"{word!r} is ambiguous: it fits {len(found)} trials of experiment {experiment_id}.",
+            plain="\n".join(lines[:_MOST_CANDIDATES]),
+            mend=f"Name one of them by its number or id, such as {found[0]['sequence']}. "
+            f"See: nnictl trial ls {experiment_id}",
+        )
+    raise CliError(
+        f"There is no trial {word!r} in experiment {experiment_id}.",
+        mend=f"See: nnictl trial ls {experiment_id}",
+    )
 
 
 def all_trials(client: Client, experiment_id: str, **query: Any) -> Iterator[dict[str, Any]]:

@@ -35,7 +35,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
         problems = [_located(document, path, problem) for problem in error.problems]
         lines = [str(problem) for problem in problems] or error.lines
         plain = [problem.plain() for problem in problems]
-        raise CliError(*lines, "Update tuner failed!", problems=plain) from error
+        raise CliError(*lines, "Update tuner failed!", problems=plain, mend=error.mend) from error
     terminal.info("Update tuner success!")
     terminal.info(_sentence(before, after))
     if terminal.as_json:

@@ -51,7 +51,7 @@ def duration(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         seconds = int(parse_duration(int(text) if text.isdecimal() else text).total_seconds())
     except ValueError as error:
-        raise CliError(f"{error}.") from error
+        raise CliError(f"{error}.", mend="{prog} --value 2h") from error
     return _update(args, terminal, {"maxExperimentDuration": seconds}, title="duration")
 
 
@@ -86,7 +86,9 @@ def read_file(file: Path) -> tuple[Document, Any]:
 
 def _whole(text: str, *, most: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
-        raise CliError(f"The value must be a whole number from 1 to {most}, not {text!r}.")
+        raise CliError(
+            f"The value must be a whole number from 1 to {most}, not {text!r}.", mend="{prog} --value 10"
+        )
     return int(text)
 
 
@@ -133,7 +135,7 @@ def _update(
         fault = _fault_of(source) if source is not None and error.problems else None
         problems = [fault.plain()] if fault else [_placed(told, rules) for told in error.problems]
         lines = [problem_line(problem) for problem in problems] or error.lines
-        raise CliError(*lines, f"Update {title} failed!", problems=problems) from error
+        raise CliError(*lines, f"Update {title} failed!", problems=problems, mend=error.mend) from error
     terminal.info(f"Update {title} success!")
     if terminal.as_json:
         terminal.json({"id": entry.id, "changes": changes})

@@ -12,15 +12,15 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from nnimgr.cli.client import ApiError, Client, Event, ServerGone
 from nnimgr.cli.discovery import answering, connect, has_left
 from nnimgr.cli.overview import overview
-from nnimgr.cli.progress import ENDED, Progress, moved, number
+from nnimgr.cli.progress import ENDED, Progress
+from nnimgr.cli.report import report
 from nnimgr.cli.selection import client_of, running_entries, select
 from nnimgr.cli.stop import stop_one
 from nnimgr.cli.terminal import CliError, Terminal
@@ -73,12 +73,15 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     after, every = int(profile["lastNumber"]), args.time or _DRAW_S
     progress = _follow(client, entry.id, terminal=terminal, after=after, draw_s=every)
-    _report(progress, terminal)
+    report(progress, client, terminal)
     return 0
 
 
 def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> int:
-    """Watch an experiment to its end, then stop it. Return 0 if it is done or was stopped by a user."""
+    """Watch an experiment to its end, then stop it.
+
+    Return 0 only if the experiment is done and a trial has a usable result, and 130 after Ctrl-C.
+    """
     try:
         with _one_interrupt():
             progress = _follow(client, experiment_id, terminal=terminal, after=after)
@@ -96,15 +99,17 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
                 client = connect(Home.find(), client.port)
                 stop_one(Home.find(), client, experiment_id, terminal=terminal)
     except KeyboardInterrupt:
-        terminal.stamped(f"The server stops the experiment; nnictl experiment status {experiment_id} tells.")
+        terminal.stamped(f"The server stops the experiment. See: nnictl experiment status {experiment_id}")
         return _LEFT
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    _report(progress, terminal)
+    report(progress, client, terminal)
     if terminal.as_json:
         kept = ("id", "status", "reason", "counts", "bestTrial", "errors")
         terminal.json({key: progress.profile[key] for key in kept})
-    return 0 if progress.status in ("DONE", "STOPPED") else 1
+    if interrupted:
+        return _LEFT
+    return 0 if progress.status == "DONE" and progress.profile["bestTrial"] is not None else 1
 
 
 @contextlib.contextmanager
@@ -182,7 +187,11 @@ def _follow(
                     break
                 tries = 0 if stream.cursor > after else tries + 1
                 if tries > _MOST_TRIES:
-                    raise CliError(*error.lines, "It was started again several times in vain.") from error
+                    raise CliError(
+                        *error.lines,
+                        f"It was started {_MOST_TRIES} times without success.",
+                        mend=f"See why: nnictl log stdout {experiment_id} --tail 20",
+                    ) from error
                 sentence = "The server does not answer; it is started again if it has ended."
                 progress.recent.append(sentence)
                 screen.tell(sentence)
@@ -203,7 +212,7 @@ def _settle(progress: Progress, experiment_id: str) -> None:
     else:
         progress.settle(
             "STOPPED",
-            reason=f"it was stopped or detached by another command; nnictl resume {experiment_id} goes on",
+            reason="it was stopped or detached by another command",
         )
 
 
@@ -274,30 +283,3 @@ def _screen(terminal: Terminal) -> Iterator[Screen]:
 
     with LiveScreen() as screen:
         yield screen
-
-
-def _report(progress: Progress, terminal: Terminal) -> None:
-    """Print how the experiment ended, and its best trial."""
-    profile = progress.profile
-    sentence = moved(profile["status"], profile["reason"])
-    if not progress.recent or progress.recent[-1] != sentence or terminal.live:
-        terminal.stamped(sentence)
-    counts = ", ".join(f"{count} {status}" for status, count in profile["counts"].items() if count)
-    terminal.say(f"Trials: {counts or 'none'}")
-    if profile["status"] == "ERROR":
-        for error in profile["errors"][:1]:
-            terminal.say(f"{error['sentence']}\n{error['traceback']}".rstrip())
-    if progress.failed is not None:
-        folder = Path(profile["config"]["experimentWorkingDirectory"]) / profile["id"]
-        terminal.say(f"What a failed trial printed: {folder / 'trials' / progress.failed / 'stderr'}")
-    best = profile["bestTrial"]
-    if best is None:
-        terminal.say("No trial has a final result.")
-        return
-    terminal.say(f"Best trial: {best['sequence']} ({best['trialId']}) with {number(best['value'])}")
-    for name, value in _items(best["parameters"]):
-        terminal.say(f"  {name}: {value}")
-
-
-def _items(parameters: Any) -> list[tuple[str, Any]]:
-    return list(parameters.items()) if isinstance(parameters, Mapping) else [("value", parameters)]

@@ -1,22 +1,52 @@
-"""``nnictl webui``: the web page."""
+"""``nnictl webui``: the address of the dashboard."""
 
 from __future__ import annotations
 
 import argparse
 
-from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.terminal import Terminal
+from nnimgr.cli.client import Client
+from nnimgr.cli.discovery import connect
+from nnimgr.cli.selection import client_of, entries_of, runs, select
+from nnimgr.cli.terminal import CliError, Terminal
 from nnimgr.home import Home
 
 __all__ = ["url"]
 
 
 def url(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Print a new address of the web page. Each address signs a browser in once."""
-    home = Home.find()
-    entry = select(home, args.id, port=args.port)
-    address = client_of(home, entry, port=args.port).post("server", "login-code")["url"]
+    """Print a new address of the dashboard. Each address signs a browser in once."""
+    experiment_id, client = _server(Home.find(), args)
+    address = client.post("server", "login-code")["url"]
     if terminal.as_json:
-        terminal.json({"id": entry.id, "url": address})
+        terminal.json({"id": experiment_id, "url": address})
     terminal.say(address)
     return 0
+
+
+def _server(home: Home, args: argparse.Namespace) -> tuple[str | None, Client]:
+    """Return the named experiment's id and its server, or else the server that runs. Raise CliError.
+
+    A server shows all of its experiments, so that no experiment need be named where one server runs.
+    """
+    if args.id is not None:
+        entry = select(home, args.id, port=args.port)
+        return entry.id, client_of(home, entry, port=args.port)
+    ports = [server.port for server in home.servers() if args.port in (None, server.port)]
+    if len(ports) > 1:  # prefer the server of what runs
+        used = {entry.port for entry in entries_of(home).values() if runs(entry)}
+        ports = [port for port in ports if port in used] if len(used.intersection(ports)) == 1 else ports
+    if len(ports) == 1:
+        return None, connect(home, ports[0])
+    if ports:
+        raise CliError(
+            f"Several servers run, on the ports {', '.join(map(str, ports))}.",
+            mend=f"Choose one: {{prog}} --port {ports[0]}",
+        )
+    if any(entry.status != "STOPPED" for entry in entries_of(home).values()):
+        entry = select(home, None, port=args.port)  # the server that is started now opens it
+        return entry.id, client_of(home, entry, port=args.port)
+    where = "" if args.port is None else f" on port {args.port}"
+    raise CliError(
+        f"No server runs{where}.",
+        mend="Start one: nnictl create --config exp.yml\n  Or without an experiment: nnimgr serve",
+    )

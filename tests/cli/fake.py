@@ -355,10 +355,14 @@ def _files(experiment: FakeExperiment) -> dict[str, Any]:
 
 def _page(trials: list[dict[str, Any]], query: dict[str, list[str]]) -> dict[str, Any]:
     found = [item for item in trials if item["status"] in query.get("status", [item["status"]])]
+    if "search" in query:
+        found = [item for item in found if query["search"][0] in item["id"]]
+    if query.get("order") == ["desc"]:
+        found.reverse()
     if query.get("sort") == ["value"]:
         descending = query["order"] == ["desc"]
         valued = [item for item in found if item["finalValue"] is not None]
         valued.sort(key=lambda item: float(item["finalValue"]), reverse=descending)
         found = valued + [item for item in found if item["finalValue"] is None]
-    offset = int(query["offset"][0])
+    offset = int(query.get("offset", ["0"])[0])
     return {"total": len(found), "trials": found[offset : offset + min(2, int(query["limit"][0]))]}

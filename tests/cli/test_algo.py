@@ -61,9 +61,13 @@ def test_unregister(capsys: pytest.CaptureFixture[str], verb: str) -> None:
     assert main(["algo", verb, "Mine"]) == 0
     assert capsys.readouterr().out == "INFO: Mine unregistered successfully!\n"
     assert main(["algo", verb, "mine"]) == 1
-    assert capsys.readouterr().err == "ERROR: There is no registered algorithm mine.\n"
+    assert capsys.readouterr().err == (
+        "ERROR: There is no registered algorithm mine.\n  See: nnictl algo list\n"
+    )
     assert main(["algo", verb, "random"]) == 1
-    assert capsys.readouterr().err == "ERROR: random is built in and cannot be unregistered.\n"
+    assert capsys.readouterr().err == (
+        "ERROR: random is built in and cannot be unregistered.\n  See: nnictl algo list\n"
+    )
     Path("exp.yml").write_text(CONFIG)
     assert main(["create", "--dry-run", "-c", "exp.yml"]) == 1
     assert "there is no built-in tuner 'MINE'" in capsys.readouterr().err
@@ -131,7 +135,7 @@ def test_show_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["algo", "show", "random", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["source"] == "nni"
     assert main(["algo", "show", "none"]) == 1
-    assert capsys.readouterr().err == "ERROR: There is no algorithm none.\n"
+    assert capsys.readouterr().err == "ERROR: There is no algorithm none.\n  See: nnictl algo list\n"
     assert main(["algo", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len({len(line) for line in lines}) == 1

@@ -88,9 +88,13 @@ def test_view(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("verb", ["view", "resume"])
 def test_who_cannot_be_taken_up(server: FakeServer, capsys: pytest.CaptureFixture[str], verb: str) -> None:
     assert main([verb, "abc"]) == 1
-    assert capsys.readouterr().err == "ERROR: Id abc not exist.\n"
+    assert capsys.readouterr().err == (
+        "ERROR: There is no experiment 'abc'.\n  See: nnictl experiment list --all\n"
+    )
     assert main([verb]) == 1
-    assert capsys.readouterr().err == "ERROR: Please set correct experiment id.\n"
+    assert capsys.readouterr().err == (
+        "ERROR: Please set correct experiment id.\n  See the ids: nnictl experiment list --all\n"
+    )
     server.add("abc")
     assert main([verb, "abc", "--port", "1"]) == 1
     assert f"is served on port {server.port} already" in capsys.readouterr().err
@@ -115,7 +119,9 @@ def test_a_folder_from_elsewhere_is_noted(
     other = folder(tmp_path / "other", "abc")
     Index(home).put(replace(entry, log_dir=str(other.parent)))
     assert main([verb, "-e", "usb/abc"]) == 1
-    assert capsys.readouterr().err == f"ERROR: There is another experiment abc in {other}.\n"
+    assert capsys.readouterr().err == (
+        f"ERROR: There is another experiment abc in {other}.\n  Open that one: nnictl view abc\n"
+    )
     other.parent.rename(tmp_path / "another")
     assert main([verb, "-e", "another/abc", "--port", str(server.port)]) == 0
     assert Index(home).entries()["abc"].directory == tmp_path / "another" / "abc"
@@ -154,7 +160,10 @@ def test_delete_asks_first(
         answers(text)
         assert main(["experiment", "delete", "abc"]) == 1
         asked = f"abc: {directory}\nDelete all of this for good? [y/N]: "
-        assert capsys.readouterr().err == f"{asked}ERROR: Nothing was deleted.\n"
+        assert capsys.readouterr().err == (
+            f"{asked}ERROR: Nothing was deleted.\n"
+            "  Delete without a question: nnictl experiment delete abc --yes\n"
+        )
         assert directory.exists()
     answers("y\n")
     assert main(["experiment", "delete", "abc"]) == 0
@@ -177,7 +186,7 @@ def test_delete_all_that_were_stopped(home: Home, tmp_path: Path, capsys: pytest
             {"id": "abc"},
             {"id": "def"},
             {"id": "live", "error": "1 trials of experiment live run on: stop it first."},
-            {"id": "runs", "error": "Experiment runs is RUNNING: only one that was stopped can be deleted."},
+            {"id": "runs", "error": "Experiment runs is RUNNING: only a stopped experiment can be deleted."},
         ]
     }
     assert list(Index(home).entries()) == ["live", "runs"]
@@ -196,9 +205,9 @@ def test_delete_leaves_it_to_a_server_that_runs(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "Say which experiment: its id, or --all."),
-        (["abc", "--all"], "Say which experiment: its id, or --all."),
-        (["ab"], "Id not correct."),
+        ([], "Name one experiment, or give --all."),
+        (["abc", "--all"], "Name one experiment, or give --all."),
+        (["x"], "There is no experiment 'x'."),
     ],
 )
 def test_what_delete_does_not_take(
@@ -206,7 +215,7 @@ def test_what_delete_does_not_take(
 ) -> None:
     server.add("abc", status="STOPPED")
     assert main(["experiment", "delete", *words, "-y"]) == 1
-    assert capsys.readouterr().err == f"ERROR: {sentence}\n"
+    assert capsys.readouterr().err == f"ERROR: {sentence}\n  See: nnictl experiment list --all\n"
 
 
 def test_what_nni_itself_has_run(
@@ -230,7 +239,7 @@ def test_what_nni_itself_has_run(
         assert main(command) == 1
         assert capsys.readouterr().err == (
             f"ERROR: Experiment old was run by NNI itself, whose database {database} nnimgr does not read: "
-            "NNI's own nnictl does.\n"
+            "NNI's own nnictl does.\n  See: nnictl experiment list --all\n"
         )
     assert server.requests == []
     Index(server.home).put(replace(entry, status="STOPPED"))

@@ -99,7 +99,7 @@ def test_create_without_a_token(server: FakeServer, config: Path, capsys: pytest
         assert create(server, *arguments) == 0
         printed = capsys.readouterr()
         assert f"Web portal URLs: http://127.0.0.1:{server.port}\n" in printed.out
-        assert "anyone on this machine can steer its experiments" in printed.err
+        assert "anyone on this machine can control its experiments" in printed.err
 
 
 @pytest.mark.parametrize("wanted", ["a b", "../x", "x" * 33])
@@ -122,6 +122,7 @@ def test_faults_of_the_configuration_are_all_shown(
         "ERROR: exp.yml:2:7: searchSpace.x._type: must be one of choice, randint, uniform, quniform, "
         "loguniform, qloguniform, normal, qnormal, lognormal, qlognormal, not 'chioce'; did you mean choice?",
         "ERROR: exp.yml:5:1: trialConcurency: unknown field; did you mean 'trialConcurrency'?",
+        "  Correct exp.yml, then check it: nnictl create --dry-run --config exp.yml",
     ]
     assert create(server, "--json") == 1
     problems = json.loads(capsys.readouterr().out)["error"]["problems"]
@@ -131,7 +132,9 @@ def test_faults_of_the_configuration_are_all_shown(
 
 def test_a_missing_file(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert create(server) == 1
-    assert capsys.readouterr().err == "ERROR: exp.yml: this file does not exist\n"
+    assert capsys.readouterr().err == (
+        "ERROR: exp.yml: this file does not exist\n  Write a configuration to start from: nnictl hello\n"
+    )
 
 
 def test_faults_that_the_server_finds(
@@ -140,7 +143,7 @@ def test_faults_that_the_server_finds(
     problems = [{"field": "tuner", "message": "is not there", "line": 3}]
     server.refuse["experiments"] = Refused(400, "The configuration has faults.", problems=problems)
     assert create(server) == 1
-    assert capsys.readouterr().err == "ERROR: 3: tuner: is not there\n"
+    assert capsys.readouterr().err == "ERROR: 3: tuner: is not there\n  See: nnictl create --help\n"
 
 
 def test_a_dry_run_starts_nothing(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,9 +291,11 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
         "Trial 1 (tb) FAILED: exited with code 3",
         "Experiment DONE: all 2 trials were created",
         "Trials: 1 SUCCEEDED, 1 FAILED",
-        "What a failed trial printed: /data/abc/trials/tb/stderr",
-        "Best trial: 0 (ta) with 0.5",
+        "Trial 1 (tb) FAILED: exited with code 3",
+        "  See: nnictl log trial abc -T 1 --file stderr",
+        "Best trial: 0 (ta) with 0.5, goal: maximize",
         "  x: 1",
+        "Next: nnictl experiment export abc --type csv --filename results.csv",
     ]
     assert server.requests[-1][:2] == ("POST", "experiments/abc/stop")
 
@@ -319,9 +324,10 @@ def test_another_command_may_stop_what_is_watched(
 
     server.on_create = script
     server.refuse["experiments/abc/stop"] = Refused(503, "The server is leaving.")
-    assert create(server, "-f", "--id", "abc") == 0
+    assert create(server, "-f", "--id", "abc") == 1
     printed = capsys.readouterr()
     assert "Experiment STOPPED: another user stopped it" in printed.out
+    assert printed.out.endswith("No trial has a usable result.\nNext: nnictl resume abc\n")
     assert printed.err == ""
 
 
@@ -331,7 +337,7 @@ def test_an_id_that_is_taken_is_no_success(
     server.add("abc")
     assert create(server, "--id", "abc") == 1
     assert capsys.readouterr().err == (
-        "ERROR: Experiment abc exists already; nnictl resume abc brings it back.\n"
+        "ERROR: Experiment abc exists already.\n  Reopen it: nnictl resume abc\n"
     )
 
 
@@ -367,6 +373,8 @@ def test_resume_in_the_foreground_begins_behind_what_was(
         )  # ended before it could be listed
         server.emit(experiment, "TrialEnded", trialId="tb", status="SUCCEEDED", reason="")
         server.emit(experiment, "TrialEnded", trialId="ta", status="EARLY_STOPPED", reason="the assessor")
+        best = {"trialId": "tb", "sequence": 2, "value": 0.25, "parameters": {}}
+        experiment.profile["bestTrial"] = best
         server.emit(experiment, "ExperimentMoved", status="DONE", reason="all")
 
     server.on_resume = script
@@ -379,7 +387,9 @@ def test_resume_in_the_foreground_begins_behind_what_was(
 
 def test_resume_of_nothing(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", "abc"]) == 1
-    assert capsys.readouterr().err == "ERROR: Id abc not exist.\n"
+    assert capsys.readouterr().err == (
+        "ERROR: There is no experiment 'abc'.\n  See: nnictl experiment list --all\n"
+    )
 
 
 def test_resume_on_another_port_than_a_running_one(

@@ -225,7 +225,7 @@ def test_ctrl_c_in_the_foreground_stops_the_experiment(
             process.send_signal(signal.SIGINT)  # immediately, which must not prevent the request to stop
         rest = process.stdout.read()
         assert process.stderr.read() == ""
-    assert process.returncode == 0
+    assert process.returncode == 130
     assert "Stopping the experiment and its trials; Ctrl-C again leaves at once." in rest
     assert "Experiment STOPPED: " in rest
     assert "Best trial: 9 (tz) with 0.5" in rest

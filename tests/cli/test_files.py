@@ -52,7 +52,7 @@ def test_what_does_not_come_whole_is_not_left_behind(
 ) -> None:
     experiment.cut = True
     assert main(["trial", "get", "ta", "model/best.bin"]) == 1
-    assert "is cut off" in capsys.readouterr().err
+    assert "is incomplete" in capsys.readouterr().err
     assert main(["trial", "get", "ta", "nothing"]) == 1
     assert "has no file nothing" in capsys.readouterr().err
     (tmp_path / "folder").mkdir()

@@ -41,18 +41,18 @@ def test_the_view_shows_what_is_of_interest() -> None:
     text = shown(progress)
     assert "Experiment abc a name  RUNNING  runs" in text
     assert "4 of 10" in text
-    assert "1:03, no limit" in text
+    assert "1 min 3 s, no limit" in text
     assert "1 RUNNING 3 SUCCEEDED 1 FAILED" in text
     assert "Best   0.123457  trial 1 (tb)  x=0.25" in text
     assert "Trial zz has no place yet: no free GPU" in text
     (line,) = [line for line in text.splitlines() if line.strip().startswith("ta ")]
-    assert line.split() == ["ta", "4", "1:00", "7", "0.5", "x=0.4"]
+    assert line.split() == ["ta", "4", "1", "min", "7", "0.5", "x=0.4"]
 
 
 def test_a_view_of_nothing_yet() -> None:
     progress = Progress.of(profile("abc", reason="", name=""))
     text = shown(progress)
-    assert "Experiment abc  RUNNING  0 trials run, 0 wait" in text
+    assert "Experiment abc  RUNNING" in text
     assert "Best" not in text
 
 
@@ -62,7 +62,7 @@ def test_the_screen_draws_at_the_console() -> None:
         screen.draw(Progress.of(profile("abc", status="DRAINING", durationS=3600.0)))
         screen.tell("not shown")
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "1:00:0" in text
+    assert "1 h, no limit" in text
     assert "not shown" not in text
 
 
@@ -95,7 +95,7 @@ def test_events_become_sentences() -> None:
         "Trial 0 (ta) gets attempt 3: its host was lost",
         "Trial 0 (ta): it is odd",
         "Trial 0 (ta): no JSON",
-        "Trial 0 (ta) SUCCEEDED without a final result",
+        "Trial 0 (ta) SUCCEEDED without a result",
         "The host is silent.",
         "The tuner has no more parameter sets.",
         "Changed: trialConcurrency",
@@ -139,8 +139,8 @@ def test_the_first_final_result_counts_and_one_that_is_no_number_is_shown() -> N
         said.append(progress.apply(event("TrialEnded", trialId="t", status="SUCCEEDED", reason="")))
     assert said == [
         "Trial 0 (t) SUCCEEDED: 0.5, the best so far",
-        'Trial 0 (t) SUCCEEDED: its final result "good" is no number',
-        "Trial 0 (t) SUCCEEDED: its final result NaN is no number",
+        'Trial 0 (t) SUCCEEDED: no usable result: "good" is not a number',
+        "Trial 0 (t) SUCCEEDED: no usable result: NaN is not a number",
     ]
 
 

@@ -55,7 +55,9 @@ def test_what_is_no_list_of_records(
     tuned_by(server, "TPE")
     Path("data.json").write_text(text)
     assert main(["experiment", "import", "-f", "data.json"]) == 1
-    assert capsys.readouterr().err == f"ERROR: data.json{told}\n"
+    assert capsys.readouterr().err == (
+        f"ERROR: data.json{told}\n  Write such a file: nnictl experiment export ID --filename results.json\n"
+    )
     assert server.requests == []
 
 
@@ -73,7 +75,10 @@ def test_a_refusal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> No
     Path("data.json").write_text(json.dumps(RECORDS))
     server.refuse["experiments/abc/import"] = Refused(409, "The experiment is STOPPED: resume it first.")
     assert main(["experiment", "import", "-f", "data.json"]) == 1
-    assert capsys.readouterr().err == "ERROR: The experiment is STOPPED: resume it first.\n"
+    assert capsys.readouterr().err == (
+        "ERROR: The experiment is STOPPED: resume it first.\n"
+        "  See what it does: nnictl experiment status abc\n"
+    )
 
 
 # ---- pareto -----------------------------------------------------------------------------------------------

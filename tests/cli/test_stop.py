@@ -44,9 +44,9 @@ def test_who_is_meant(server: FakeServer, arguments: list[str], ids: list[str]) 
     ("arguments", "sentence"),
     [
         (["all"], 'use "nnictl stop --all"'),
-        (["x"], "Id not correct."),
-        (["x*"], "Id not correct."),
-        (["abc"], "Id abc is ambiguous"),
+        (["x"], "There is no experiment 'x'."),
+        (["x*"], "No experiment with an id like x* is open."),
+        (["abc"], "'abc' is ambiguous: it fits 2 experiments."),
         ([], "There are multiple experiments"),
         (["def", "--port", "1"], "Experiment id and port do not match"),
         (["--port", "1"], "There is no experiment running on port 1."),
@@ -66,7 +66,7 @@ def test_who_is_not(
 def test_detached_trials_are_listed(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").still_running = ["ta", "tb"]
     assert main(["stop", "--detach"]) == 0
-    assert "These trials run on: ta, tb. nnictl resume abc takes them up." in capsys.readouterr().out
+    assert "These trials run on: ta, tb. nnictl resume abc adopts them." in capsys.readouterr().out
     assert server.requests[-1][2] == {"detach": True}
 
 
@@ -78,7 +78,7 @@ def test_one_that_cannot_be_stopped_keeps_no_other_from_it(
     server.refuse["experiments/abc/stop"] = Refused(409, "It does not want to.")
     assert main(["stop", "--all"]) == 1
     printed = capsys.readouterr()
-    assert printed.err == "ERROR: It does not want to.\n"
+    assert printed.err == ("ERROR: It does not want to.\n  See what it does: nnictl experiment status abc\n")
     assert stopped(server) == ["abc", "def"]
     assert main(["stop", "--all", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)

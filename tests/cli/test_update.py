@@ -78,6 +78,7 @@ def test_a_refusal_is_shown_with_its_reason(server: FakeServer, capsys: pytest.C
     assert main(["update", "concurrency", "-v", "2"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: experiment abc is only viewed: it cannot be changed\nERROR: Update concurrency failed!\n"
+        "  See what it does: nnictl experiment status abc\n"
     )
 
 
@@ -185,7 +186,7 @@ def test_a_refused_tuner_is_shown_with_its_line(
     assert main(["update", "tuner", "-f", "exp.yml"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: exp.yml:4:5: tuner.classArgs.gama: TPE takes no argument 'gama'\n"
-        "ERROR: Update tuner failed!\n"
+        "ERROR: Update tuner failed!\n  See: nnictl update tuner --help\n"
     )
     Path("exp.yml").write_text("trialConcurrency: 2\n")
     assert main(["update", "tuner", "-f", "exp.yml"]) == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from nnimgr.cli.main import _parser as nnictl_parser
+from nnimgr.cli.parsers import nnictl_parser
 from nnimgr.server.main import _parser as server_parser
 from tests.reference.markdown import Table, code, page
 
@@ -16,7 +16,33 @@ __all__ = ["commands", "nnictl_page", "server_page"]
 
 _NNICTL = """\
 Every command of `nnictl`. The exit code is 0 if the command did what it was asked, 1 after a failure, 2 after
-a wrong option and 130 after Ctrl-C. An option may be shortened to a unique beginning.
+a wrong option and 130 after Ctrl-C. An option may be shortened to a unique beginning. An error ends with the
+command that mends it.
+
+- An experiment (`ID`) is named by its id, the unique beginning of its id, or its name. Without it, the
+  experiment that runs is meant; if none runs, the only one that is not stopped. An experiment that is DONE
+  does not run.
+- A trial (`TRIAL`) is named by its number, its id, or the unique beginning of its id.
+- If a name is ambiguous, the candidates are listed.
+
+## Terminals and pipes
+
+A terminal gets tables and sentences as wide as it is. In a pipe or a file, these verbs print what NNI prints,
+so programs made for NNI's `nnictl` work:
+
+| verb | in a terminal | in a pipe |
+| --- | --- | --- |
+| `trial ls`, `experiment show`, `experiment status` | a table or lines | NNI's JSON |
+| `config show` | YAML | NNI's JSON |
+| `experiment list` | a table | NNI's lines, `Id: ...    Name: ...` |
+| `experiment export` without `-t` and `-f` | a table | NNI's JSON |
+| `log trial -T TRIAL` | the log (`--path`: the path) | `id:... path:...` (`--file stdout`: the log) |
+| `algo list` | a table | NNI's table |
+| `create`, `resume`, `view` | the time of the day, then the sentence | NNI's lines with date and time |
+
+Use `--json` in new programs: it has more fields than NNI's JSON. Every verb has it.
+
+## Options of all commands
 
 - `--json` (all commands): print one JSON value and nothing else.
 - `-h`, `--help` (all commands): show the arguments.
@@ -58,7 +84,14 @@ def _sections(root: argparse.ArgumentParser) -> list[str]:
             table.add(_spelled(action), _help(action), _values(action), _default(action))
         if _actions(parser):
             parts.append(str(table))
+        parts.append(_examples(parser))
     return [part for part in parts if part]
+
+
+def _examples(parser: argparse.ArgumentParser) -> str:
+    """Return the examples of a command as a paragraph, or "" if it has none."""
+    lines = (parser.epilog or "").splitlines()[1:]
+    return "\n".join(["Examples:", "", *(f"    {line.strip()}" for line in lines)]) if lines else ""
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser, list[str]]]:

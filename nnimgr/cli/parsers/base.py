@@ -1,0 +1,163 @@
+"""Parts of the parsers of ``nnictl``: a parser that suggests what was meant, and arguments of many verbs."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+__all__ = [
+    "Parser",
+    "Verbs",
+    "add_group",
+    "add_id",
+    "add_port",
+    "add_verb",
+    "count",
+    "examples_text",
+    "port",
+    "seconds",
+]
+
+_Number = TypeVar("_Number", int, float)
+
+_NNIS_ALONE = {
+    "jupyter-extension": 'The dashboard is in the browser: "nnictl webui url"',
+    "load": 'Open a copied experiment folder: "nnictl view --experiment_dir DIR"',
+    "package": 'Register algorithms: "nnictl algo register --meta FILE"',
+    "platform": 'Delete an experiment and its files on machines: "nnictl experiment delete ID"',
+    "save": 'Copy the folder that "nnictl experiment show ID --json" names',
+    "ss_gen": 'Write the search space by hand, and check it: "nnictl create --dry-run --config FILE"',
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser that suggests the nearest command, option or value, and accepts shortened options."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)
+
+    def error(self, message: str) -> NoReturn:
+        """End with code 2 after the usage, the message, and the command that shows the help."""
+        if message.endswith("required: COMMAND"):
+            self.print_help(sys.stderr)
+            self.exit(2, f"\n{self.prog}: error: a command is missing\n")
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: error: {message}\n  See: {self.prog} --help\n")
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse. Report unknown arguments here, where the usage of the verb is known."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            options = [word for word in self._option_string_actions if word.startswith("--")]
+            near = _nearest(rest[0].partition("=")[0], options)
+            hint = "" if near is None else f'; did you mean "{near}"?'
+            what = "there is no option" if rest[0].startswith("-") else "one argument too many:"
+            self.error(f"{what} {rest[0]}{hint}")
+        return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(choice) for choice in action.choices]
+        near = _nearest(str(value), names)
+        if isinstance(action, argparse._SubParsersAction):
+            if value in _NNIS_ALONE:
+                self.error(f"{self.prog} {value} is a command of NNI that is not here. {_NNIS_ALONE[value]}")
+            hint = "" if near is None else f'; did you mean "{self.prog} {near}"?'
+            self.error(f"there is no command {value!r}{hint}")
+        hint = "" if near is None else f'; did you mean "{near}"?'
+        valid = ", ".join(names)
+        raise argparse.ArgumentError(action, f"must be one of {valid}, not {value!r}{hint}")
+
+    def _get_option_tuples(self, option_string: str) -> Any:
+        """Return the options that match a shortened one. Two spellings of an option count once."""
+        found: Any = super()._get_option_tuples(option_string)
+        return list({id(action): (action, *rest) for action, *rest in found}.values())
+
+
+Verbs = argparse._SubParsersAction
+
+
+def _nearest(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that ``word`` was probably meant to be, or None."""
+    known = list(names)
+    near = difflib.get_close_matches(word.lower(), known, n=1)
+    near = near or sorted(name for name in known if len(word) > 1 and name.startswith(word.lower()))
+    return near[0] if near else None
+
+
+def examples_text(examples: Sequence[str]) -> str:
+    """Return examples as the last paragraph of a help text."""
+    return "\n".join(["examples:", *(f"  {example}" for example in examples)])
+
+
+def add_verb(
+    verbs: Verbs[Parser],
+    name: str,
+    target: str,
+    summary: str,
+    *,
+    aliases: Sequence[str] = (),
+    about: str = "",
+    examples: Sequence[str],
+) -> Parser:
+    """Add a verb. ``target``: its function, as "module:name". ``about``: more lines of its description."""
+    description = f"{summary[0].upper()}{summary[1:]}."
+    verb = verbs.add_parser(
+        name,
+        help=summary,
+        description=f"{description}\n{about}" if about else description,
+        aliases=aliases,
+        epilog=examples_text(examples),
+    )
+    verb.set_defaults(verb=target, prog=verb.prog)
+    verb.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
+    return verb
+
+
+def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
+    """Add a verb that only has verbs of its own."""
+    group = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def add_id(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="the experiment: its id, the beginning of its id, or its name (default: the one that runs)",
+    )
+    add_port(verb)
+
+
+def add_port(verb: argparse.ArgumentParser, help: str = "the server's port") -> None:
+    verb.add_argument("-p", "--port", type=port, help=help)
+
+
+def port(text: str) -> int:
+    return _number(text, int, least=1, most=65_535, rule="a port is a number from 1 to 65535")
+
+
+def seconds(text: str) -> float:
+    return _number(text, float, least=0.1, most=3600, rule="must be from 0.1 to 3600 seconds")
+
+
+def count(text: str) -> int:
+    return _number(text, int, least=1, most=sys.maxsize, rule="must be a number of at least 1")
+
+
+def _number(text: str, read: Callable[[str], _Number], *, least: float, most: float, rule: str) -> _Number:
+    try:
+        number = read(text)
+    except ValueError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"{rule}, not {text!r}")
+    return number

@@ -1,0 +1,187 @@
+"""Verbs that read experiments, and verbs that change them."""
+
+from __future__ import annotations
+
+from nnimgr.cli.parsers.base import Parser, Verbs, add_group, add_id, add_verb
+
+__all__ = ["add"]
+
+_NAMED = "the experiment: its id, the beginning of its id, or its name"
+
+
+def add(verbs: Verbs[Parser]) -> None:
+    group = add_group(verbs, "experiment", "list, show, export, tag and delete experiments")
+    _read(group)
+    _label(group)
+    _results(group)
+    _update(add_group(verbs, "update", "change an experiment's limits, search space or tuner"))
+    config = add_group(verbs, "config", "show configurations")
+    add_id(
+        add_verb(
+            config,
+            "show",
+            "stored:show_config",
+            "show the configuration of an experiment",
+            about="A terminal gets YAML, a pipe gets JSON as NNI prints it.",
+            examples=("nnictl config show ab12cd34",),
+        )
+    )
+
+
+def _read(group: Verbs[Parser]) -> None:
+    listed = add_verb(
+        group,
+        "list",
+        "experiments:list_all",
+        "list experiments",
+        about="A terminal gets a table, a pipe gets lines as NNI prints them.",
+        examples=("nnictl experiment list", "nnictl experiment list --all --json"),
+    )
+    listed.add_argument("--all", action="store_true", help="also list stopped and archived experiments")
+    add_id(
+        add_verb(
+            group,
+            "show",
+            "experiments:show",
+            "show an experiment",
+            about="A terminal gets a summary, a pipe gets JSON as NNI prints it.",
+            examples=("nnictl experiment show", "nnictl experiment show ab12cd34 --json"),
+        )
+    )
+    add_id(
+        add_verb(
+            group,
+            "status",
+            "experiments:status",
+            "show the status of an experiment, and its errors",
+            about="A terminal gets sentences, a pipe gets JSON as NNI prints it.",
+            examples=("nnictl experiment status", "nnictl experiment status ab12cd34 --json"),
+        )
+    )
+
+
+def _label(group: Verbs[Parser]) -> None:
+    tag = add_verb(
+        group,
+        "tag",
+        "experiments:tag",
+        "replace the tags of an experiment",
+        examples=("nnictl experiment tag ab12cd34 baseline resnet", "nnictl experiment tag ab12cd34"),
+    )
+    tag.add_argument("id", metavar="ID", help=_NAMED)
+    tag.add_argument("tags", nargs="*", metavar="TAG", help="the new tags (default: no tags)")
+    archive = add_verb(
+        group,
+        "archive",
+        "experiments:archive",
+        "hide a finished experiment",
+        examples=("nnictl experiment archive ab12cd34", "nnictl experiment archive ab12cd34 --undo"),
+    )
+    archive.add_argument("id", metavar="ID", help=_NAMED)
+    archive.add_argument("--undo", action="store_true", help="list it again")
+    delete = add_verb(
+        group,
+        "delete",
+        "experiments:delete",
+        "delete stopped experiments and all their files",
+        examples=("nnictl experiment delete ab12cd34", "nnictl experiment delete --all --yes"),
+    )
+    delete.add_argument("id", nargs="?", metavar="ID", help=_NAMED)
+    delete.add_argument("-a", "--all", action="store_true", help="all experiments")
+    delete.add_argument(
+        "--leave-unreachable",
+        "--leave_unreachable",
+        action="store_true",
+        help="delete even if files on unreachable machines cannot be removed, and list them",
+    )
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def _results(group: Verbs[Parser]) -> None:
+    load = add_verb(
+        group,
+        "import",
+        "results:import_data",
+        "give the tuner results of other experiments",
+        examples=("nnictl experiment import --filename results.json",),
+    )
+    add_id(load)
+    load.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help='results, as "experiment export" writes them'
+    )
+    pareto = add_verb(
+        group,
+        "pareto",
+        "pareto:pareto",
+        "list the trials that no other trial beats in every objective",
+        examples=("nnictl experiment pareto", "nnictl experiment pareto --filter 'ms<5'"),
+    )
+    add_id(pareto)
+    pareto.add_argument(
+        "--filter", default="", help="consider only trials that match, such as status:SUCCEEDED"
+    )
+    export = add_verb(
+        group,
+        "export",
+        "results:export",
+        "export the results of an experiment's trials",
+        about="Without --type and --filename, a terminal gets a table and a pipe gets JSON.",
+        examples=(
+            "nnictl experiment export",
+            "nnictl experiment export --type csv --filename results.csv",
+            "nnictl experiment export ab12cd34 --intermediate > results.json",
+        ),
+    )
+    add_id(export)
+    export.add_argument(
+        "-t", "--type", choices=("json", "csv"), help="the format of the file (default: json)"
+    )
+    export.add_argument("-f", "--filename", metavar="FILE", help="write there (default: standard output)")
+    export.add_argument("-i", "--intermediate", action="store_true", help="with intermediate results")
+
+
+def _update(group: Verbs[Parser]) -> None:
+    space = add_verb(
+        group,
+        "searchspace",
+        "update:searchspace",
+        "change the search space",
+        examples=("nnictl update searchspace --filename search_space.yml",),
+    )
+    add_id(space)
+    space.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help="the new search space, in JSON or YAML"
+    )
+    space.add_argument("--constraints", metavar="FILE", help="a list of new constraints on it")
+    constraints = add_verb(
+        group,
+        "constraints",
+        "update:constraints",
+        "change the constraints on the search space",
+        examples=("nnictl update constraints --filename constraints.yml",),
+    )
+    add_id(constraints)
+    constraints.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help="a list of the new constraints"
+    )
+    tuner = add_verb(
+        group,
+        "tuner",
+        "tuner:replace",
+        "continue with another tuner, which gets the whole history",
+        examples=("nnictl update tuner --filename exp.yml",),
+    )
+    add_id(tuner)
+    tuner.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help="the new tuner, or an exp.yml that has it"
+    )
+    for name, summary, value, help in (
+        ("concurrency", "change how many trials run at once", "4", "the number of slots"),
+        ("duration", "change how long the experiment may run", "2h", "in all, such as 30m or 2h"),
+        ("trialnum", "change how many trials there may be", "100", "the number of trials in all"),
+    ):
+        verb = add_verb(
+            group, name, f"update:{name}", summary, examples=(f"nnictl update {name} --value {value}",)
+        )
+        add_id(verb)
+        verb.add_argument("-v", "--value", required=True, help=help)

@@ -1,0 +1,126 @@
+"""Verbs that start, stop and watch experiments."""
+
+from __future__ import annotations
+
+import argparse
+
+from nnimgr.cli.parsers.base import Parser, Verbs, add_id, add_port, add_verb, seconds
+
+__all__ = ["add"]
+
+
+def add(verbs: Verbs[Parser]) -> None:
+    _create(verbs)
+    resume = add_verb(
+        verbs,
+        "resume",
+        "create:resume",
+        "continue a stopped or finished experiment",
+        examples=("nnictl resume ab12cd34", "nnictl resume --experiment_dir /media/usb/ab12cd34"),
+    )
+    _add_brought(resume)
+    resume.add_argument("-d", "--debug", action="store_true", help=argparse.SUPPRESS)
+    _add_foreground(resume)
+    _add_no_token(resume)
+    view = add_verb(
+        verbs,
+        "view",
+        "create:view",
+        "show a stopped experiment without running it",
+        examples=("nnictl view ab12cd34", "nnictl view --experiment_dir /media/usb/ab12cd34"),
+    )
+    _add_brought(view)
+    _add_no_token(view)
+    _stop(verbs)
+    top = add_verb(
+        verbs,
+        "top",
+        "watch:top",
+        "watch an experiment, or all that run",
+        examples=("nnictl top", "nnictl top ab12cd34", "nnictl top --time 10"),
+    )
+    add_id(top)
+    top.add_argument("-t", "--time", type=seconds, metavar="S", help="refresh interval in seconds")
+
+
+def _create(verbs: Verbs[Parser]) -> None:
+    create = add_verb(
+        verbs,
+        "create",
+        "create:create",
+        "start a new experiment",
+        about="With --foreground, the exit code is 0 only if the experiment is DONE and a trial\n"
+        "has a usable result.",
+        examples=(
+            "nnictl create --config exp.yml",
+            "nnictl create --config exp.yml --foreground",
+            "nnictl create --config exp.yml --dry-run",
+        ),
+    )
+    create.add_argument(
+        "-c", "--config", required=True, metavar="FILE", help="the experiment's configuration"
+    )
+    create.add_argument("--id", dest="experiment_id", help="an id of your own for the experiment")
+    create.add_argument("--dry-run", action="store_true", help="show what would start, and start nothing")
+    create.add_argument("-d", "--debug", action="store_true", help="set the experiment's log level to debug")
+    create.add_argument(
+        "-u",
+        "--url_prefix",
+        "--url-prefix",
+        metavar="PREFIX",
+        help="the part of the address before NNI's routes, such as a/b",
+    )
+    add_port(create)
+    _add_foreground(create)
+    _add_no_token(create)
+
+
+def _stop(verbs: Verbs[Parser]) -> None:
+    stop = add_verb(
+        verbs,
+        "stop",
+        "stop:stop",
+        "stop experiments and their trials",
+        examples=("nnictl stop", "nnictl stop ab12cd34", "nnictl stop 'ab*'", "nnictl stop --all"),
+    )
+    stop.add_argument(
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="the experiment: its id, the beginning of its id, or its name; with a * at its end, "
+        "all whose ids begin so (default: the one that runs)",
+    )
+    stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
+    stop.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
+    add_port(stop, help="the experiments of this port")
+
+
+def _add_brought(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="the experiment: its id, the beginning of its id, or its name",
+    )
+    verb.add_argument(
+        "-e",
+        "--experiment_dir",
+        "--experiment-dir",
+        metavar="DIR",
+        help="the experiment's folder, if it was copied from another place",
+    )
+    add_port(verb)
+
+
+def _add_foreground(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "-f", "--foreground", action="store_true", help="watch until the end, then stop; Ctrl-C stops, too"
+    )
+
+
+def _add_no_token(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--no-token",
+        action="store_true",
+        help="start a server that needs no token, for clients of NNI: anyone on this machine can control it",
+    )

@@ -1,0 +1,147 @@
+"""Verbs about trials, and about what trials and experiments have printed."""
+
+from __future__ import annotations
+
+import argparse
+
+from nnimgr.cli.parsers.base import Parser, Verbs, add_group, add_id, add_verb, count
+
+__all__ = ["add"]
+
+_NAMED = "the trial: its number, its id, or the beginning of its id"
+
+
+def add(verbs: Verbs[Parser]) -> None:
+    group = add_group(verbs, "trial", "list, stop and retry trials, fetch their files")
+    _list(group)
+    _act(group)
+    _files(group)
+    _log(add_group(verbs, "log", "show what trials and experiments have printed"))
+
+
+def _list(group: Verbs[Parser]) -> None:
+    listed = add_verb(
+        group,
+        "ls",
+        "trials:list_all",
+        "list the trials of an experiment",
+        about="A terminal gets a table, a pipe gets JSON as NNI prints it.",
+        examples=(
+            "nnictl trial ls",
+            "nnictl trial ls ab12cd34 --head 5",
+            "nnictl trial ls --json | jq '.trials[].finalValue'",
+        ),
+    )
+    add_id(listed)
+    some = listed.add_mutually_exclusive_group()
+    some.add_argument("--head", type=count, metavar="N", help="the N with the largest results")
+    some.add_argument("--tail", type=count, metavar="N", help="the N with the smallest results")
+
+
+def _act(group: Verbs[Parser]) -> None:
+    stop = add_verb(
+        group,
+        "stop",
+        "trials:stop",
+        "stop a trial",
+        aliases=("kill",),
+        examples=("nnictl trial stop -T 12", "nnictl trial stop ab12cd34 -T k3x9z"),
+    )
+    add_id(stop)
+    _add_trial(stop, required=True)
+    lost = add_verb(
+        group,
+        "lost",
+        "trials:lost",
+        "declare the machine of an UNKNOWN trial lost",
+        examples=("nnictl trial lost 12",),
+    )
+    lost.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
+    add_id(lost)
+    lost.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    retry = add_verb(
+        group,
+        "retry",
+        "trials:retry",
+        "retry failed trials, each as a new trial with the same parameters",
+        aliases=("rerun",),
+        examples=("nnictl trial retry --failed", "nnictl trial retry -T 12 -T 15"),
+    )
+    add_id(retry)
+    which = retry.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--failed", action="store_true", help="all trials that have failed and were not retried yet"
+    )
+    which.add_argument("-T", "--trial_id", "--trial-id", action="append", metavar="TRIAL", help=_NAMED)
+
+
+def _files(group: Verbs[Parser]) -> None:
+    files = add_verb(
+        group,
+        "files",
+        "files:list_all",
+        "list the files that a trial has written",
+        examples=("nnictl trial files 12", "nnictl trial files ab12cd34 12"),
+    )
+    get = add_verb(
+        group,
+        "get",
+        "files:get",
+        "fetch a file that a trial has written",
+        examples=("nnictl trial get 12 model.pt", "nnictl trial get 12 stdout --output -"),
+    )
+    for verb in (files, get):
+        add_id(verb)
+        verb.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
+        verb.add_argument("--attempt", type=count, metavar="N", help="this attempt (default: the latest)")
+    get.add_argument("path", metavar="PATH", help='the file, as "trial files" lists it')
+    get.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write there (default: the file's name, in this directory; -: standard output)",
+    )
+
+
+def _log(group: Verbs[Parser]) -> None:
+    for name, summary in (
+        ("stdout", "show the log of an experiment's server"),
+        ("stderr", "show what an experiment's tuner and assessor have printed"),
+    ):
+        log = add_verb(
+            group,
+            name,
+            f"logs:{name}",
+            summary,
+            examples=(f"nnictl log {name} --tail 20", f"nnictl log {name} ab12cd34 --path"),
+        )
+        add_id(log)
+        part = log.add_mutually_exclusive_group()
+        part.add_argument("-H", "--head", type=count, metavar="N", help="the first N lines")
+        part.add_argument("-T", "--tail", type=count, metavar="N", help="the last N lines")
+        part.add_argument("--path", action="store_true", help="show where the log is")
+    trial = add_verb(
+        group,
+        "trial",
+        "logs:trial",
+        "show what a trial has printed",
+        about="A terminal gets the log. A pipe gets the trial's id and path as NNI prints them,\n"
+        "unless --file, --tail or --follow asks for the log.",
+        examples=(
+            "nnictl log trial -T 12",
+            "nnictl log trial -T 12 --follow",
+            "nnictl log trial -T 12 --file stderr | grep Error",
+            "nnictl log trial -T 12 --path",
+        ),
+    )
+    add_id(trial)
+    _add_trial(trial, required=False)
+    part = trial.add_mutually_exclusive_group()
+    part.add_argument("--path", action="store_true", help="show where the logs are (default without -T)")
+    part.add_argument("--follow", action="store_true", help="print it until the trial ends (needs -T)")
+    trial.add_argument("--tail", type=count, metavar="N", help="begin with the last N lines (needs -T)")
+    trial.add_argument("--file", choices=("stdout", "stderr", "trial.log"), help="print this file (needs -T)")
+
+
+def _add_trial(verb: argparse.ArgumentParser, *, required: bool) -> None:
+    verb.add_argument("-T", "--trial_id", "--trial-id", required=required, metavar="TRIAL", help=_NAMED)

@@ -1,0 +1,61 @@
+"""The last lines about an experiment that was watched: what happened, the best trial, and what to do next."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from nnimgr.cli.client import Client
+from nnimgr.cli.progress import ENDED, Progress, moved, number
+from nnimgr.cli.summary import counts_text, failure_lines, goal_of, last_failure
+from nnimgr.cli.terminal import CliError, Terminal
+
+__all__ = ["report"]
+
+
+def report(progress: Progress, client: Client, terminal: Terminal) -> None:
+    """Print how the experiment ended, its trials by status, the best and the last failed one."""
+    profile = progress.profile
+    sentence = moved(profile["status"], profile["reason"])
+    if not progress.recent or progress.recent[-1] != sentence or terminal.live:
+        terminal.stamped(sentence)
+    terminal.say(f"Trials: {counts_text(profile)}")
+    if profile["status"] == "ERROR":
+        for error in profile["errors"][:1]:
+            terminal.say(f"{error['sentence']}\n{error['traceback']}".rstrip())
+    failed = progress.failed
+    if failed is None:
+        with contextlib.suppress(CliError):  # the server exits with its last experiment
+            failed = last_failure(client, profile)
+    if failed is not None:
+        terminal.say("\n".join(failure_lines(failed, profile["id"])))
+    best = profile["bestTrial"]
+    if best is None:
+        terminal.say("No trial has a usable result.")
+    else:
+        where = f"{best['sequence']} ({best['trialId']})"
+        terminal.say(f"Best trial: {where} with {number(best['value'])}, goal: {goal_of(profile)}")
+        for name, value in _items(best["parameters"]):
+            terminal.say(f"  {name}: {value}")
+    terminal.say(f"Next: {_next(profile, failed)}")
+
+
+def _next(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
+    """Return the command that most users need now."""
+    experiment_id = profile["id"]
+    if profile["status"] not in ENDED:
+        return f"nnictl top {experiment_id}"
+    if profile["status"] == "STOPPED":
+        return f"nnictl resume {experiment_id}"
+    if profile["status"] == "ERROR":
+        return f"correct the error, then: nnictl resume {experiment_id}"
+    if profile["bestTrial"] is not None:
+        return f"nnictl experiment export {experiment_id} --type csv --filename results.csv"
+    if failed is not None:
+        return "correct the trial, then: nnictl create --config FILE"
+    return "let the trial call nni.report_final_result(), then: nnictl create --config FILE"
+
+
+def _items(parameters: Any) -> list[tuple[str, Any]]:
+    return list(parameters.items()) if isinstance(parameters, Mapping) else [("value", parameters)]

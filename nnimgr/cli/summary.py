@@ -1,0 +1,86 @@
+"""Sentences about an experiment that several commands show: counts, goal, best trial, last failure."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from nnimgr.cli.client import Client
+from nnimgr.cli.progress import number
+from nnimgr.cli.terminal import CliError
+from nnimgr.cli.times import when
+
+__all__ = [
+    "best_line",
+    "best_with_time",
+    "counts_text",
+    "failure_lines",
+    "goal_of",
+    "last_failure",
+    "result_text",
+]
+
+# Statuses of trials whose latest intermediate result is shown in place of the result.
+_WITH_LATEST = ("RUNNING", "UNKNOWN", "EARLY_STOPPED", "PAUSED")
+
+
+def counts_text(profile: Mapping[str, Any]) -> str:
+    """Return the trials by status, such as "20 SUCCEEDED (2 without a usable result), 1 FAILED"."""
+    without = profile.get("withoutResult") or 0
+    parts = []
+    for status, count in profile["counts"].items():
+        if count:
+            more = f" ({without} without a usable result)" if status == "SUCCEEDED" and without else ""
+            parts.append(f"{count} {status}{more}")
+    return ", ".join(parts) or "none"
+
+
+def goal_of(profile: Mapping[str, Any]) -> str:
+    """Return what the best result is: the largest or the smallest, and who has said so."""
+    mode = str(profile["optimizeMode"])
+    return mode if profile.get("goalStated", True) else f'{mode} (NNI\'s default; set "goal:")'
+
+
+def best_line(profile: Mapping[str, Any], *, ended_at: str | None = None) -> str:
+    """Return the best result with its trial, such as "0.964, trial 20 (k3x9z), 1 min ago"."""
+    best = profile["bestTrial"]
+    text = f"{number(best['value'])}, trial {best['sequence']} ({best['trialId']})"
+    return text if ended_at is None else f"{text}, {when(ended_at)}"
+
+
+def best_with_time(client: Client, profile: Mapping[str, Any]) -> str:
+    """Return the best result with its trial and the time of its end."""
+    ended_at = None
+    with contextlib.suppress(CliError):  # the server exits with its last experiment
+        best_id = profile["bestTrial"]["trialId"]
+        ended_at = client.get("experiments", profile["id"], "trials", best_id)["endedAt"]
+    return best_line(profile, ended_at=ended_at)
+
+
+def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the trial that has failed last, or None."""
+    if not profile["counts"].get("FAILED"):
+        return None
+    path = ("experiments", profile["id"], "trials")
+    found = client.get(*path, status=["FAILED"], sort="ended", order="desc", offset=0, limit=1)["trials"]
+    return dict(found[0]) if found else None
+
+
+def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
+    """Return why a trial failed, and the command that shows what it printed."""
+    return [
+        f"Trial {trial['sequence']} ({trial['id']}) FAILED: {trial['reason']}",
+        f"  See: nnictl log trial {experiment_id} -T {trial['sequence']} --file stderr",
+    ]
+
+
+def result_text(trial: Mapping[str, Any]) -> str:
+    """Return a trial's result; of a trial that still runs its latest intermediate result, with "~"."""
+    if trial["finalValue"] is not None:
+        return number(trial["finalValue"])
+    if trial["finalText"] is not None:
+        return str(trial["finalText"])
+    if trial["status"] in _WITH_LATEST and trial["latestValue"] is not None:
+        return f"~{number(trial['latestValue'])}"
+    return "-"

@@ -1,0 +1,53 @@
+"""Tables: as wide as the terminal, long cells cut with an ellipsis. Files and pipes get all of each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nnimgr.cli.terminal import Terminal, printable
+
+__all__ = ["Column", "show_table"]
+
+_UNLIMITED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. ``gives_way``: its cells are cut first where the terminal is too narrow."""
+
+    title: str
+    justify: Literal["left", "right"] = "left"
+    gives_way: bool = False
+    least: int = 4  # characters that remain of its cells
+
+
+def show_table(terminal: Terminal, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table, or nothing with ``--json``."""
+    if terminal.as_json:
+        return
+    import io
+
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[printable(cell) for cell in row] for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for at, column in enumerate(columns):
+        longest = max((cell_len(row[at]) for row in cells), default=0)
+        table.add_column(
+            column.title,
+            justify=column.justify,
+            no_wrap=not column.gives_way,
+            overflow="ellipsis",
+            min_width=min(column.least, longest) if column.gives_way else None,
+        )
+    for row in cells:
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+    width = terminal.width if terminal.for_people else _UNLIMITED
+    written = io.StringIO()
+    Console(file=written, width=width, color_system=None).print(table)
+    terminal.say("\n".join(line.rstrip() for line in written.getvalue().splitlines()))

@@ -1,0 +1,189 @@
+"""Verbs in a terminal of 80 columns, for people, and in a pipe, which gets NNI's forms."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from nnimgr.cli.times import duration_text, when
+from tests.cli.fake import FakeServer, trial
+from tests.cli.terminals import in_a_pipe, in_a_terminal
+
+NAME = "an experiment with a name that is much longer than any terminal is wide, whatever its letters"
+PARAMETERS = {"learning_rate": 0.000123456, "optimizer": "adam", "layers": 12, "note": "a long " * 20}
+RUNNING: dict[str, Any] = {"status": "RUNNING", "latestValue": 0.5}
+REASON = "exited with code 1: ValueError: " + "boom " * 30
+BEST = {"trialId": "k0001", "sequence": 1, "value": 0.987654321, "parameters": PARAMETERS}
+LIMITS = {
+    "trialConcurrency": 2,
+    "maxTrialNumber": 60,
+    "maxExperimentDurationS": 2400.0,
+    "maxTrialDurationS": None,
+}
+
+
+@pytest.fixture
+def busy(server: FakeServer) -> FakeServer:
+    """A server with one experiment, in which something of each kind has happened."""
+    now = datetime.now(UTC)
+    ended, begun = (now - timedelta(seconds=90)).isoformat(), (now - timedelta(seconds=215)).isoformat()
+    recent = (now - timedelta(seconds=5)).isoformat()
+    common: dict[str, Any] = {"parameters": PARAMETERS, "startedAt": begun, "endedAt": ended}
+    experiment = server.add(
+        "abcdefgh",
+        name=NAME,
+        counts={"RUNNING": 1, "SUCCEEDED": 2, "FAILED": 1},
+        withoutResult=1,
+        goalStated=False,
+        bestTrial=BEST,
+        limits=LIMITS,
+        now="1 of 2 slots busy, 3 of 60 finished, 2 of 40 min",
+        notices=[{"about": "tuner", "sentence": "the tuner hangs " * 8, "detail": ""}],
+    )
+    experiment.trials = [
+        trial("k0000", 0, **common, finalText='"good"'),
+        trial("k0001", 1, **common, finalValue=0.987654321, finalText="0.987654321"),
+        trial("k0002", 2, **common, status="FAILED", reason=REASON),
+        trial(
+            "k0003", 3, **{**common, "startedAt": recent, "endedAt": None}, status="RUNNING", latestValue=0.5
+        ),
+    ]
+    experiment.export = [
+        {"trialId": "k0001", "sequence": 1, "parameterId": 1, "parameters": PARAMETERS, "value": 0.5}
+        | {"text": "0.5", "intermediates": []}
+    ]
+    experiment.logs = {"stdout": b"printed\n", "stderr": b""}
+    return server
+
+
+def test_trials(busy: FakeServer) -> None:
+    seen = in_a_terminal("trial", "ls")
+    assert seen.code == 0 and seen.widest <= 80
+    assert seen.lines[:5] == [
+        "NO.  ID     STATUS       RESULT       TIME  PARAMETERS",
+        '  0  k0000  SUCCEEDED    "good"  2 min 5 s  learning_rate=0.0001235, optimizer=…',
+        "  1  k0001  SUCCEEDED  0.987654  2 min 5 s  learning_rate=0.0001235, optimizer=…",
+        "  2  k0002  FAILED            -  2 min 5 s  learning_rate=0.0001235, optimizer=…",
+        seen.lines[4],
+    ]
+    assert "~0.5" in seen.lines[4]
+    assert seen.lines[5:8] == [
+        "Trials: 1 RUNNING, 2 SUCCEEDED (1 without a usable result), 1 FAILED",
+        'Goal: maximize (NNI\'s default; set "goal:")',
+        "Best: 0.987654, trial 1 (k0001), 1 min ago",
+    ]
+    assert seen.lines[-1] == "  See: nnictl log trial abcdefgh -T 2 --file stderr"
+    found = json.loads(in_a_pipe("trial", "ls").text)
+    assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(busy: FakeServer, columns: int) -> None:
+    for words in (["trial", "ls"], ["experiment", "list"], ["experiment", "show"], ["experiment", "status"]):
+        assert in_a_terminal(*words, columns=columns).widest <= columns
+
+
+def test_an_experiment(busy: FakeServer) -> None:
+    seen = in_a_terminal("experiment", "show")
+    assert seen.code == 0 and seen.widest <= 80
+    assert "Status      RUNNING: 1 of 2 slots busy, 3 of 60 finished, 2 of 40 min" in seen.lines
+    assert "Limits      2 slots, 60 trials, 40 min" in seen.lines
+    assert any(line.startswith("WARNING: The tuner hangs") for line in seen.lines)
+    assert json.loads(in_a_pipe("experiment", "show").text)["status"] == "RUNNING"
+    assert "Best        0.987654, trial 1 (k0001), 1 min ago" in in_a_terminal("experiment", "status").lines
+    assert json.loads(in_a_pipe("experiment", "status").text)["status"] == "RUNNING"
+
+
+def test_lists_of_experiments(busy: FakeServer) -> None:
+    seen = in_a_terminal("experiment", "list")
+    assert seen.lines[0].split() == ["ID", "NAME", "STATUS", "TRIALS", "BEST", "STARTED"]
+    assert seen.lines[1].split()[:2] == ["abcdefgh", "a"] and seen.widest <= 80
+    assert in_a_pipe("experiment", "list").lines[2].startswith("Id: abcdefgh    Name: a name    Status: ")
+
+
+def test_results(busy: FakeServer) -> None:
+    seen = in_a_terminal("experiment", "export")
+    assert seen.lines[0].split() == ["NO.", "TRIAL", "RESULT", "PARAMETERS"] and seen.widest <= 80
+    assert seen.lines[-1] == "  nnictl experiment export abcdefgh -t csv -f results.csv"
+    assert in_a_terminal("experiment", "export", "-t", "csv").lines[0].startswith("learning_rate,")
+    for words in (["experiment", "export"], ["experiment", "export", "-t", "json"]):
+        assert json.loads(in_a_pipe(*words).text)[0]["trialJobId"] == "k0001"
+
+
+def test_the_log_of_a_trial(busy: FakeServer) -> None:
+    place = "id:k0001 path:/data/abc/trials/k0001\n"
+    assert in_a_terminal("log", "trial", "-T", "1").text == "printed\n"
+    assert in_a_terminal("log", "trial", "-T", "1", "--path").text == place
+    assert in_a_pipe("log", "trial", "-T", "1").text == place
+    assert in_a_pipe("log", "trial", "-T", "1", "--file", "stdout").text == "printed\n"
+    failed = in_a_terminal("log", "trial", "-T", "2")
+    assert failed.lines[0] == "printed" and failed.lines[1].startswith("WARNING: Trial 2 (k0002) FAILED: ")
+    nothing = in_a_terminal("log", "trial", "-T", "1", "--file", "stderr")
+    assert nothing.text == "WARNING: Trial 1 has printed nothing to stderr.\n"
+
+
+def test_top_of_several(busy: FakeServer) -> None:
+    busy.add("second", name=NAME, status="DONE")
+    assert "nnictl top" not in in_a_terminal("experiment", "status").text  # DONE is not running
+    busy.refuse = {}
+    text = in_a_pipe("top", "--json").text
+    assert json.loads(text)["experiment"]["id"] == "abcdefgh"
+
+
+def test_files(busy: FakeServer) -> None:
+    seen = in_a_terminal("trial", "files", "1")
+    assert seen.lines[0].split() == ["BYTES", "CHANGED", "FILE"]
+    assert seen.lines[2].split()[-1] == "stdout"
+
+
+def test_errors_are_wrapped_between_words(busy: FakeServer) -> None:
+    seen = in_a_terminal("experiment", "show", "x" * 60)
+    assert seen.code == 1 and seen.widest <= 80
+    assert seen.lines[-1] == "  See: nnictl experiment list --all"
+
+
+# ---- times ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "just now"),
+        (1, "1 s ago"),
+        (59.9, "59 s ago"),
+        (60, "1 min ago"),
+        (3600, "1 h ago"),
+        (86_399, "23 h ago"),
+    ],
+)
+def test_recent_times_are_relative(seconds: float, text: str) -> None:
+    now = datetime.now(UTC)
+    assert when(now - timedelta(seconds=seconds), now=now) == text
+
+
+def test_other_times_are_local() -> None:
+    now = datetime(2026, 11, 23, 14, 5, tzinfo=UTC)
+    local = now.astimezone().strftime("%Y-%m-%d %H:%M")
+    assert when(now.isoformat(), now=now + timedelta(days=1)) == local
+    assert when(now, now=now - timedelta(hours=1)) == local
+    assert when(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0, "0 s"),
+        (0.4, "< 1 s"),
+        (59, "59 s"),
+        (125, "2 min 5 s"),
+        (3600, "1 h"),
+        (3725, "1 h 2 min"),
+        (90_061, "1 d 1 h"),
+    ],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration_text(seconds) == text

@@ -1,0 +1,111 @@
+"""Commands about one trial, and how a trial is named."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from nnimgr.cli.main import main
+from tests.cli.fake import FakeServer, trial
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [("kab12", "kab12"), ("kab1", "kab12"), ("0", "kab12"), ("2", "m2222"), ("m", "m2222"), ("kac", "kac12")],
+)
+def test_a_trial_is_named_by_its_id_its_beginning_or_its_number(
+    server: FakeServer, word: str, found: str
+) -> None:
+    server.add("abc").trials = [trial("kab12", 0), trial("kac12", 1), trial("m2222", 2)]
+    assert main(["trial", "stop", "-T", word]) == 0
+    assert server.requests[-1][1] == f"experiments/abc/trials/{found}/stop"
+
+
+@pytest.mark.parametrize("word", ["3", "ab12", "none", "9" * 30])
+def test_what_names_no_trial(server: FakeServer, capsys: pytest.CaptureFixture[str], word: str) -> None:
+    server.add("abc").trials = [trial("kab12", 0), trial("kac12", 1)]
+    for verb in (["trial", "stop", "-T", word], ["trial", "files", word], ["log", "trial", "-T", word]):
+        assert main(verb) == 1
+        assert capsys.readouterr().err == (
+            f"ERROR: There is no trial '{word}' in experiment abc.\n  See: nnictl trial ls abc\n"
+        )
+
+
+def test_an_ambiguous_beginning_lists_the_trials(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc").trials = [trial("kab12", 0), trial("kac12", 1, status="RUNNING")]
+    assert main(["trial", "stop", "-T", "ka"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: 'ka' is ambiguous: it fits 2 trials of experiment abc.\n"
+        "  kab12  No. 0  SUCCEEDED\n"
+        "  kac12  No. 1  RUNNING\n"
+        "  Name one of them by its number or id, such as 0. See: nnictl trial ls abc\n"
+    )
+
+
+def test_kill(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    assert main(["trial", "kill", "abc", "--trial_id", "ta"]) == 0
+    assert capsys.readouterr().out == "INFO: Trial 0 (ta) is being stopped.\n"
+    assert main(["trial", "kill", "abc", "-T", "none"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: There is no trial 'none' in experiment abc.\n  See: nnictl trial ls abc\n"
+    )
+
+
+def test_lost(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    told = "INFO: Trial 0 (ta) counts as lost; it is started again as often as maxRetries allows.\n"
+    for answer, code, out in (("n\n", 1, ""), ("", 1, ""), ("y\n", 0, told)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        assert main(["trial", "lost", "ta", "abc"]) == code
+        printed = capsys.readouterr()
+        assert printed.out == out and "Declare the machine of trial 0 (ta) lost?" in printed.err
+    assert main(["trial", "lost", "ta", "-y"]) == 0
+    assert main(["trial", "lost", "none", "-y"]) == 1
+
+
+def test_rerun(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = server.add("abc")
+    experiment.trials = [trial("ta", 0)]
+    assert main(["trial", "rerun", "abc", "--failed"]) == 0
+    assert capsys.readouterr().out == "INFO: No failed trial is left to retry.\n"
+    experiment.trials = [trial("ta", 0), trial("tb", 1, status="FAILED")]
+    assert main(["trial", "retry", "--failed"]) == 0
+    assert capsys.readouterr().out == "INFO: Trial tb is retried as trial 9 (tb2).\n"
+    assert main(["trial", "rerun", "-T", "ta", "-T", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["retryOf"] for each in found["trials"]] == ["ta", "tb"]
+    with pytest.raises(SystemExit):
+        main(["trial", "rerun"])
+
+
+def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    experiment = server.add("abc")
+    experiment.trials = [trial("ta", 0), trial("tb", 1), trial("tc", 2)]
+    experiment.logs = {"stdout": b"hello \xff\n", "stderr": b"oops\n"}
+    assert main(["log", "trial"]) == 0
+    assert capfdbinary.readouterr().out == (
+        b"id:ta path:/data/abc/trials/ta\nid:tb path:/data/abc/trials/tb\nid:tc path:/data/abc/trials/tc\n"
+    )
+    assert main(["log", "trial", "-T", "tb"]) == 0
+    assert capfdbinary.readouterr().out == b"id:tb path:/data/abc/trials/tb\n"
+    assert main(["log", "trial", "-T", "tb", "--follow"]) == 0
+    assert capfdbinary.readouterr().out == b"hello \xff\n"
+    assert server.requests[-1][1].endswith("/trials/tb/logs/stdout?follow=true")
+    assert main(["log", "trial", "-T", "tb", "--file", "stderr"]) == 0
+    assert capfdbinary.readouterr().out == b"oops\n"
+    assert main(["log", "trial", "-T", "tb", "--file", "stdout", "--json"]) == 0
+    assert json.loads(capfdbinary.readouterr().out) == {
+        "trial": "tb",
+        "file": "stdout",
+        "text": "hello \ufffd\n",
+    }
+    assert main(["log", "trial", "-T", "1", "--path"]) == 0
+    assert capfdbinary.readouterr().out == b"id:tb path:/data/abc/trials/tb\n"
+    assert main(["log", "trial", "--follow"]) == 1
