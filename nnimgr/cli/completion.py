@@ -44,8 +44,8 @@ def complete(parser: argparse.ArgumentParser) -> None:
         "FILE": FilesCompleter(),
     }
     _add_completers(parser, by_argument)
-    finder = CompletionFinder(default_completer=SuppressCompleter(), always_complete_options="long")
-    finder(parser)
+    finder = CompletionFinder()
+    finder(parser, always_complete_options=False, default_completer=SuppressCompleter())
 
 
 def _add_completers(parser: argparse.ArgumentParser, by_argument: dict[str, Any]) -> None:

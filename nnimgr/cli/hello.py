@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import shutil
 import sys
@@ -14,6 +15,7 @@ from nnimgr.cli.terminal import CliError, Terminal
 __all__ = ["hello", "hint"]
 
 _CONFIG = "exp.yml"
+_PYTHON = "python3"
 # "run" installs nnimgr in a checkout first, which makes no sense elsewhere.
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "run")
 
@@ -43,6 +45,7 @@ def hello(args: argparse.Namespace, terminal: Terminal) -> int:
         )
     try:
         shutil.copytree(source, target, ignore=_LEFT_OUT)
+        _use_this_python(target / _CONFIG)
     except (OSError, shutil.Error) as error:
         raise CliError(
             f"The example cannot be written to {target}: {error}.", mend="{prog} --directory DIRECTORY"
@@ -54,6 +57,20 @@ def hello(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"directory": str(target.absolute()), "config": str(config.absolute())})
     return 0
+
+
+def _use_this_python(config: Path) -> None:
+    """Let the trials run with the interpreter that has nnimgr, if the PATH has another one."""
+    found = shutil.which("python3")
+    if found is not None and Path(found).parent == Path(sys.executable).parent:
+        return
+    lines = config.read_text(encoding="utf-8").splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        key, _, command = line.partition(": ")
+        if key == "trialCommand":
+            command = command.strip().replace(_PYTHON, shlex.quote(sys.executable))
+            lines[at] = f"{key}: {json.dumps(command)}\n"
+    config.write_text("".join(lines), encoding="utf-8")
 
 
 def _nnictl() -> str:

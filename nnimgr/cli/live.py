@@ -68,10 +68,15 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
         ("Experiment ", "bold"),
         (f"{profile['id']}{name}  ", "bold cyan"),
         (progress.status, _STYLES.get(progress.status, "")),
-        f"  {profile.get('now') or progress.reason}",
         **_ONE_LINE,
     )
-    parts: list[RenderableType] = [head, _bars(profile, since=since), _counts(profile)]
+    sentence = str(profile.get("now") or progress.reason)
+    parts: list[RenderableType] = [
+        head,
+        *([Text(sentence)] if sentence else []),
+        _bars(profile, since=since),
+        _counts(profile),
+    ]
     best = profile["bestTrial"]
     if best is not None:
         parts.append(

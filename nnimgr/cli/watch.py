@@ -47,16 +47,21 @@ class Screen(Protocol):
 
 
 class _Lines:
-    """Screen for files, pipes and logs: one line per event."""
+    """Screen for files, pipes and logs: one line per event, and one if nothing happens for ``every_s``."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, *, every_s: float | None) -> None:
         self._terminal = terminal
+        self._every_s = every_s
+        self._told_at = time.monotonic()
 
     def tell(self, sentence: str) -> None:
         self._terminal.stamped(sentence)
+        self._told_at = time.monotonic()
 
     def draw(self, progress: Progress) -> None:
-        pass
+        now = progress.profile.get("now")
+        if now and self._every_s is not None and time.monotonic() - self._told_at >= self._every_s:
+            self.tell(f"{now[:1].upper()}{now[1:]}")
 
 
 def top(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -71,8 +76,8 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
         running = list(all_trials(client, entry.id, status=["RUNNING", "UNKNOWN"]))
         terminal.json({"experiment": profile, "running": running})
         return 0
-    after, every = int(profile["lastNumber"]), args.time or _DRAW_S
-    progress = _follow(client, entry.id, terminal=terminal, after=after, draw_s=every)
+    after = int(profile["lastNumber"])
+    progress = _follow(client, entry.id, terminal=terminal, after=after, every_s=args.time)
     report(progress, client, terminal)
     return 0
 
@@ -166,16 +171,20 @@ def _is_stopped(experiment_id: str) -> bool:
 
 
 def _follow(
-    client: Client, experiment_id: str, *, terminal: Terminal, after: int, draw_s: float = _DRAW_S
+    client: Client, experiment_id: str, *, terminal: Terminal, after: int, every_s: float | None = None
 ) -> Progress:
-    """Show the experiment until it ends. Return its progress then."""
+    """Show the experiment until it ends. Return its progress then.
+
+    ``every_s``: a live view is drawn again after this time. Other outputs get a line at least this often.
+    """
+    draw_s = every_s if every_s is not None and terminal.live else _DRAW_S
     progress = Progress.of(client.get("experiments", experiment_id))
     if not after:
         progress.best = None  # all results are among the events
     else:
         for trial in all_trials(client, experiment_id, status=["WAITING", "RUNNING", "UNKNOWN", "PAUSED"]):
             progress.add_trial(trial)
-    with _screen(terminal) as screen:
+    with _screen(terminal, every_s) as screen:
         tries = 0
         while not progress.ended(after):
             stream = _Stream(client, experiment_id, after=after)
@@ -275,9 +284,9 @@ class _Stream:
 
 
 @contextlib.contextmanager
-def _screen(terminal: Terminal) -> Iterator[Screen]:
+def _screen(terminal: Terminal, every_s: float | None) -> Iterator[Screen]:
     if not terminal.live:
-        yield _Lines(terminal)
+        yield _Lines(terminal, every_s=every_s)
         return
     from nnimgr.cli.live import LiveScreen
 

@@ -6,9 +6,11 @@ import csv
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nnimgr.cli.main import main
 from nnimgr.cli.terminal import shown_time
@@ -428,6 +430,22 @@ def test_top_of_several(server: FakeServer, capsys: pytest.CaptureFixture[str]) 
 def test_hello_copies_the_example_once(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hello"]) == 0
     assert "is in nni_hello_hpo" in capsys.readouterr().out
-    assert list(Path("nni_hello_hpo").glob("*.y*ml"))
+    names = {path.name for path in Path("nni_hello_hpo").iterdir()}
+    assert {"exp.yml", "search_space.yml", "trial.py"} <= names and "run" not in names
     assert main(["hello"]) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("active", [True, False], ids=["active environment", "other python3"])
+def test_the_trials_of_the_example_have_its_packages(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, active: bool
+) -> None:
+    """Its trials need scikit-learn, which is where nnimgr is, but maybe not where the PATH's python3 is."""
+    place = Path(sys.executable).parent if active else tmp_path
+    if not active:
+        (tmp_path / "python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+    assert main(["hello"]) == 0
+    command = yaml.safe_load(Path("nni_hello_hpo/exp.yml").read_text())["trialCommand"]
+    python = "python3" if active else sys.executable
+    assert command == f"OMP_NUM_THREADS=1 {python} trial.py"

@@ -1,0 +1,62 @@
+"""The help of ``nnictl``, and what it suggests after a mistyped word."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from nnimgr.cli.main import main
+from nnimgr.cli.parsers import nnictl_parser
+from tests.reference.commands import commands
+
+VERBS = {name: parser for name, parser, _ in commands(nnictl_parser())}
+
+
+@pytest.mark.parametrize("name", list(VERBS))
+def test_every_verb_has_examples_that_it_takes(name: str) -> None:
+    text = VERBS[name].epilog or ""
+    title, *examples = text.splitlines()
+    assert title == "examples:" and examples
+    for example in examples:
+        assert len(example) <= 80
+        words = shlex.split(example.replace('eval "$(', "").replace(')"', ""), comments=True)
+        for mark in ("|", ">"):
+            words = words[: words.index(mark)] if mark in words else words
+        assert words[0] == "nnictl"
+        assert nnictl_parser().parse_args(words[1:]).prog == name
+
+
+@pytest.mark.parametrize("name", ["nnictl", *VERBS])
+def test_help_fits_a_terminal_of_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = nnictl_parser() if name == "nnictl" else VERBS[name]
+    assert max(map(len, parser.format_help().splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("crate", "there is no command 'crate'; did you mean \"nnictl create\"?\n  See: nnictl --help"),
+        ("trial lst", "there is no command 'lst'; did you mean \"nnictl trial"),
+        ("Trial ls", 'did you mean "nnictl trial"?'),
+        ("frobnicate", "there is no command 'frobnicate'\n  See: nnictl --help"),
+        ("top --tiem=3", 'there is no option --tiem=3; did you mean "--time"?\n  See: nnictl top --help'),
+        ("experiment export -t cvs", "must be one of json, csv, not 'cvs'; did you mean \"csv\"?"),
+        ("experiment list extra", "one argument too many: extra"),
+        ("completion bsh", "must be one of bash, zsh, fish, not 'bsh'; did you mean \"bash\"?"),
+    ],
+)
+def test_a_mistyped_word_gets_a_suggestion(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words.split())
+    assert caught.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_group_without_a_command_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["trial"])
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert "\n    retry (rerun)" in told and told.endswith("nnictl trial: error: a command is missing\n")

@@ -1,0 +1,158 @@
+"""Which experiment and which server a command means."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nnimgr.cli.main import main
+from nnimgr.home import Home
+from nnimgr.index import Index
+from tests.cli.fake import FakeServer, Refused
+
+CONFIG = """\
+searchSpace: {}
+trialCommand: "true"
+trialConcurrency: 1
+tuner: {name: Random}
+trainingService: {platform: local}
+"""
+
+
+def chosen(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["experiment", "show", *words, "--json"]) == 0
+    return str(json.loads(capsys.readouterr().out)["id"])
+
+
+def test_an_experiment_is_named_by_id_name_or_the_beginning_of_its_id(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for experiment_id, name in (("abc", "first"), ("abcdef", "second"), ("xyz", "abcd")):
+        server.add(experiment_id)
+        Index(server.home).update(experiment_id, name=name)
+    words = ("abc", "abcde", "abcd", "x", "second")
+    assert [chosen(capsys, word) for word in words] == ["abc", "abcdef", "xyz", "xyz", "abcdef"]
+    assert main(["experiment", "show", "secnod"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: There is no experiment 'secnod'; did you mean 'second'?\n"
+        "  See: nnictl experiment list --all\n"
+    )
+    assert main(["experiment", "show", "ab"]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "ERROR: 'ab' is ambiguous: it fits 2 experiments."
+    assert [line.split()[0] for line in told[1:3]] == ["abc", "abcdef"]
+    assert told[3] == "  Name one of them by its id: nnictl experiment show abcdef"
+
+
+def test_every_verb_takes_a_name(server: FakeServer) -> None:
+    server.add("abcdef", status="STOPPED")
+    for words in (["experiment", "tag", "abc", "x"], ["experiment", "archive", "abc"], ["resume", "abc"]):
+        assert main(words) == 0
+    assert main(["stop", "a name"]) == 0
+    assert main(["experiment", "delete", "abc", "--yes"]) == 0
+
+
+def test_one_that_is_done_does_not_run(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("done", status="DONE")
+    assert chosen(capsys) == "done"
+    server.add("failed", status="ERROR")
+    assert main(["experiment", "show"]) == 1
+    capsys.readouterr()
+    server.add("runs")
+    assert chosen(capsys) == "runs"
+    assert main(["stop"]) == 0
+    assert server.requests[-1][1] == "experiments/runs/stop"
+
+
+def test_what_to_do_if_nothing_runs(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("old", status="STOPPED")
+    assert main(["trial", "ls"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: There is no experiment running.\nERROR: Please set correct experiment id.\n"
+        "  Name one, for example the latest: nnictl trial ls old\n"
+        "  See all: nnictl experiment list --all\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "mend"),
+    [
+        ("RUNNING", "See what it does: nnictl experiment status abc"),
+        ("DONE", "Reopen it: nnictl resume abc"),
+        ("VIEWED", "End the view, then reopen it: nnictl stop abc && nnictl resume abc"),
+    ],
+)
+def test_a_refusal_ends_with_what_to_do(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], status: str, mend: str
+) -> None:
+    server.add("abc", status=status)
+    server.refuse["experiments/abc"] = Refused(409, "No.")
+    assert main(["update", "trialnum", "abc", "-v", "3"]) == 1
+    assert capsys.readouterr().err == f"ERROR: No.\nERROR: Update trialnum failed!\n  {mend}\n"
+    assert main(["update", "trialnum", "abc", "-v", "3", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["mend"] == mend
+
+
+# ---- the dashboard's address ------------------------------------------------------------------------------
+
+
+def test_an_idle_server_has_an_address(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["webui", "url"]) == 0
+    assert capsys.readouterr().out == f"http://127.0.0.1:{server.port}/login#code=CODE\n"
+
+
+def test_a_server_with_several_experiments_has_one_address(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    server.add("def")
+    assert main(["webui", "url", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] is None
+
+
+def test_several_servers(server: FakeServer, home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeServer(home).running() as other:
+        assert main(["webui", "url"]) == 1
+        first = min(server.port, other.port)
+        told = capsys.readouterr().err
+        assert "Several servers run" in told and f"nnictl webui url --port {first}" in told
+        assert main(["webui", "url", "--port", str(other.port)]) == 0
+        assert f":{other.port}/" in capsys.readouterr().out
+        server.add("abc")
+        assert main(["webui", "url"]) == 0
+        assert f":{server.port}/" in capsys.readouterr().out
+
+
+def test_no_server(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["webui", "url"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: No server runs.\n  Start one: nnictl create --config exp.yml\n"
+        "  Or without an experiment: nnimgr serve\n"
+    )
+
+
+# ---- readers that go away ---------------------------------------------------------------------------------
+
+
+def test_create_finishes_without_a_reader(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "exp.yml").write_text(CONFIG)
+    command = [sys.executable, "-m", "nnimgr.cli.main", "create", "-c", "exp.yml", "--id", "abc"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*command, "--port", str(server.port)],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "abc" in server.experiments
