@@ -111,13 +111,17 @@ def ambiguous(word: str, found: Sequence[IndexEntry]) -> CliError:
 def candidates(entries: Sequence[IndexEntry]) -> str:
     """Return one short line for each experiment that may be meant."""
     rows = [
-        (entry.id, printable(entry.name)[:_NAME], entry.status, f"started {when(entry.started_at)}")
+        (entry.id, _short(entry.name), entry.status, f"started {when(entry.started_at)}")
         for entry in entries[-_MOST_CANDIDATES:]
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     left = len(entries) - len(rows)
     return "\n".join([f"  ({left} more)", *lines] if left else lines)
+
+
+def _short(name: str) -> str:
+    return printable(name if len(name) <= _NAME else f"{name[: _NAME - 1]}…")
 
 
 def runs(entry: IndexEntry) -> bool:

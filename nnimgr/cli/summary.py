@@ -79,6 +79,8 @@ def result_text(trial: Mapping[str, Any]) -> str:
     """Return a trial's result; of a trial that still runs its latest intermediate result, with "~"."""
     if trial["finalValue"] is not None:
         return number(trial["finalValue"])
+    if trial.get("noResult"):
+        return "no result"
     if trial["finalText"] is not None:
         return str(trial["finalText"])
     if trial["status"] in _WITH_LATEST and trial["latestValue"] is not None:

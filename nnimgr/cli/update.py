@@ -81,7 +81,9 @@ def read_file(file: Path) -> tuple[Document, Any]:
         return document, value
     except ConfigError as error:
         lines = [str(problem) for problem in error.problems]
-        raise CliError(*lines, problems=[problem.plain() for problem in error.problems]) from error
+        mend = f"Correct {file}, then repeat: {{prog}}" if file.exists() else ""
+        problems = [problem.plain() for problem in error.problems]
+        raise CliError(*lines, problems=problems, mend=mend) from error
 
 
 def _whole(text: str, *, most: int) -> int:
@@ -135,7 +137,8 @@ def _update(
         fault = _fault_of(source) if source is not None and error.problems else None
         problems = [fault.plain()] if fault else [_placed(told, rules) for told in error.problems]
         lines = [problem_line(problem) for problem in problems] or error.lines
-        raise CliError(*lines, f"Update {title} failed!", problems=problems, mend=error.mend) from error
+        mend = f"Correct {args.filename}, then repeat: {{prog}}" if fault else error.mend
+        raise CliError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
     terminal.info(f"Update {title} success!")
     if terminal.as_json:
         terminal.json({"id": entry.id, "changes": changes})

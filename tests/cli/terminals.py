@@ -34,8 +34,8 @@ class Seen:
         return max(map(len, self.lines))
 
 
-def in_a_terminal(*words: str, columns: int = 80, cwd: Path | None = None) -> Seen:
-    """Run a command in a terminal of this width, without colours."""
+def in_a_terminal(*words: str, columns: int = 80, kind: str = "xterm", cwd: Path | None = None) -> Seen:
+    """Run a command in a terminal of this width, without colours. A "dumb" one has no live views."""
     ours, theirs = pty.openpty()
     with open(ours, "rb", buffering=0) as reader:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -46,7 +46,7 @@ def in_a_terminal(*words: str, columns: int = 80, cwd: Path | None = None) -> Se
             stdout=theirs,
             stderr=theirs,
             cwd=cwd,
-            env={**environ, "NO_COLOR": "1", "TERM": "xterm"},
+            env={**environ, "NO_COLOR": "1", "TERM": kind},
         ) as process:
             os.close(theirs)
             chunks = []

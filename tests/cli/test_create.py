@@ -300,6 +300,50 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
     assert server.requests[-1][:2] == ("POST", "experiments/abc/stop")
 
 
+@pytest.mark.parametrize(
+    ("ends", "lines"),
+    [
+        (
+            [("FAILED", "exited with code 1: ValueError: boom")],
+            [
+                "Trials: 1 FAILED",
+                "Trial 0 (t0) FAILED: exited with code 1: ValueError: boom",
+                "  See: nnictl log trial abc -T 0 --file stderr",
+                "No trial has a usable result.",
+                "Next: correct the trial, then: nnictl create --config FILE",
+            ],
+        ),
+        (
+            [("SUCCEEDED", "exited with code 0")],
+            [
+                "Trials: 1 SUCCEEDED (1 without a usable result)",
+                "No trial has a usable result.",
+                "Next: let the trial call nni.report_final_result(), then: nnictl create --config FILE",
+            ],
+        ),
+    ],
+)
+def test_done_without_a_result_is_no_success(
+    server: FakeServer,
+    config: Path,
+    capsys: pytest.CaptureFixture[str],
+    ends: list[tuple[str, str]],
+    lines: list[str],
+) -> None:
+    def script(experiment: FakeExperiment) -> None:
+        for sequence, (status, reason) in enumerate(ends):
+            found = {"trialId": f"t{sequence}", "sequence": sequence, "parameters": {}}
+            server.emit(experiment, "Suggested", **found)
+            server.emit(experiment, "TrialEnded", trialId=f"t{sequence}", status=status, reason=reason)
+        experiment.profile["counts"] = {status: 1 for status, _ in ends}
+        experiment.profile["withoutResult"] = int(ends[0][0] == "SUCCEEDED")
+        server.emit(experiment, "ExperimentMoved", status="DONE", reason="all")
+
+    server.on_create = script
+    assert create(server, "--foreground", "--id", "abc") == 1
+    assert capsys.readouterr().out.splitlines()[-len(lines) :] == lines
+
+
 def test_an_error_in_the_foreground_ends_with_1(
     server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -126,11 +126,22 @@ def test_the_log_of_a_trial(busy: FakeServer) -> None:
 
 
 def test_top_of_several(busy: FakeServer) -> None:
-    busy.add("second", name=NAME, status="DONE")
-    assert "nnictl top" not in in_a_terminal("experiment", "status").text  # DONE is not running
-    busy.refuse = {}
-    text = in_a_pipe("top", "--json").text
-    assert json.loads(text)["experiment"]["id"] == "abcdefgh"
+    busy.add("second", name=NAME, now="runs")
+    busy.add("done", status="DONE")
+    seen = in_a_terminal("top", kind="dumb")
+    assert seen.code == 0 and seen.widest <= 80
+    assert seen.lines[0].split() == ["ID", "NAME", "STATUS", "TRIALS", "BEST", "STARTED"]
+    assert [line.split()[0] for line in seen.lines[1:3]] == ["abcdefgh", "second"]
+    assert seen.lines[4].split() == ["EXPERIMENT", "NO.", "TRIAL", "TIME", "LATEST", "PARAMETERS"]
+    assert seen.lines[5].split()[:3] == ["abcdefgh", "3", "k0003"]
+    assert seen.lines[-1].startswith("One of them: nnictl top abcdefgh")
+
+
+def test_the_live_view(busy: FakeServer) -> None:
+    busy.emit(busy.experiments["abcdefgh"], "ExperimentMoved", status="DONE", reason="60 of 60 trials")
+    text = in_a_terminal("top").text
+    assert "  trial 1 (k0001)  learning_rate=0.0001235, optimizer=adam, " in text and "…" in text
+    assert "Next: nnictl experiment export abcdefgh --type csv --filename results.csv" in text
 
 
 def test_files(busy: FakeServer) -> None:

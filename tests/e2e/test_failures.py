@@ -62,13 +62,13 @@ def test_failures_from_first_to_last(tmp_path: Path) -> None:
         assert (third["attempt"], third["finalValue"]) == (2, 0.75)
         assert here.profile()["bestTrial"]["value"] == 0.75
 
-        printed = here.nnictl("trial", "rerun", "exp", "--failed")
+        printed = here.nnictl("trial", "retry", "exp", "--failed")
         fourth = here.done()[3]
-        assert f"Trial {second['id']} is run again as trial {fourth['id']}." in printed
+        assert f"Trial {second['id']} is retried as trial 3 ({fourth['id']})." in printed
         assert (fourth["retryOf"], fourth["status"]) == (second["id"], "SUCCEEDED")
         assert fourth["parameters"] == second["parameters"] and fourth["source"] == "rerun"
         assert here.profile()["status"] == "DONE" and len(here.trials()) == 4
-        assert "No trial has failed" in here.nnictl("trial", "rerun", "exp", "--failed")
+        assert "No failed trial is left" in here.nnictl("trial", "rerun", "exp", "--failed")
         for trial, why in ((second, "was run again already"), (first, "has not failed: it is SUCCEEDED")):
             answer = here.server.call("POST", f"{here.url}/rerun", {"trialIds": [trial["id"]]})
             assert answer.status == 409

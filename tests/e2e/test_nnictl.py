@@ -158,6 +158,21 @@ def test_four_experiments_on_four_ports(shell: Shell) -> None:
     assert shell.listed() == {} and shell.home.servers() == []
 
 
+def test_resume_after_the_server_was_killed(shell: Shell) -> None:
+    port = shell.ports[0]
+    shell.create("exp", port=port)
+    eventually(partial(shell.runs, "exp"), "a trial")
+    before = [trial["trialJobId"] for trial in shell.trials("exp")]
+    server = shell.home.server_running(port)
+    assert server is not None and server.pid is not None
+    with open(os.pidfd_open(server.pid)) as process:
+        os.kill(server.pid, 9)
+        assert select.select([process], [], [], 30)[0]
+    assert "the new server has adopted it" in shell.says("resume", "exp")
+    assert [trial["trialJobId"] for trial in shell.trials("exp")] == before
+    assert "nnictl top exp" in shell.refuses("resume", "exp")
+
+
 def digest(directory: Path) -> dict[str, str]:
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -232,7 +247,7 @@ def updates(shell: Shell) -> None:
     assert shown["maxExperimentDuration"] == 3600
     assert "must be a whole number" in shell.refuses("update", "concurrency", "-v", "0")
     refused = shell.refuses("update", "searchspace", "-f", "exp.yml")
-    assert refused.endswith("ERROR: Update search space failed!\n")
+    assert "ERROR: Update search space failed!\n  Correct exp.yml" in refused
     values = [value_of(trial) for trial in shell.trials("exp")]
     assert set(values[2:]) <= {7, 8, 9} and len(values) == 4
     best, worst = sorted(values)[-1], sorted(values)[0]
