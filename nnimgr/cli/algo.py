@@ -37,7 +37,10 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
     entries = [_described(raw, file=file, terminal=terminal) for raw in _descriptions(file)]
     for entry in entries:
         if any(registry.is_builtin(role, entry.name) for role in ("tuner", "assessor")):
-            raise CliError(f"Cannot overwrite the builtin algorithm {entry.name}.")
+            raise CliError(
+                f"Cannot overwrite the builtin algorithm {entry.name}.",
+                mend=f"Choose another builtinName in {file}, then repeat: {{prog}} --meta {file}",
+            )
         for target in (entry.class_name, entry.validator):
             if target is not None:
                 _import(target)
@@ -156,13 +159,18 @@ def _descriptions(file: Path) -> list[Any]:
 
 
 def _described(raw: Any, *, file: Path, terminal: Terminal) -> Registered:
+    mend = f"Correct {file}, then repeat: {{prog}} --meta {file}"
     if not isinstance(raw, Mapping):
-        raise CliError(f"{file}: an algorithm is described by a mapping with {', '.join(_REQUIRED)}.")
+        raise CliError(
+            f"{file}: an algorithm is described by a mapping with {', '.join(_REQUIRED)}.", mend=mend
+        )
     missing = [key for key in _REQUIRED if not isinstance(raw.get(key), str)]
     if missing:
-        raise CliError(f"{file}: {', '.join(missing)} must be given, as text.")
+        raise CliError(f"{file}: {', '.join(missing)} must be given, as text.", mend=mend)
     if raw["algoType"] not in _ROLES:
-        raise CliError(f"{file}: algoType must be one of {', '.join(_ROLES)}, not {raw['algoType']!r}.")
+        raise CliError(
+            f"{file}: algoType must be one of {', '.join(_ROLES)}, not {raw['algoType']!r}.", mend=mend
+        )
     for key in raw:
         if key not in _KNOWN:
             terminal.warn(f"{file}: {key} is not known and not used.")

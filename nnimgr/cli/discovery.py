@@ -103,7 +103,11 @@ class ServerStart:
                 self._check(client)
                 return client
             self._start()
-        raise CliError(f"The server on port {self._port} ends as soon as it runs.", plain=self._log_tail())
+        raise CliError(
+            f"The server on port {self._port} ends as soon as it runs.",
+            plain=self._log_tail(),
+            mend="Correct what its log says, then repeat: {prog}",
+        )
 
     def _check(self, client: Client) -> None:
         """Refuse a running server whose options differ from the requested ones."""

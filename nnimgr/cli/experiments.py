@@ -318,5 +318,8 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
     except (RequestRefused, HomeError) as error:
         raise CliError(f"{error}.", mend=f"Stop it first: nnictl stop {entry.id}") from error
     except OSError as error:
-        raise CliError(f"{error.filename} cannot be deleted: {error.strerror}.") from error
+        raise CliError(
+            f"{error.filename} cannot be deleted: {error.strerror}.",
+            mend=f"Correct that, then repeat: nnictl experiment delete {entry.id}",
+        ) from error
     return []

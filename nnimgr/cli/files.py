@@ -79,7 +79,9 @@ def _target(args: argparse.Namespace) -> Path:
         return Path(args.output)
     name = args.path.rpartition("/")[2]
     if name in ("", ".", ".."):
-        raise CliError(f"{args.path} is not the name of a file.")
+        raise CliError(
+            f"{args.path} is not the name of a file.", mend=f"See: nnictl trial files {args.trial_id}"
+        )
     target = Path(name)
     if os.path.lexists(target):
         raise CliError(
@@ -92,7 +94,7 @@ def _target(args: argparse.Namespace) -> Path:
 def _fetch(chunks: Iterator[bytes], target: Path) -> int:
     """Write the file, completely or not at all. Return its size."""
     if target.is_dir():
-        raise CliError(f"{target} is a directory; name a file in it.")
+        raise CliError(f"{target} is a directory.", mend=f"Name a file in it: --output {target / 'FILE'}")
     part = target.with_name(f"{target.name}.part{os.getpid()}")
     first = next(chunks, b"")  # errors of the server are reported before a file is created
     try:

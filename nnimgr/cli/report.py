@@ -51,7 +51,7 @@ def _next(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
     if profile["status"] == "ERROR":
         return f"correct the error, then: nnictl resume {experiment_id}"
     if profile["bestTrial"] is not None:
-        return f"nnictl experiment export {experiment_id} --type csv --filename results.csv"
+        return f"nnictl experiment export {experiment_id} -t csv -f results.csv"
     if failed is not None:
         return "correct the trial, then: nnictl create --config FILE"
     return "let the trial call nni.report_final_result(), then: nnictl create --config FILE"

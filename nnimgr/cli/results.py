@@ -194,4 +194,7 @@ def _write(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             if fresh is not None:
                 fresh.unlink(missing_ok=True)
-        raise CliError(f"{path} cannot be written: {error.strerror}.") from error
+        raise CliError(
+            f"{path} cannot be written: {error.strerror}.",
+            mend="Write to another file: {prog} --filename FILE",
+        ) from error

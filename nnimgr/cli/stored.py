@@ -102,10 +102,16 @@ def _read(directory: Path) -> StoredExperiment:
         stored = stored_experiment(directory)
     except FileNotFoundError as error:
         name = database_path(directory).relative_to(directory)
-        raise CliError(f"There is no experiment in {directory}: it has no {name}.") from error
+        raise CliError(
+            f"There is no experiment in {directory}: it has no {name}.",
+            mend="See the experiments here: nnictl experiment list --all",
+        ) from error
     except StoreError as error:
         sentence = str(error)
         raise CliError(f"{sentence[0].upper()}{sentence[1:]}.") from error
     if stored is None:
-        raise CliError(f"No experiment was created in {directory}.")
+        raise CliError(
+            f"No experiment was created in {directory}.",
+            mend="See the experiments here: nnictl experiment list --all",
+        )
     return stored

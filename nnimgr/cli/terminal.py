@@ -20,6 +20,8 @@ __all__ = ["CliError", "Terminal", "confirmed", "drop_output", "printable", "sho
 
 _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 _NARROWEST = 20
+_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$'  # as sentences name them
+_NO_BREAK = "\x00"
 
 
 class CliError(Exception):
@@ -138,18 +140,23 @@ class Terminal:
         return "" if "nnictl " in f"{error}{error.plain}" else "See: {prog} --help"
 
     def _wrapped(self, stream: TextIO, text: str, *, indent: str = "  ") -> str:
-        """Break long lines between words if the stream is a terminal. Words are not broken."""
+        """Break long lines between words if the stream is a terminal. Words and commands are not broken."""
         if not stream.isatty() or all(len(line) <= self.width for line in text.splitlines()):
             return text
+        import re
         import textwrap
 
+        def whole(command: re.Match[str]) -> str:
+            return command[0].replace(" ", _NO_BREAK)
+
         options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-        return "\n".join(
-            textwrap.fill(line, self.width, subsequent_indent=indent, **options)
-            if len(line) > self.width
-            else line
-            for line in text.splitlines()
-        )
+        lines = []
+        for line in text.splitlines():
+            if len(line) > self.width:
+                kept = re.sub(_COMMAND, whole, line)
+                line = textwrap.fill(kept, self.width, subsequent_indent=indent, **options)
+            lines.append(line.replace(_NO_BREAK, " "))
+        return "\n".join(lines)
 
     def _coloured(self, stream: TextIO, colour: str, text: str) -> str:
         if not stream.isatty() or os.environ.get("NO_COLOR"):

@@ -295,7 +295,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
         "  See: nnictl log trial abc -T 1 --file stderr",
         "Best trial: 0 (ta) with 0.5, goal: maximize",
         "  x: 1",
-        "Next: nnictl experiment export abc --type csv --filename results.csv",
+        "Next: nnictl experiment export abc -t csv -f results.csv",
     ]
     assert server.requests[-1][:2] == ("POST", "experiments/abc/stop")
 

@@ -39,7 +39,7 @@ def test_the_view_shows_what_is_of_interest() -> None:
     progress.add_trial(trial("ta", 4, status="RUNNING", latestValue=0.5, intermediates=7))
     progress.apply(event("JobWaiting", trialId="zz", reason="no free GPU"))
     text = shown(progress)
-    assert "Experiment abc a name  RUNNING  runs" in text
+    assert "Experiment abc a name  RUNNING\nruns\n" in text
     assert "4 of 10" in text
     assert "1 min 3 s, no limit" in text
     assert "1 RUNNING 3 SUCCEEDED 1 FAILED" in text

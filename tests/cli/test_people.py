@@ -80,7 +80,7 @@ def test_trials(busy: FakeServer) -> None:
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("columns", [60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(busy: FakeServer, columns: int) -> None:
     for words in (["trial", "ls"], ["experiment", "list"], ["experiment", "show"], ["experiment", "status"]):
         assert in_a_terminal(*words, columns=columns).widest <= columns
@@ -141,7 +141,7 @@ def test_the_live_view(busy: FakeServer) -> None:
     busy.emit(busy.experiments["abcdefgh"], "ExperimentMoved", status="DONE", reason="60 of 60 trials")
     text = in_a_terminal("top").text
     assert "  trial 1 (k0001)  learning_rate=0.0001235, optimizer=adam, " in text and "…" in text
-    assert "Next: nnictl experiment export abcdefgh --type csv --filename results.csv" in text
+    assert "Next: nnictl experiment export abcdefgh -t csv -f results.csv" in text
 
 
 def test_files(busy: FakeServer) -> None:
