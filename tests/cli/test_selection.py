@@ -19,6 +19,7 @@ CONFIG = """\
 searchSpace: {}
 trialCommand: "true"
 trialConcurrency: 1
+goal: maximize
 tuner: {name: Random}
 trainingService: {platform: local}
 """
