@@ -105,7 +105,7 @@ class ServiceError(Exception):
 
 
 class JobRejected(ServiceError):
-    """Error: the platform will never run this job as it is."""
+    """Error: the platform will never run this job."""
 
 
 class ServiceUnavailable(ServiceError):
@@ -142,7 +142,7 @@ class KnownKeeper:
     instance: str | None
     boot_id: str | None
     last_cmd: int  # highest committed command number of its instance, from a job or an acknowledgement
-    retired: tuple[str, ...] = ()  # earlier instances, whose reports are too late
+    retired: tuple[str, ...] = ()  # earlier instances, whose reports are ignored
     silent: bool = False  # KeeperSilent is committed, and no later KeeperHeard
 
 
@@ -280,7 +280,7 @@ class TrainingService(abc.ABC):
     def adopted(self) -> None:
         """Start to judge reports: all placed, unfinished jobs have been submitted again since ``open``.
 
-        Called once. Before this call, a job that runs may seem to be one that nobody knows.
+        Called once. Before this call, the service may not know a running job yet.
         """
         return None
 
@@ -338,13 +338,13 @@ class TrainingService(abc.ABC):
 
     @abc.abstractmethod
     async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
-        """Return the list of the job's files. ``keeper_id`` and errors: see ``read_log``."""
+        """Return the list of the job's files. For ``keeper_id`` and errors, see ``read_log``."""
 
     @abc.abstractmethod
     def read_file(self, job_id: str, path: str, *, keeper_id: str | None = None) -> AsyncIterator[bytes]:
         """Yield chunks of one of the job's files, up to its current size.
 
-        Only plain files are read, and no links. ``keeper_id`` and errors: see ``read_log``.
+        Only plain files are read, not links. For ``keeper_id`` and errors, see ``read_log``.
         """
 
     def machines(self) -> Sequence[Machine]:
@@ -352,14 +352,14 @@ class TrainingService(abc.ABC):
         return ()
 
     def notices(self) -> Mapping[str, str]:
-        """Return what is wrong with the platform now: a sentence by the name of its subject."""
+        """Return the platform's current problems: one sentence by the name of its subject."""
         return {}
 
     async def remove(self, *, only_look: bool = False) -> Sequence[str]:
         """Remove the experiment's files and objects on the platform, except its folder.
 
         Call it only when closed. With ``only_look``, only check whether they can be removed. Return a
-        sentence for each part that stays.
+        sentence for each part that is left behind.
         """
         return ()
 

@@ -190,7 +190,7 @@ def _ignored(source: Path) -> GitIgnoreSpec:
     try:
         return GitIgnoreSpec.from_lines(text.splitlines())
     except ValueError as error:
-        raise ServiceUnavailable(f"{source / IGNORE} cannot be understood: {error}") from error
+        raise ServiceUnavailable(f"{source / IGNORE} has an invalid line: {error}") from error
 
 
 def _entries(source: Path, left_out: set[str], ignored: GitIgnoreSpec) -> Iterator[_Entry]:
@@ -293,7 +293,7 @@ class PackedCode:
         self._packing: asyncio.Future[CodeArchive] | None = None
 
     async def pack(self) -> None:
-        """Pack the code as it is now, unless that was done. Raises ServiceUnavailable."""
+        """Pack the code as it is now, if it is not packed yet. Raises ServiceUnavailable."""
         failed = self._packing is not None and self._packing.done() and self._packing.exception() is not None
         if self._packing is None or failed:
             context = self._context

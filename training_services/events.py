@@ -52,7 +52,7 @@ class EndReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place where a job runs. On another ``boot_id`` or ``instance`` than these, the job is lost."""
+    """Place where a job runs. The job is lost if its host has another ``boot_id`` or ``instance`` now."""
 
     keeper_id: str
     instance: str
@@ -106,7 +106,7 @@ class MetricReported(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSkipped:
-    """Fact: a frame is not a metric. It keeps its position; ``reason`` is a sentence shown on the trial."""
+    """Fact: a frame is not a metric. The frame is counted; ``reason`` is a sentence shown on the trial."""
 
     job_id: str
     position: int
@@ -133,7 +133,7 @@ class UpdateOrdered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopOrdered:
-    """Fact: the job's stop has this command number; None: it had no place, so nothing is sent."""
+    """Fact: the job's stop has this command number. None: it had no place, so no command is sent."""
 
     job_id: str
     cmd_seq: int | None
@@ -174,10 +174,10 @@ def never_started(job_id: str, message: str) -> JobEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLost:
-    """Fact: the attempt is gone without an end of its own; later reports of its host are ignored.
+    """Fact: the attempt is gone and has not reported an end; later reports of its host are ignored.
 
-    Either there is proof (another boot, a deleted directory, no pod, an ended lease), or a user takes the
-    risk.
+    Either there is proof (another boot, a deleted directory, no pod, an expired lease), or a user has
+    declared the machine lost.
     """
 
     job_id: str
@@ -186,7 +186,7 @@ class JobLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNoted:
-    """Fact: a sentence about the job for the user. It changes nothing."""
+    """Fact: a sentence about the job for the user. It does not change the job's state."""
 
     job_id: str
     note: str
@@ -211,7 +211,7 @@ class KeeperBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperAcknowledged:
-    """Fact: the keeper has applied all commands up to ``acked_cmd``; sent if an ended job waits for it."""
+    """Fact: the keeper has applied all commands up to ``acked_cmd``. Sent if an ended job waits for it."""
 
     keeper_id: str
     acked_cmd: int

@@ -1,4 +1,4 @@
-"""What ``nnictl doctor`` looks at a platform with, and what all platforms have in common there."""
+"""Parts of ``nnictl doctor`` that all platforms share: its inputs, and its checks of code and trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRIAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """``home`` is the folder of the server's own files, whose disk experiments fill."""
+    """Inputs of a check. ``home`` is the folder of the server's files, whose disk experiments fill."""
 
     context: ExperimentContext
     tools: ServiceTools
@@ -32,7 +32,7 @@ class Examination:
         return Needs(gpus=self.context.trial_gpu_number, gpu_indices=indices, python_path=python_path)
 
     def for_one_trial(self) -> ExperimentContext:
-        """Make an experiment of its own whose trial wants no GPU: others may hold them at this moment."""
+        """Return an experiment with its own id that needs no GPU, because others may use the GPUs."""
         experiment_id = new_experiment_id()
         return replace(
             self.context,
@@ -43,12 +43,12 @@ class Examination:
 
 
 def new_experiment_id() -> str:
-    """Make the id of an experiment that exists for one look."""
+    """Return the id of an experiment that exists only for one check."""
     return f"doctor-{secrets.token_hex(4)}"
 
 
 async def look_at_code(context: ExperimentContext) -> AsyncIterator[Finding]:
-    """Pack the trials' code as every machine is to get it."""
+    """Pack the trials' code as for a machine, and yield a finding about it."""
     title = "all machines"
     try:
         packed = await asyncio.to_thread(pack_code, context.trial_code_directory, context.directory)
@@ -63,7 +63,7 @@ async def look_at_code(context: ExperimentContext) -> AsyncIterator[Finding]:
 async def run_one_trial(
     machine: str, service: TrainingService, experiment_id: str, *, limit_s: float = TRIAL_S
 ) -> Finding:
-    """Run a trial that does nothing, and report how that went."""
+    """Run a trial that does nothing, and return a finding about the result."""
     try:
         took = await rehearse(service, experiment_id=experiment_id, limit_s=limit_s)
     except ServiceError as error:

@@ -1,4 +1,4 @@
-"""Findings about a machine, from the facts that it reports; the machine is not asked here."""
+"""Findings about a machine, derived from its reported facts. The machine is not contacted here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["Check", "Finding", "Level", "Needs", "judge", "shown_bytes"]
 
-# free bytes: below the first nothing works, below the second little is left
+# free bytes: below the first, trials cannot run; below the second, little space is left
 LEAST_BYTES, FEW_BYTES = 100 << 20, 2 << 30
 LEAST_FILES = 1000
 CLOCK_S = 5.0
@@ -64,7 +64,7 @@ class Needs:
 def judge(machine: str, facts: Mapping[str, Any], *, needs: Needs, ahead_s: float) -> Iterator[Finding]:
     """Yield findings from the ``facts`` of ``trial_keeper.attendant``.
 
-    Its clock is ``ahead_s`` seconds ahead of ours.
+    The machine's clock is ``ahead_s`` seconds ahead of this server's.
     """
 
     def found(check: Check, level: Level, sentence: str) -> Finding:
@@ -72,19 +72,17 @@ def judge(machine: str, facts: Mapping[str, Any], *, needs: Needs, ahead_s: floa
 
     yield found(Check.PYTHON, *_python(facts, needs.python_path))
     if facts["trouble"] is not None:
-        sentence = (
-            f"nothing can be written to {facts['top']}: {facts['trouble']}; give this user the right to"
-        )
+        sentence = f"cannot write to {facts['top']}: {facts['trouble']}; give this user write permission"
         yield found(Check.WRITING, Level.FAULT, sentence)
     else:
-        yield found(Check.WRITING, Level.OK, f"{facts['top']} can be written to")
+        yield found(Check.WRITING, Level.OK, f"{facts['top']} is writable")
     yield found(Check.DISK, *_disk(facts))
     yield found(Check.GPUS, *_gpus(facts["gpus"], needs))
     if abs(ahead_s) > CLOCK_S:
         way = "ahead of" if ahead_s > 0 else "behind"
         sentence = (
             f"its clock is {_span(abs(ahead_s))} {way} this one: set it (timedatectl set-ntp true), or the "
-            "times in trials' logs and files mislead"
+            "times in trials' logs and files are wrong"
         )
         yield found(Check.CLOCK, Level.WARNING, sentence)
     else:
@@ -98,20 +96,20 @@ def _python(facts: Mapping[str, Any], folder: str | None) -> tuple[Level, str]:
     if folder is None or there == wanted or (folder.startswith("~/") and there.endswith(wanted)):
         return Level.OK, f"{said}, {facts['cpus']} CPUs"
     return Level.WARNING, (
-        f"the pythonPath {folder} is no directory with a python3 of 3.8 or newer: {said} is taken instead; "
-        "see how it is written (the directory that holds python3, not python3 itself)"
+        f"pythonPath {folder} is not a directory with a python3 of version 3.8 or newer: {said} is used "
+        "instead; give the directory that contains python3, not python3 itself"
     )
 
 
 def _disk(facts: Mapping[str, Any]) -> tuple[Level, str]:
     free, files, top = int(facts["free_bytes"]), int(facts["free_files"]), facts["top"]
     if files and free and files < LEAST_FILES:  # some file systems report 0 because they do not count files
-        return Level.FAULT, f"only {files} more files can be made below {top}: remove some"
+        return Level.FAULT, f"only {files} more files can be created below {top}: remove some"
     said = f"{shown_bytes(free)} free below {top}"
     if free < LEAST_BYTES:
-        return Level.FAULT, f"only {said}: make room"
+        return Level.FAULT, f"only {said}: free some disk space"
     if free < FEW_BYTES:
-        return Level.WARNING, f"only {said}: what trials write may not fit"
+        return Level.WARNING, f"only {said}: the trials' files may not fit"
     return Level.OK, said
 
 
@@ -119,19 +117,19 @@ def _gpus(reading: Mapping[str, Any], needs: Needs) -> tuple[Level, str]:
     there = [gpu["index"] for gpu in reading["gpus"]]
     wanted = math.ceil(needs.gpus or 0)
     if not wanted:
-        return Level.OK, f"{_count(len(there))}, none is asked for"
+        return Level.OK, f"{_count(len(there))}, none is needed"
     if reading["trouble"] is not None:
         return Level.FAULT, (
-            f"trials ask for {_count(wanted)} and none can be seen, because {reading['trouble']}: install "
-            "the driver with its tools, or leave the machine out"
+            f"a trial needs {_count(wanted)}, but the GPUs cannot be read: {reading['trouble']}; "
+            "install the driver with its tools, or do not use this machine"
         )
     if missing := sorted(set(needs.gpu_indices or ()) - set(there)):
-        return Level.FAULT, f"it has no GPU {', '.join(map(str, missing))}: see gpuIndices"
+        return Level.FAULT, f"it has no GPU {', '.join(map(str, missing))}: correct gpuIndices"
     usable = there if needs.gpu_indices is None else [index for index in there if index in needs.gpu_indices]
     if len(usable) < wanted:
         return Level.FAULT, (
-            f"a trial asks for {_count(wanted)} and may use {_count(len(usable))} here: lower "
-            "trialGpuNumber, or leave the machine out"
+            f"a trial needs {_count(wanted)} and may use {_count(len(usable))} here: lower "
+            "trialGpuNumber, or do not use this machine"
         )
     busy = sum(1 for gpu in reading["gpus"] if gpu["index"] in usable and gpu["processes"])
     return Level.OK, f"{_count(len(usable))}" + (f", {busy} of them in use" if busy else "")
@@ -142,7 +140,7 @@ def _count(number: int) -> str:
 
 
 def shown_bytes(number: float) -> str:
-    """Return an amount of bytes as text for people."""
+    """Return a number of bytes as text with a unit, such as "1.5 GiB"."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024:
             return f"{number:.3g} {unit}"

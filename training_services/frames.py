@@ -73,7 +73,9 @@ def read_frame(
         reason = "it is nested too deeply"
     except ValueError:
         reason = "a number in it has too many digits"
-    return FrameSkipped(job_id=job_id, position=position, reason=f"Frame {position} is no metric: {reason}.")
+    return FrameSkipped(
+        job_id=job_id, position=position, reason=f"Frame {position} is not a metric: {reason}."
+    )
 
 
 def _parse(text: str, complaint: str) -> object:

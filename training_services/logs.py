@@ -26,7 +26,7 @@ LOG_NAMES = ("stdout", "stderr", "trial.log")
 
 
 def check_log_name(name: str) -> None:
-    """Raise ValueError if this is not the name of a log."""
+    """Raise ValueError if this is not a log's name."""
     if name not in LOG_NAMES:
         raise ValueError(f"{name!r} is not one of {', '.join(LOG_NAMES)}")
 

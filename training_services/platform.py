@@ -1,4 +1,4 @@
-"""Base class of platforms' configurations: what code that knows no concrete platform has to know of one."""
+"""Base class of platforms' configurations: methods for code that does not know the concrete platform."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pydantic import BaseModel
 
 __all__ = ["ConfigFault", "KeyPath", "PlatformConfig", "describe", "gpu_faults"]
 
-KeyPath = tuple[str | int, ...]  # from the configuration of the platform to a field, as a user writes it
+KeyPath = tuple[str | int, ...]  # from the configuration of the platform to a field, as users write it
 
 
 class ConfigFault(NamedTuple):
-    """``shared``: the path is of the top level, unless the training service says the field itself.
+    """Error in a configuration.
 
-    ``harmless``: the field is not used, which is no error.
+    ``shared``: the path starts at the top level, unless the training service itself sets the field.
+    ``harmless``: only a warning, because the field is not used.
     """
 
     path: KeyPath
@@ -26,23 +27,23 @@ class ConfigFault(NamedTuple):
 
 
 class PlatformConfig(BaseModel):
-    """A base for platforms' ``CONFIG``. What is here suits a platform that has nothing to say of itself.
+    """Base class for platforms' ``CONFIG``. The defaults suit a platform without these features.
 
-    ``beside_server``: its jobs run on the server's machine, so that they cannot lose the server.
+    ``beside_server``: jobs run on the server's machine, so they cannot lose the connection to it.
     """
 
     beside_server: ClassVar[bool] = False
 
     def sends_code(self) -> bool:
-        """Check whether ``trialCodeDirectory`` is sent to where the jobs run."""
+        """Return True if ``trialCodeDirectory`` is copied to where the jobs run."""
         return False
 
     def places(self) -> tuple[str, ...]:
-        """Name the machines or pods that jobs run on, for sentences."""
+        """Return the names of the machines or pods that jobs run on, for sentences."""
         return ()
 
     def key_files(self) -> Iterator[tuple[KeyPath, Path]]:
-        """Yield the files that keys are read from, with their fields."""
+        """Yield the files that keys are read from, each with its field."""
         yield from ()
 
 
@@ -50,27 +51,27 @@ _NOTHING = PlatformConfig()
 
 
 def describe(config: BaseModel) -> PlatformConfig:
-    """Return what a platform says of itself; a third party's configuration need not say anything."""
+    """Return the configuration, or the defaults if it is a third party's other model."""
     return config if isinstance(config, PlatformConfig) else _NOTHING
 
 
 def gpu_faults(machine: BaseModel, at: KeyPath, gpus: float | None) -> Iterator[ConfigFault]:
-    """Check the GPU fields of one machine, which are at this path, by NNI's rules."""
+    """Yield errors in the GPU fields of one machine, which are at this path, by NNI's rules."""
     per_gpu = getattr(machine, "max_trial_number_per_gpu", 1)
     if per_gpu != 1 and gpus is None:
         yield ConfigFault((*at, "maxTrialNumberPerGpu"), "needs trialGpuNumber")
     if per_gpu != 1 and gpus and gpus < 1:
         yield ConfigFault(
             (*at, "maxTrialNumberPerGpu"),
-            f"must be left out: trialGpuNumber {gpus:g}, a part of a GPU, says already how many share one",
+            f"remove it: trialGpuNumber {gpus:g} already says how many trials share a GPU",
         )
     indices: list[int] | None = getattr(machine, "gpu_indices", None)
     if indices is None:
         return
     if not gpus:
-        sentence = "not used, since trialGpuNumber is 0 or not given"
+        sentence = "not used, because trialGpuNumber is 0 or not set"
         yield ConfigFault((*at, "gpuIndices"), sentence, harmless=True)
     elif gpus > len(indices):
         yield ConfigFault(
-            (*at, "gpuIndices"), f"trialGpuNumber asks for {gpus:g}, but here are {len(indices)}"
+            (*at, "gpuIndices"), f"lists fewer GPUs ({len(indices)}) than trialGpuNumber ({gpus:g})"
         )

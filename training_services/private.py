@@ -35,14 +35,14 @@ def make_private_folder(path: Path) -> None:
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
     """Open a file with mode 0600, and set that mode if the file exists. Use it as ``opener`` of ``open``."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, FILE)
-    with contextlib.suppress(PermissionError):  # another user's file, to which we may write nevertheless
+    with contextlib.suppress(PermissionError):  # another user's file that we may write to
         if os.fstat(descriptor).st_mode & 0o7777 != FILE:
             os.fchmod(descriptor, FILE)
     return descriptor
 
 
 def tighten(path: Path, mode: int) -> None:
-    """Remove permissions that ``mode`` does not grant, if the file or folder exists and is ours."""
+    """Remove permissions beyond ``mode`` from the file or folder, if it exists and belongs to us."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
         found = path.stat().st_mode & 0o7777
         if found & ~mode:

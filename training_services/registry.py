@@ -144,12 +144,12 @@ def load(package: str) -> tuple[str, Platform]:
         raise BrokenPlatform(f"the training service in {package} cannot be imported: {why}") from error
     config, service = getattr(module, "CONFIG", None), getattr(module, "SERVICE", None)
     if not (isinstance(config, type) and issubclass(config, BaseModel) and callable(service)):
-        own = " (it is made for NNI's own manager)" if hasattr(module, "nni_training_service_info") else ""
-        needs = "it needs CONFIG, a pydantic model, and SERVICE"
-        raise BrokenPlatform(f"{package} is no training service of nnimgr{own}: {needs}")
+        own = " (it was made for NNI's own manager)" if hasattr(module, "nni_training_service_info") else ""
+        needs = "define CONFIG (a pydantic model) and SERVICE"
+        raise BrokenPlatform(f"{package} is not a training service for nnimgr{own}: {needs}")
     named = config.model_fields.get("platform")
     if named is None or not isinstance(named.default, str):
-        raise BrokenPlatform(f"the CONFIG of {package} has no field 'platform' with its name for a default")
+        raise BrokenPlatform(f"the CONFIG of {package} has no field 'platform' with its name as the default")
     return named.default, Platform(config, service, getattr(module, "HOSTS", None))
 
 
@@ -200,7 +200,7 @@ def hosts_class(platform: str) -> HostsClass | None:
 
 
 def faults(platform: str, config: BaseModel, wants: Wants) -> Iterable[ConfigFault]:
-    """Find what is wrong with a configuration of the platform, given what each job needs."""
+    """Return the errors in a configuration of the platform, given what each job needs."""
     if platform not in _BUILT_IN:
         return ()
     place = _BUILT_IN[platform].faults
@@ -211,7 +211,7 @@ def faults(platform: str, config: BaseModel, wants: Wants) -> Iterable[ConfigFau
 def examine(
     platform: str, examination: Examination, config: BaseModel
 ) -> Sequence[AsyncIterator[Finding]] | None:
-    """Look at each machine of a configuration, side by side; None if the platform cannot be looked at."""
+    """Return iterators of findings, one per machine; None if the platform cannot be checked."""
     place = _BUILT_IN[platform].examine if platform in _BUILT_IN else None
     if place is None:
         return None

@@ -32,10 +32,10 @@ _RESULTS = [1.0, 2.0]
 async def rehearse(service: TrainingService, *, experiment_id: str, limit_s: float) -> float:
     """Run one trial of ``COMMAND`` and return its duration in seconds. Raises ServiceError if it fails.
 
-    The service is opened and closed, and nothing of the trial is left.
+    The service is opened and closed, and the trial's files are removed.
     """
     began = time.monotonic()
-    said = ["nothing was heard of it"]
+    said = ["it has not reported anything"]
     try:
         async with asyncio.timeout(limit_s):
             await service.open(KnownKeepers(db_id=secrets.token_hex(8), m_epoch=1))
@@ -87,7 +87,7 @@ async def _check(service: TrainingService, end: JobEnded, results: list[float | 
             + (f"; the last line that it printed: {last}" if last else "")
         )
     if results != _RESULTS:
-        raise ServiceError(f"a trial that reports {_RESULTS} was heard to say {results}")
+        raise ServiceError(f"a trial reported {_RESULTS}, but {results} arrived")
 
 
 async def _last_line(service: TrainingService, job_id: str) -> str:

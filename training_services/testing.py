@@ -454,7 +454,7 @@ class TrainingServiceContract:
                     break
             except error:
                 continue
-            raise AssertionError(f"{name!r} could be read, which is no log of the job")
+            raise AssertionError(f"{name!r} could be read, although it is not a log of the job")
         await core.close(detach=False)
 
     async def test_files_are_listed_and_read(self, platform: ContractPlatform) -> None:
@@ -483,5 +483,5 @@ class TrainingServiceContract:
                     break
             except error:
                 continue
-            raise AssertionError(f"{path!r} could be read, which is no file of the job")
+            raise AssertionError(f"{path!r} could be read, although it is not a file of the job")
         await core.close(detach=False)

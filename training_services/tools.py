@@ -14,7 +14,7 @@ __all__ = ["ServiceTools"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceTools:
-    """Server's shared objects; ``doors``: where keepers reach the server; ``machines``: SSH connections."""
+    """Server's shared objects. ``doors``: addresses for the keepers; ``machines``: SSH connections."""
 
     hub: KeeperHub
     ledger: HostLedger

@@ -49,7 +49,7 @@ def parse_gpu_number(value: Any) -> int | float:
     if value == value // 1:
         return int(value)
     if value > 1:
-        raise ValueError(f"must be a whole number, or below 1 for a part of a GPU, not {value!r}")
+        raise ValueError(f"must be a whole number, or a fraction below 1 of one GPU, not {value!r}")
     return value
 
 
@@ -58,7 +58,7 @@ def parse_cpu_number(value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number of CPUs; write 0.5, 1 or 4")
     if not 0 < value < 1_000_000:
-        raise ValueError(f"must be above 0 (leave it out if CPUs are not to be counted), not {value!r}")
+        raise ValueError(f"must be above 0, not {value!r} (remove the field to not count CPUs)")
     return int(value) if value == value // 1 else value
 
 

@@ -56,7 +56,7 @@ def read(file: Path, *, lists: Collection[str], what: str) -> dict[str, Any]:
     if raw is None:
         return {}
     if not isinstance(raw, dict) or not all(isinstance(raw.get(key) or [], list) for key in lists):
-        raise UserFileError(f"{file} does not hold {what}")
+        raise UserFileError(f"{file} does not contain {what}")
     return raw
 
 

@@ -226,9 +226,9 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     ),
     (f.JobStarted(job_id=JOB, started_at=T0), "info", "Trial #3 (abcde) has started."),
     (
-        f.FrameSkipped(job_id=JOB, position=1, reason="Frame 1 is no metric: no JSON."),
+        f.FrameSkipped(job_id=JOB, position=1, reason="Frame 1 is not a metric: no JSON."),
         "warning",
-        "Trial #3 (abcde): Frame 1 is no metric: no JSON.",
+        "Trial #3 (abcde): Frame 1 is not a metric: no JSON.",
     ),
     (f.JobNoted(job_id=JOB, note="its log is capped"), "warning", "Trial #3 (abcde): its log is capped."),
     (

@@ -52,8 +52,8 @@ def test_a_registered_platform_is_one_like_others(folder: Path, capsys: pytest.C
     ("package", "told"),
     [
         ("no.such.package", "cannot be imported: No module named 'no'"),
-        ("json", "is no training service of nnimgr: it needs CONFIG"),
-        ("training_services.testing", "it needs CONFIG"),
+        ("json", "is not a training service for nnimgr: define CONFIG"),
+        ("training_services.testing", "define CONFIG"),
     ],
 )
 def test_what_is_none_is_refused(package: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,13 +129,16 @@ foo: 1
         (
             "trainingService: {platform: local, trialGpuNumber: 0.5, useActiveGpu: true, "
             "maxTrialNumberPerGpu: 2}",
-            "maxTrialNumberPerGpu: must be left out: trialGpuNumber 0.5, a part of a GPU, says already how",
+            "maxTrialNumberPerGpu: remove it: trialGpuNumber 0.5 already says how",
         ),
         (
             "trainingService: {platform: local, trialGpuNumber: 3, useActiveGpu: true, gpuIndices: '0,1'}",
-            "trainingService.gpuIndices: trialGpuNumber asks for 3, but here are 2",
+            "trainingService.gpuIndices: lists fewer GPUs (2) than trialGpuNumber (3)",
         ),
-        ("trainingService: {platform: local, trialGpuNumber: 1}", "useActiveGpu: must be true or false when"),
+        (
+            "trainingService: {platform: local, trialGpuNumber: 1}",
+            "useActiveGpu: must be set to true or false if",
+        ),
         (
             "trainingService: {platform: local, maxTrialNumberPerGpu: 2}",
             "maxTrialNumberPerGpu: needs trialGpuNumber",
@@ -173,7 +176,7 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("tunerGpuIndices: [0, 0]", "tunerGpuIndices: [0, 0] names a GPU twice"),
         ("maxExperimentDuration: 0s", "maxExperimentDuration: '0s' is not longer than zero"),
         ("trialGpuNumber: -1", "trialGpuNumber: must be at least 0, not -1"),
-        ("trialGpuNumber: 1.5", "trialGpuNumber: must be a whole number, or below 1 for a part of a GPU"),
+        ("trialGpuNumber: 1.5", "trialGpuNumber: must be a whole number, or a fraction below 1 of one GPU"),
         ("maxRetries: soon", "maxRetries: must be a mapping of keys to values, not 'soon'"),
         ("maxRetries: {userError: -1}", "maxRetries.userError: must be at least 0, not -1"),
         ("onFailure: guess", "onFailure: unknown value 'guess' (valid: skip, penalty, value)"),

@@ -64,7 +64,7 @@ def test_faults_name_the_member(tmp_path: Path) -> None:
 
 def test_gpus_are_checked_for_each_member(tmp_path: Path) -> None:
     told = faults(tmp_path, "- platform: local\n  trialGpuNumber: 1\n" + REMOTE)
-    assert "trainingService[0].useActiveGpu: must be true or false" in told
+    assert "trainingService[0].useActiveGpu: must be set to true or false" in told
 
 
 def test_a_machine_is_given_once(tmp_path: Path) -> None:

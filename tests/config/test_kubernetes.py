@@ -107,7 +107,7 @@ trialCode: archive
         ),
         (
             "image: a\nimagePullSecrets: [My_Secret]",
-            "imagePullSecrets[0]: 'My_Secret' is no name of an object",
+            "imagePullSecrets[0]: 'My_Secret' is not a valid Kubernetes name",
         ),
         ("image: a\nimagePullSecrets: mine", "trainingService.imagePullSecrets: must be a list, not 'mine'"),
         ("image: a\npython: bin/python", "'bin/python' must be the name or the full path of a Python"),
@@ -128,8 +128,8 @@ trialCode: archive
             "exp.yml:9:34: trainingService.resources.requests.cpu: asks for 2, more than the limit, ",
         ),
         ("image: a\nnodeSelector: {gpu: true}", "nodeSelector.gpu: must be text, not True"),
-        ("image: a\nnodeSelector: {gpu: a/b}", "'a/b' cannot be the value of a label"),
-        ("image: a\nlabels: {a/b/c: x}", "'a/b' is no name of an object"),
+        ("image: a\nnodeSelector: {gpu: a/b}", "'a/b' is not a valid label value"),
+        ("image: a\nlabels: {a/b/c: x}", "'a/b' is not a valid Kubernetes name"),
         (
             "image: a\nlabels: {nnimgr.io/trial: x}",
             "trainingService.labels: 'nnimgr.io/trial' is set by nnimgr",
@@ -139,8 +139,11 @@ trialCode: archive
         ("image: a\naffinity: {node: {}}", "unknown kind 'node'; valid are nodeAffinity, podAffinity"),
         ("image: a\nenv: {A: 1}", "trainingService.env.A: must be text; put it in quotes"),
         ("image: a\nenv: {1: a}", "trainingService.env.1: the key 1 must be text; put it in quotes"),
-        ("image: a\nenv: {A B: a}", "trainingService.env: 'A B' is no name of an environment variable"),
-        ("image: a\nenv: {NNIMGR_KEEPER: a}", "NNIMGR_KEEPER is set by nnimgr itself"),
+        (
+            "image: a\nenv: {A B: a}",
+            "trainingService.env: 'A B' is not a valid name of an environment variable",
+        ),
+        ("image: a\nenv: {NNIMGR_KEEPER: a}", "NNIMGR_KEEPER is set by nnimgr"),
         ("image: a\nenv: {A: '${env:NOPE}'}", "env.A: the environment variable NOPE is not set"),
         ("image: a\nenv: {A: {secret: x}}", "env.A: must be a text, {secret: NAME, key: KEY}"),
         ("image: a\nenv: {A: {secrets: x, key: y}}", "env.A.secrets: unknown field; did you mean 'secret'?"),
@@ -154,14 +157,17 @@ trialCode: archive
             "image: a\nvolumes: [{name: a, mountPath: /a, pvc: b, emptyDir: {}}]",
             "not pvc and emptyDir",
         ),
-        ("image: a\nvolumes: [{name: a, mountPath: a, pvc: b}]", "'a' must be a full path in the container"),
+        (
+            "image: a\nvolumes: [{name: a, mountPath: a, pvc: b}]",
+            "'a' must be an absolute path in the container",
+        ),
         (
             "image: a\nvolumes: [{name: a, mountPath: /nnimgr, pvc: b}]",
-            "/nnimgr in the container is nnimgr's own",
+            "/nnimgr in the container is used by nnimgr",
         ),
         (
             "image: a\nvolumes: [{name: a, mountPath: /a, pvc: b}, {name: a, mountPath: /b, pvc: b}]",
-            "two of the volumes have the name 'a'",
+            "two volumes have the same name 'a'",
         ),
         (
             "image: a\nactiveDeadline: soon",
@@ -178,17 +184,17 @@ trialCode: archive
         ("image: a\npodTemplate: {spec: {restartPolicy: Always}}", "spec.restartPolicy must be Never"),
         (
             "image: a\npodTemplate: {spec: {containers: [{name: trial, command: [sh]}]}}",
-            "the command of the container trial cannot be laid over",
+            "the command of the container trial cannot be changed",
         ),
         ("image: a\npodTemplate: {spec: {volumes: null}}", "spec.volumes must be a list of mappings"),
-        ("image: a\npodTemplate: {metadata: {name: x}}", "metadata.name is set by nnimgr itself"),
+        ("image: a\npodTemplate: {metadata: {name: x}}", "metadata.name is set by nnimgr"),
         (
             "image: a\npodTemplate: {spec: {securityContext: 3}}",
-            "exp.yml:9:24: trainingService.podTemplate.spec.securityContext: must be a mapping, as ",
+            "exp.yml:9:24: trainingService.podTemplate.spec.securityContext: must be a mapping, like ",
         ),
         (
             "image: a\ntrialGpuNumber: 0.5",
-            "exp.yml:9:3: trainingService.trialGpuNumber: 0.5 of a GPU cannot be had",
+            "exp.yml:9:3: trainingService.trialGpuNumber: 0.5 of a GPU is not possible",
         ),
     ],
 )
@@ -198,7 +204,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, body: str, sentence
 
 def test_a_part_of_a_gpu_is_refused_where_it_is_written(tmp_path: Path) -> None:
     said = refusal(tmp_path, "image: a", head=f"{HEAD}trialGpuNumber: 0.5\n")
-    assert "exp.yml:6:1: trialGpuNumber: 0.5 of a GPU cannot be had" in said
+    assert "exp.yml:6:1: trialGpuNumber: 0.5 of a GPU is not possible" in said
 
 
 def test_variables_may_be_secrets(tmp_path: Path) -> None:
@@ -296,9 +302,9 @@ taskRoles:
         (
             "kubeflow",
             f"{TF_JOB}worker: {{}}\nps: {{}}",
-            "trials of several roles (worker, ps) cannot be run yet",
+            "trials of several roles (worker, ps) are not supported",
         ),
-        ("kubeflow", f"{TF_JOB}worker: {{replicas: 2}}", "(worker has replicas: 2) cannot be run yet"),
+        ("kubeflow", f"{TF_JOB}worker: {{replicas: 2}}", "(worker has replicas: 2) are not supported"),
         ("kubeflow", f"{TF_JOB}ps: {{}}", "the operator tf-operator needs the role 'worker'"),
         ("kubeflow", f"{TF_JOB}worker: {{}}\nmaster: {{}}", "the operator tf-operator has no role 'master'"),
         (
@@ -327,12 +333,12 @@ taskRoles:
         (
             "frameworkcontroller",
             "taskRoles: [{name: a}, {name: b}]",
-            "trials of several roles (a, b) cannot be run yet: give one role, which runs as plain Jobs",
+            "trials of several roles (a, b) are not supported: give one role, which runs as plain Jobs",
         ),
         (
             "frameworkcontroller",
             "taskRoles: [{name: a, taskNumber: 3}]",
-            "(a has taskNumber: 3) cannot be run",
+            "(a has taskNumber: 3) are not supported",
         ),
     ],
 )

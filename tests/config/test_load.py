@@ -154,7 +154,7 @@ def test_gpu_numbers(load: Load) -> None:
     assert type(number("trialGpuNumber: 2.0")[0]) is int
     assert number("trialGpuNumber: 0.25, gpuIndices: 3") == (0.25, ())
     found, (warning,) = number("gpuIndices: [0]")
-    assert found is None and "gpuIndices: not used, since trialGpuNumber is 0 or not given" in warning
+    assert found is None and "gpuIndices: not used, because trialGpuNumber is 0 or not set" in warning
 
 
 def test_what_becomes_of_failures(load: Load) -> None:

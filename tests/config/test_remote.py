@@ -79,7 +79,7 @@ def test_what_nni_takes_is_taken(tmp_path: Path) -> None:
         ),
         ("  machineList: [{host: a, port: 0}]", "machineList[0].port: must be greater than 0"),
         ("  machineList: [{host: a@b}]", "'a@b' is not the name or the address of a machine"),
-        ('  machineList: [{host: a, pythonPath: "/x\'y"}]', "must be a full path on the machine"),
+        ('  machineList: [{host: a, pythonPath: "/x\'y"}]', "must be an absolute path on the machine"),
         (
             "  machineList: [{host: a}, {host: a}]",
             "machineList[1] and machineList[0] are the same machine, a",

@@ -115,7 +115,7 @@ def test_machines_that_are_not_well(office: Office, found: Bed, tmp_path: Path) 
         (bare, "has no Python 3.8 or newer"),
         (gone, "No route to host"),
         (off, "nothing listens on port 22"),
-        (foreign, "does not let this user in"),
+        (foreign, "rejects the login"),
         (stranger, "accept it with: ssh-keyscan"),
     ):
         assert line(machine, "connection").startswith("FAULT ")
@@ -127,7 +127,7 @@ def test_gpus_and_a_home_that_cannot_be_written_to(office: Office, found: Bed) -
     machine = found.machine()
     code, said = office.ask(remote([machine]), trialGpuNumber=2)
     assert code == 1
-    assert ": GPUs: trials ask for 2 GPUs and none can be seen" in said
+    assert ": GPUs: a trial needs 2 GPUs, but the GPUs cannot be read" in said
     assert ": trial: a trial that does nothing ran" in said
     if found.network is not None:
         ann = found.machine(account=Account(user="ann"))

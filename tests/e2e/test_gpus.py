@@ -147,4 +147,4 @@ def test_contradictions_are_refused(tmp_path: Path) -> None:
         assert answer.status == 400
         (problem,) = answer.body["error"]["problems"]
         assert problem["field"] == "trainingService.gpuIndices"
-        assert problem["message"] == "trialGpuNumber asks for 2, but here are 1"
+        assert problem["message"] == "lists fewer GPUs (1) than trialGpuNumber (2)"

@@ -230,13 +230,13 @@ report_both()
     field.release("go-0")
     reported(1)
     with without("kube-apiserver"):
-        field.saying("nothing is heard of the cluster")
+        field.saying("the cluster has not answered")
         field.release("go-1")
         reported(2)
         field.server.end(signal.SIGKILL)
     field.restart()
     answers()
-    eventually(lambda: "nothing is heard" not in field.said(), "the cluster", LIMIT_S)
+    eventually(lambda: "the cluster has not answered" not in field.said(), "the cluster", LIMIT_S)
     with without("kubelet"):
         field.release("go-2")
         reported(3)
@@ -316,8 +316,8 @@ def test_what_keeps_trials_from_running_is_said(field: Field) -> None:
             assert field.server.call("POST", "/api/v1/experiments", body).status == 201
         assert "localhost/there-is-none:1" in field.waiting("the image", "image")
         field.waiting("/no/such/python", "command")
-        field.waiting("no node takes its pod: 0/", "node")
-        field.waiting("the cluster makes no pod for it: exceeded quota: none", "quota")
+        field.waiting("no node accepts its pod: 0/", "node")
+        field.waiting("the cluster cannot create its pod: exceeded quota: none", "quota")
         field.waiting("forbidden", "rights")
 
         account.permit()

@@ -209,7 +209,7 @@ def test_a_key_is_revoked(tmp_path: Path, found: Bed) -> None:
         victim.revoke(found.public_key())
         victim.kill_sshd()
         victim.start_sshd()
-        said = remote.saying("does not let this user in")
+        said = remote.saying("rejects the login")
         assert victim.host in said
         victim.authorize(found.public_key())
         remote.compare()

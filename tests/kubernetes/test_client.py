@@ -129,10 +129,10 @@ async def test_an_overloaded_server_is_asked_again_when_it_says(fake: FakeApi, c
 async def test_a_server_that_stays_unwell_is_unavailable(fake: FakeApi, connected: Cluster) -> None:
     fake.fail("list", "jobs", Reply(500, "InternalError", "etcdserver: no leader"))
     assert await refusal(connected) == (
-        f"the Kubernetes API server at {fake.url} cannot answer at present (500): etcdserver: no leader"
+        f"the Kubernetes API server at {fake.url} cannot answer now (500): etcdserver: no leader"
     )
     fake.fail("list", "jobs", Reply(429, "TooManyRequests", "slow down", retry_after="0"), times=client.TRIES)
-    assert "cannot answer at present (429): slow down" in await refusal(connected)
+    assert "cannot answer now (429): slow down" in await refusal(connected)
 
 
 async def test_a_connection_that_is_cut_is_made_again_but_nothing_is_created_twice(
@@ -293,7 +293,7 @@ async def test_a_login_command_runs_in_the_creators_environment(tmp_path: Path) 
         assert read(path) == config, "nothing of the environment is written there"
         script.write_text("#!/bin/sh\nexit 3\n")
         with pytest.raises(
-            ServiceUnavailable, match="the login command 'log-in' of context 'fake' has given no"
+            ServiceUnavailable, match="the login command 'log-in' of context 'fake' has returned no"
         ):
             await Cluster(str(path), None, environ).connect()
 
@@ -366,7 +366,7 @@ async def test_a_certificate_that_is_not_trusted_is_told(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a: [", "is no YAML"),
+        ("a: [", "is not YAML"),
         ("[]", "is not valid"),
         (
             "users: [{name: u, user: {token: geheim}}]\ncurrent-context: c",
@@ -402,7 +402,7 @@ async def test_a_kubeconfig_that_is_of_no_use_is_told_without_its_secrets(
 
 async def test_where_there_is_no_kubeconfig_it_is_said(tmp_path: Path) -> None:
     for given, environ, sentence in (
-        (None, {}, "there is no way to a cluster: KUBECONFIG is not set"),
+        (None, {}, "no cluster is configured: KUBECONFIG is not set"),
         (
             None,
             {"KUBECONFIG": "/nowhere/a:/nowhere/b"},

@@ -24,9 +24,9 @@ trainingService: {platform: kubernetes, image: a, namespace: default%s}
 @pytest.mark.parametrize(
     ("more", "code", "sentence"),
     [
-        ("", 0, "would take it, in namespace default"),
-        (", priorityClass: no-such", 1, "the cluster refuses it: "),
-        (", serviceAccount: no-such", 1, "the cluster refuses it: "),
+        ("", 0, "would accept the Job, in namespace default"),
+        (", priorityClass: no-such", 1, "the cluster rejects the Job: "),
+        (", serviceAccount: no-such", 1, "the cluster rejects the Job: "),
     ],
 )
 def test_the_cluster_says_whether_it_would_take_it(

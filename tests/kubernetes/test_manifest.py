@@ -311,7 +311,7 @@ def test_resources(resources: str, wants: Wants, limits: Any, requests: Any) -> 
 @pytest.mark.parametrize(
     ("resources", "wants", "path", "sentence"),
     [
-        ("{}", Wants(0.5, None, None), ("trialGpuNumber",), "0.5 of a GPU cannot be had from Kubernetes"),
+        ("{}", Wants(0.5, None, None), ("trialGpuNumber",), "0.5 of a GPU is not possible"),
         (
             "{requests: {memory: 1Gi}}",
             Wants(None, None, 512),
@@ -360,7 +360,7 @@ def test_the_owner_and_the_keeper_that_it_owns() -> None:
     name = manifest.archive_name("k3xp", b"\x00zip")
     assert found["metadata"]["name"] == name != manifest.archive_name("k3xp", b"other") and found["immutable"]
     assert found["metadata"]["ownerReferences"][0]["name"] == "nnimgr-k3xp"
-    with pytest.raises(ServiceUnavailable, match="more than a ConfigMap takes"):
+    with pytest.raises(ServiceUnavailable, match="more than a ConfigMap can contain"):
         manifest.archive(BELONGING, b"x" * 1_000_001)
 
 
@@ -416,7 +416,7 @@ def test_quantities(text: Any, amount: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "5 Gi", "8gb", "-1", "0", "1K", True, None, "Gi", float("nan")])
 def test_what_is_no_quantity(text: Any) -> None:
-    with pytest.raises(ValueError, match=r"is not an amount|must be more than nothing"):
+    with pytest.raises(ValueError, match=r"is not an amount|must be above 0"):
         syntax.parse_quantity(text)
 
 

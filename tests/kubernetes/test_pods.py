@@ -92,7 +92,7 @@ class Rig:
         )
 
     def come(self, keeper_id: str) -> KeeperSeat:
-        """The pod is there, but has not spoken."""
+        """The pod is there, but has not called."""
         seat = self.seats[keeper_id] = _Seat(keeper_id)
         self.queue.add(cast(KeeperSeat, seat))
         return cast(KeeperSeat, seat)
@@ -117,10 +117,10 @@ def test_a_job_gets_a_pod_of_its_name_and_is_placed_when_that_speaks() -> None:
     assert (rig.asked, rig.trials) == (["exp-aaaa1-1"], [("aaaa1", 1)])
     seat = rig.come("exp-aaaa1-1")
     assert rig.queue.expects(seat)
-    rig.seats["exp-aaaa1-1"].keeper_host.reason = "waits, since no node takes its pod"
+    rig.seats["exp-aaaa1-1"].keeper_host.reason = "waits: no node accepts its pod"
     for _ in range(2):  # once per change
         rig.queue.tell(["exp-aaaa1-1", "exp-other-1"])
-    assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits, since no node takes its pod")]
+    assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits: no node accepts its pod")]
     rig.speak("exp-aaaa1-1")
     assert rig.placed() == [("exp-aaaa1-1", "exp-aaaa1-1")]
     assert list(rig.queue) == [] and rig.queue.expects(seat)
@@ -134,7 +134,7 @@ def test_what_the_cluster_refuses_comes_before_what_it_does() -> None:
     rig.come("exp-aaaa1-1")
     rig.seats["exp-aaaa1-1"].trouble = "exceeded quota: few"
     rig.queue.reasons_changed()
-    assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits, since exceeded quota: few")]
+    assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits: exceeded quota: few")]
 
 
 def test_a_job_whose_pod_is_gone_is_tried_anew_or_has_failed() -> None:
@@ -193,7 +193,7 @@ async def test_pods_that_never_work_are_not_made_for_ever(monkeypatch: pytest.Mo
         rig.queue.gone(rig.asked[number], BROKEN)
     (end,) = [event for event in rig.put if isinstance(event, JobEnded)]
     assert end.message == str(BROKEN)
-    assert JobWaiting(job_id="exp-aaaa1-1", reason=f"waits for a further pod, since {BROKEN}") in rig.put
+    assert JobWaiting(job_id="exp-aaaa1-1", reason=f"waits for another pod: {BROKEN}") in rig.put
     rig.queue.close()
 
 
@@ -213,8 +213,8 @@ def test_a_pod_that_cannot_be_prepared_is_explained_while_it_is_wanted() -> None
     for shared in (False, True):
         rig = Rig(shared=shared)
         rig.submit("aaaa1")
-        rig.queue.explain(rig.asked[0], "waits, since the disk is full")
-        assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits, since the disk is full")]
+        rig.queue.explain(rig.asked[0], "waits: the disk is full")
+        assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits: the disk is full")]
         assert rig.queue.awaits(rig.asked[0])
         rig.queue.withdraw("exp-aaaa1-1")
         assert not rig.queue.awaits(rig.asked[0])
@@ -248,7 +248,7 @@ def test_events_are_told_in_one_word_each() -> None:
     rig = Rig(shared=True)
     rig.submit("aaaa1")
     rig.come(rig.asked[0])
-    rig.seats[rig.asked[0]].keeper_host.reason = "waits, since the image x cannot be pulled"
+    rig.seats[rig.asked[0]].keeper_host.reason = "waits: the image x cannot be pulled"
     rig.queue.reasons_changed()
     rig.speak(rig.asked[0])
     assert kinds(rig.put) == ["JobWaiting", "JobPlaced"]

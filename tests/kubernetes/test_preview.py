@@ -47,7 +47,10 @@ def planned(config: KubernetesConfig) -> dict[str, Any]:
 async def test_all_kinds_are_asked_for_and_none_is_made() -> None:
     cluster = FakeCluster()
     accepted, sentence = await verdict(cluster, "My_Exp", planned(KubernetesConfig(image="a")))
-    assert (accepted, sentence) == (True, "the cluster at https://cluster would take it, in namespace lab")
+    assert (accepted, sentence) == (
+        True,
+        "the cluster at https://cluster would accept the Job, in namespace lab",
+    )
     assert cluster.asked == [(kind, "lab", True) for kind in ("ConfigMap", "Secret", "Job", "Pod")]
 
 
@@ -65,7 +68,7 @@ async def test_a_refusal_is_told(kind: str, message: str, accepted: bool) -> Non
     found, sentence = await verdict(cluster, "My_Exp", planned(KubernetesConfig(image="a")))
     assert found is accepted
     if not accepted:
-        assert sentence == f"the cluster refuses it: {message}"
+        assert sentence == f"the cluster rejects the Job: {message}"
 
 
 async def test_a_cluster_that_is_away_says_nothing() -> None:

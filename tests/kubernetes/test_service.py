@@ -170,8 +170,8 @@ async def test_why_a_pod_waits_is_said_once_for_each_change(lab: Lab) -> None:
         await lab.core.until(lambda message=message: message in lab.waits(job)[-1])  # type: ignore[misc]
     said = [reason for reason in lab.waits(job) if "nodes are" in reason]
     assert said == [
-        "waits, since no node takes its pod: 0/1 nodes are available",
-        "waits, since no node takes its pod: 0/2 nodes are available",
+        "waits: no node accepts its pod: 0/1 nodes are available",
+        "waits: no node accepts its pod: 0/2 nodes are available",
     ]
     await lab.run(job, await lab.keeper(job))
 
@@ -244,8 +244,8 @@ async def test_what_belongs_to_something_else_is_left_alone(
     job = lab.core.submit("aaaa1")
     await lab.core.waits(
         job,
-        f"waits, since {kind} {name} in namespace {NAMESPACE} belongs to something else: delete it, or give "
-        "this experiment another namespace",
+        f"waits: {kind} {name} in namespace {NAMESPACE} does not belong to this experiment: "
+        "delete it, or use another namespace",
     )
     lab.fake.makes_pods = True
     lab.fake.remove(resource, name)

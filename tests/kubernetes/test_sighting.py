@@ -68,7 +68,7 @@ def unscheduled(message: str) -> dict[str, Any]:
         (
             unscheduled("0/1 nodes are available: 1 Insufficient cpu."),
             None,
-            "no node takes its pod: 0/1 nodes are available: 1 Insufficient cpu.",
+            "no node accepts its pod: 0/1 nodes are available: 1 Insufficient cpu.",
         ),
         (waiting("ContainerCreating"), "node-1", "its pod is being set up on node-1"),
         (
@@ -79,24 +79,24 @@ def unscheduled(message: str) -> dict[str, Any]:
         (
             waiting("ErrImageNeverPull", "Container image is not present with pull policy of Never"),
             "node-1",
-            f"the image {IMAGE} is not on node-1, and must not be pulled: "
+            f"the image {IMAGE} is not on node-1, and imagePullPolicy is Never: "
             "Container image is not present with pull policy of Never",
         ),
         (
             waiting("InvalidImageName", "repository name must be lowercase"),
             "node-1",
-            f"{IMAGE} is no valid name of an image: repository name must be lowercase",
+            f"{IMAGE} is not a valid image name: repository name must be lowercase",
         ),
         (
             waiting("CreateContainerConfigError", "couldn't find key k in Secret trials/s"),
             "node-1",
-            "its container cannot be made (CreateContainerConfigError): "
+            "its container cannot be created (CreateContainerConfigError): "
             "couldn't find key k in Secret trials/s",
         ),
         (
             waiting("CreateContainerError", 'exec: "python3": executable file not found in $PATH'),
             "node-1",
-            "its container cannot be made (CreateContainerError): "
+            "its container cannot be created (CreateContainerError): "
             'exec: "python3": executable file not found in $PATH',
         ),
     ],
@@ -258,7 +258,7 @@ def test_the_first_end_stays() -> None:
 def test_a_pod_that_is_being_deleted_still_runs_and_one_that_is_gone_does_not() -> None:
     sight = read_pod(pod({"phase": "Running"}, deletionTimestamp=DELETED_AT))
     assert (sight.phase, sight.over) == (Phase.RUNNING, None)
-    assert sight.doubt == f"its pod is being deleted, and ends by {DELETED_AT}"
+    assert sight.doubt == f"its pod is being deleted and will end by {DELETED_AT}"
     assert pod_gone(sight).over == Over(Cause.DELETED, "the pod job-x7k2p was deleted")
 
 
@@ -309,7 +309,8 @@ def test_warnings_say_why_there_is_no_pod_or_why_it_is_not_set_up() -> None:
     sighting = fold(job, (), job_note=note.sentence)
     assert sighting.phase is Phase.ABSENT
     assert sighting.waiting == (
-        "the cluster makes no pod for it: exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4"
+        "the cluster cannot create its pod: exceeded quota: q, requested: pods=1, used: pods=4, limited: "
+        "pods=4"
     )
     mount = read_note(event("Pod", "job-x7k2p", "FailedMount", 'configmap "nosuch" not found'))
     assert mount is not None
@@ -351,7 +352,9 @@ def test_the_job_says_what_its_pods_cannot() -> None:
     assert fold(read_job(complete), ()).over == Over(Cause.COMPLETED, "the Job job is complete", 0)
     suspended = read_job({"metadata": {"name": "job"}, "spec": {"suspend": True}})
     assert fold(suspended, ()).waiting == "its Job is suspended"
-    assert fold(read_job({"metadata": {"name": "job"}}), ()).waiting == "the cluster has not made its pod yet"
+    assert (
+        fold(read_job({"metadata": {"name": "job"}}), ()).waiting == "the cluster has not created its pod yet"
+    )
 
 
 def test_a_job_that_was_deleted_is_over_with_its_pod() -> None:

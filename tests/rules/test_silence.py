@@ -13,7 +13,7 @@ from nnimgr.rules.silent_hosts import SILENT_GRACE
 from tests.rules.driver import Life, refold
 
 S = f.TrialStatus
-SILENT = f.KeeperSilent(keeper_id="local", reason="no word from the keeper on ash for 30 s")
+SILENT = f.KeeperSilent(keeper_id="local", reason="the keeper on ash has not called for 30 s")
 HEARD = f.KeeperHeard(keeper_id="local")
 MINUTE = timedelta(minutes=1)
 
@@ -30,7 +30,7 @@ def test_the_trial_says_since_when_and_what_ends_it(life: Life) -> None:
     trial = life.state.trials[life.trial(0)]
     assert trial.status is S.UNKNOWN and trial.reason is not None
     assert trial.reason.startswith(
-        "unknown since 2026-01-01 00:00:00 UTC: no word from the keeper on ash for 30 s;"
+        "unknown since 2026-01-01 00:00:00 UTC: the keeper on ash has not called for 30 s;"
     )
     assert "heard again" in trial.reason and "restarted" in trial.reason
     assert f"'nnictl trial lost {trial.id}'" in trial.reason

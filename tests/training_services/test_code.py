@@ -333,7 +333,7 @@ async def test_what_is_in_the_way_of_the_code_is_told_and_tried_again(machine: M
     archive.rename(archive.with_suffix(".away"))
     await core.open(service)
     job_id = core.submit("aaaa1")
-    note = await noted(core, job_id, "any more")
+    note = await noted(core, job_id, "this version of the trial code")
     assert note.startswith("it waits for its code: the server answers 404")
     archive.write_bytes(b"x" * archive.with_suffix(".away").stat().st_size)
     await noted(core, job_id, "damaged")
@@ -356,7 +356,7 @@ async def test_a_killed_keeper_goes_on_where_it_was(machine: Machine) -> None:
     write(leftover, {"tree/half": "x"})
     await core.open(service)
     job_id = core.submit("aaaa1")
-    await noted(core, job_id, "any more")
+    await noted(core, job_id, "this version of the trial code")
     write(machine.attempt("aaaa1"), {"code.new/half": "x"})
     machine.kill_keeper()
     archive.write_bytes(b"?" * 1000 + content[1000:])  # the keeper must not request the part that it has
@@ -391,7 +391,7 @@ async def test_a_stop_does_not_wait_for_the_code(machine: Machine) -> None:
     archive.rename(archive.with_suffix(".away"))
     await core.open(service)
     job_id = core.submit("aaaa1")
-    await noted(core, job_id, "any more")
+    await noted(core, job_id, "this version of the trial code")
     core.cancel(job_id)
     assert (await core.seen(JobEnded, job_id)).reason is EndReason.NEVER_STARTED
     await core.close(detach=False)

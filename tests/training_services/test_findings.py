@@ -43,9 +43,9 @@ def test_a_machine_without_faults() -> None:
     assert {finding.level for finding in found} == {Level.OK}
     assert [finding.sentence for finding in found] == [
         "Python 3.11.2 (/usr/bin/python3), 8 CPUs",
-        "/home/ann/nni-experiments can be written to",
+        "/home/ann/nni-experiments is writable",
         "100 GiB free below /home/ann/nni-experiments",
-        "no GPU, none is asked for",
+        "no GPU, none is needed",
         "its clock differs by less than 5 s",
     ]
 
@@ -66,7 +66,7 @@ def test_a_python_below_the_home() -> None:
 def test_another_python_than_the_one_that_is_named(folder: str) -> None:
     found = find(Check.PYTHON, needs=Needs(python_path=folder))
     assert found.level is Level.WARNING
-    assert f"the pythonPath {folder} is" in found.sentence and "(/usr/bin/python3) is taken" in found.sentence
+    assert f"pythonPath {folder} is" in found.sentence and "(/usr/bin/python3) is used" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_files_on_the_disk() -> None:
 def test_what_cannot_be_written_to() -> None:
     finding = find(Check.WRITING, trouble="Permission denied")
     assert finding.level is Level.FAULT
-    assert "nothing can be written to /home/ann/nni-experiments: Permission denied" in finding.sentence
+    assert "cannot write to /home/ann/nni-experiments: Permission denied" in finding.sentence
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,12 @@ def test_a_clock_that_is_wrong(ahead_s: float, part: str) -> None:
     [
         (Needs(gpus=1), {"trouble": None, "gpus": [gpu(0, 7), gpu(1)]}, Level.OK, "2 GPUs, 1 of them in use"),
         (Needs(gpus=0.5), {"trouble": None, "gpus": [gpu(0)]}, Level.OK, "1 GPU"),
-        (Needs(gpus=1), {"trouble": "there is no tool", "gpus": []}, Level.FAULT, "because there is no tool"),
+        (
+            Needs(gpus=1),
+            {"trouble": "there is no tool", "gpus": []},
+            Level.FAULT,
+            "the GPUs cannot be read: there is no tool",
+        ),
         (Needs(gpus=2), {"trouble": None, "gpus": [gpu(0)]}, Level.FAULT, "may use 1 GPU here"),
         (
             Needs(gpus=1, gpu_indices=[0, 5]),
@@ -112,7 +117,7 @@ def test_a_clock_that_is_wrong(ahead_s: float, part: str) -> None:
             "it has no GPU 5",
         ),
         (Needs(gpus=2, gpu_indices=[1]), {"trouble": None, "gpus": [gpu(0), gpu(1)]}, Level.FAULT, "1 GPU"),
-        (Needs(gpus=0), {"trouble": "there is no tool", "gpus": []}, Level.OK, "none is asked for"),
+        (Needs(gpus=0), {"trouble": "there is no tool", "gpus": []}, Level.OK, "none is needed"),
     ],
 )
 def test_gpus(needs: Needs, reading: dict[str, Any], level: Level, part: str) -> None:

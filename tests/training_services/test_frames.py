@@ -93,7 +93,7 @@ def test_a_request_for_parameters_is_no_metric() -> None:
     ],
 )
 def test_what_is_no_metric_keeps_its_position(payload: bytes, reason: str) -> None:
-    sentence = f"Frame 9 is no metric: {reason}."
+    sentence = f"Frame 9 is not a metric: {reason}."
     assert read(payload) == FrameSkipped(job_id="x-abcde-1", position=9, reason=sentence)
 
 

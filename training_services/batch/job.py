@@ -36,7 +36,7 @@ class Insist(Protocol):
 
 
 _METRICS = ".nni/metrics"
-_SPOILT = "its file of metrics holds no frame header at byte {}; nothing from there on is read"
+_SPOILT = "its metrics file has no frame header at byte {}; the rest of the file is ignored"
 
 
 class FollowedJob:
@@ -90,7 +90,7 @@ class FollowedJob:
             if not listed:
                 await self._finish(code)
                 return
-            # processes that an ended trial has left behind are ended, too
+            # leftover processes of an ended trial are ended, too
             grace = timedelta(0) if code is not None else self.stop
             if grace is not None and grace != told:
                 told = grace
@@ -148,7 +148,7 @@ class FollowedJob:
             message = "it ended without an exit code: it was killed, or its machine was lost"
             self._end(EndReason.EXITED, code=None, message=message)
         else:
-            self._lose(f"{self._platform.name} does not know it any more, and it had not started")
+            self._lose(f"{self._platform.name} no longer lists the job, which had not started")
 
     def _lose(self, reason: str) -> None:
         self.over.set()

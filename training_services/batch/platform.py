@@ -70,7 +70,8 @@ class BatchPlatform(abc.ABC):
     async def loss(self, job_id: str) -> str | None:
         """Return a sentence that says why a job without an exit code was lost, or None.
 
-        For example its machine was lost. A lost job gets another attempt; with None the job counts as failed.
+        One reason is the loss of its machine. A lost job gets another attempt; with None the job counts as
+        failed.
         """
         return None
 

@@ -22,7 +22,7 @@ touch .nni/metrics
 {environment}
 (cd {code} && exec /bin/bash -c {command}) > stdout 2> stderr < /dev/null
 echo $? > {ended}.new && mv {ended}.new {ended}; exit; }}
-"""  # the braces prevent a script that has arrived incomplete from running in part
+"""  # braces: the shell must not run part of a script that has arrived incomplete
 
 
 def make_script(context: ExperimentContext, job: TrialJobSpec, folder: Path, *, platform: str) -> str:

@@ -174,13 +174,13 @@ class BatchService(TrainingService):
                 except JobRejected:
                     raise
                 except Exception as error:  # the platform's code may raise any error
-                    self._say(piece, f"{platform.name}: {str(error) or repr(error)}; it is tried again")
+                    self._say(piece, f"{platform.name}: {str(error) or repr(error)}; retrying")
                 await asyncio.sleep(platform.poll_s)  # back-off
         finally:
             self._troubles.pop(piece, None)
 
     def _say(self, piece: object, trouble: str) -> None:
-        """Show a piece of work's trouble, and log it unless another piece of work has the same."""
+        """Show why a piece of work failed, and log it unless another piece of work has the same problem."""
         if trouble not in self._troubles.values():
             logger.warning("experiment %s: %s", self._platform.context.experiment_id, trouble)
         self._troubles[piece] = trouble

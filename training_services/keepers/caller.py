@@ -50,7 +50,7 @@ class Caller:
         if request.instance in self._retired:
             raise Refused("instance", "The directory of this keeper was replaced by another one.")
         if request.instance != self.instance and not newest:
-            # The call may come late from a directory that was replaced; it must not take the place of its
+            # The call may come late from a directory that was replaced. It must not count as the directory's
             # successor.
             raise Refused("turn", "This is a new keeper, and manager.json was written since it has read it.")
 
@@ -88,7 +88,7 @@ class Caller:
             self.binding = None
 
     def is_newest(self, request: Request) -> bool:
-        """Return True if no later call of the same kind came before: a call with news, or a waiting call.
+        """Return True if no later call of the same kind has come: with news, or without.
 
         The two kinds are counted separately, because they use separate connections.
         """

@@ -70,7 +70,7 @@ class Commands:
         self._instance = instance
 
     def restart(self) -> None:
-        """Forget what was sent and received: the keeper was restarted and reports again what it has."""
+        """Forget what was sent and received: the keeper was restarted and reports everything again."""
         self.seen = self._sent = 0
 
     def is_ahead(self, seen: int) -> bool:
@@ -102,7 +102,7 @@ class Commands:
                 job.commands.append(job.last_cmd)
 
     def repeat_start(self, job: Job) -> bool:
-        """Send the start again, under a new number, to learn what became of the job.
+        """Send the start again, under a new number, to learn the state of the job.
 
         Return False if that was done before, or there is no start.
         """
@@ -116,7 +116,7 @@ class Commands:
         return True
 
     def waiting(self, *, arrived: bool) -> bool:
-        """Return True if a committed command has not left; with ``arrived``, if it has not been received."""
+        """Return True if a committed command was not sent; with ``arrived``: not received."""
         return self._orders.committed > (self.seen if arrived else max(self.seen, self._sent))
 
     def outgoing(self, jobs: Mapping[str, Job]) -> list[Sequence[Any]]:

@@ -223,7 +223,7 @@ def start_order(
         "NNI_TRIAL_JOB_ID": job.trial_id,
         "NNI_TRIAL_SEQ_ID": str(job.sequence),
         "NNI_CODE_DIR": directory,
-        # These may come from another experiment in the user's own environment.
+        # The user's environment may contain these variables of another experiment.
         "NNI_TRIAL_COMMAND_CHANNEL": None,
         "REUSE_MODE": None,
         "MULTI_PHASE": "true" if context.multi_phase else None,

@@ -40,8 +40,8 @@ def _no(status: HTTPStatus, sentence: str) -> Answer:
     return Answer(status, {"error": sentence})
 
 
-_NOBODY = _no(HTTPStatus.GONE, "Nobody reads this any more.")
-_TOO_LARGE = _no(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A sync is at most {MAX_BODY} bytes.")
+_NOBODY = _no(HTTPStatus.GONE, "No one waits for this file now.")
+_TOO_LARGE = _no(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A sync may have at most {MAX_BODY} bytes.")
 
 
 class _Gone(Exception):
@@ -56,7 +56,7 @@ class KeeperDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise ValueError(f"a keeper's door takes no {scope['type']}")
+            raise ValueError(f"the keepers' address accepts only HTTP, not {scope['type']}")
         try:
             answer = await self._answer(scope, receive, send)
         except _Gone:
@@ -77,9 +77,9 @@ class KeeperDoor:
         kind = names[2] if path.startswith(_PREFIX) and len(names) > 2 else ""
         method = _METHODS.get((kind, len(names)))
         if method is None:
-            return _no(HTTPStatus.NOT_FOUND, "There is nothing here.")
+            return _no(HTTPStatus.NOT_FOUND, "No such address.")
         if scope["method"] != method:
-            return _no(HTTPStatus.METHOD_NOT_ALLOWED, f"This call is a {method}.")
+            return _no(HTTPStatus.METHOD_NOT_ALLOWED, f"This address does not accept {method}.")
         token, length = _credentials(scope)
         desk = self._hub.find(names[0], names[1], token=token)
         if isinstance(desk, Answer):
@@ -95,7 +95,7 @@ class KeeperDoor:
             return _TOO_LARGE
         taken = desk.receive(body, token=token)
         if isinstance(taken, Answer):
-            # Deliver the events of the call first: a verdict is urgent, the answer to a mere report is not.
+            # Deliver the call's events first: a verdict is urgent, the answer to a report is not.
             await asyncio.sleep(0)
             return taken
         try:
@@ -144,9 +144,9 @@ async def _send_code(
             raise FileNotFoundError
         file = await asyncio.to_thread(desk.archive(sha256).open, "rb")
     except OSError as error:
-        sentence = "The server does not have this code of the trials (any more)."
+        sentence = "The server does not have this version of the trial code."
         if not isinstance(error, FileNotFoundError):
-            sentence = f"The server cannot read this code of the trials: {error.strerror}."
+            sentence = f"The server cannot read this trial code: {error.strerror}."
         return _no(HTTPStatus.NOT_FOUND, sentence)
     gone = asyncio.ensure_future(receive())
     try:

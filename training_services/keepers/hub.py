@@ -40,7 +40,7 @@ MAX_READS = 16  # simultaneous reads through one keeper
 MAX_LISTING = 16 << 20  # bytes
 # wait of a call while the keeper must exit or stop unwanted attempts: it reports soon that it has
 ENDING_S = 0.5
-LONG_WAIT_S = 5.0  # wait from which a second less makes no difference
+LONG_WAIT_S = 5.0  # remaining wait below which a call is not rounded to a full second
 
 
 def token_digest(token: str) -> str:
@@ -49,7 +49,7 @@ def token_digest(token: str) -> str:
 
 
 def with_turn(token: str, turn: str) -> str:
-    """Return the token for ``manager.json``, with the number of the write of that file behind it."""
+    """Return the token for ``manager.json`` with the number of that file's write appended."""
     return f"{token}.{turn}"
 
 
@@ -80,7 +80,7 @@ _UNKNOWN = _refusal(
     "No keeper with this token is served here at present: the token is wrong, or its experiment is not open.",
 )
 _NO_DIGEST = "0" * 64  # equal to no token's digest
-_UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "What this call brought is not recorded yet.")
+_UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The content of this call is not recorded yet.")
 
 
 def _whole(at: float, wait_s: float) -> float:
@@ -139,8 +139,8 @@ class KeeperDesk:
             status = self.link.status
             received = self.link.receive(request, newest=split_turn(token)[1] == self.turn)
         except WireError as error:
-            logger.warning("keeper %s sends what is no sync: %s", self.link.keeper_id, error)
-            return _refusal(HTTPStatus.BAD_REQUEST, f"This is no sync: {error}.")
+            logger.warning("keeper %s sent an invalid sync: %s", self.link.keeper_id, error)
+            return _refusal(HTTPStatus.BAD_REQUEST, f"This is not a valid sync: {error}.")
         except Refused as refused:
             logger.warning("keeper %s was refused: %s", self.link.keeper_id, refused)
             return _refusal(HTTPStatus.CONFLICT, str(refused), reason=refused.reason)
@@ -171,7 +171,7 @@ class KeeperDesk:
                 self._finish(call, self._answer(call))
 
     async def dismiss(self, limit_s: float) -> None:
-        """Tell the keeper to stop its trials and exit; wait until an answer has left, or for ``limit_s``."""
+        """Ask the keeper to stop its trials and exit. Wait until an answer has left, or for ``limit_s``."""
         self.link.leaving = True
         self.flush()
         if limit_s > 0:
@@ -188,7 +188,7 @@ class KeeperDesk:
         """Answer every held call, refuse later calls, and end all reads."""
         self.open = False
         for stream in self._reads.values():
-            stream.finish(ServiceUnavailable("the experiment was closed while this was read"))
+            stream.finish(ServiceUnavailable("the experiment was closed while the file was read"))
         for call in list(self._calls):
             self._finish(call, _CLOSED)
 

@@ -94,7 +94,7 @@ class Job:
         return [JobNoted(job_id=self.id, note=note)]
 
     def missing(self, final: Final) -> list[JobEvent]:
-        """Return a note if metrics that are recorded here are missing on the host."""
+        """Return a note if the host lacks metrics that are recorded here."""
         lost = self.received - final.frames
         if lost <= 0:
             return []

@@ -26,7 +26,7 @@ from training_services.keepers.request import Attempt, Final, Request
 
 __all__ = ["Backlog", "Jobs", "StartOrder"]
 
-_FORGOTTEN = "its keeper had lost the end of its journal; the commands for the trial were sent again"
+_FORGOTTEN = "its keeper had lost the end of its journal; the trial's commands were sent again"
 
 StartOrder = Mapping[str, Any]  # ``start`` of trial_keeper.wire without its boot_id
 
@@ -82,7 +82,7 @@ class Jobs:
         """Give the job a place here and return it. Raises ValueError before the keeper's first call."""
         caller = self._caller
         if not caller.ready or caller.instance is None or caller.boot_id is None:
-            raise ValueError(f"keeper {caller.keeper_id} has not spoken to this runner yet")
+            raise ValueError(f"keeper {caller.keeper_id} has not called this runner yet")
         place = Place(keeper_id=caller.keeper_id, instance=caller.instance, boot_id=caller.boot_id, gpus=gpus)
         seq = self._commands.last + 1
         job = self.by_id[job_id] = Job(id=job_id, trial_id=trial_id, place=place, start_cmd=seq, last_cmd=seq)
@@ -224,7 +224,7 @@ class Jobs:
             event
             for job in self.by_id.values()
             if job.is_open and job.place.instance != instance
-            for event in self.lose(job, "its keeper's directory was made anew")
+            for event in self.lose(job, "its keeper's directory was recreated")
         ]
 
     def note_losses(self, seen: int) -> list[JobEvent]:
@@ -261,7 +261,7 @@ class Jobs:
             here = job.is_open and self._commands.is_here(job)
             missing = job_id not in request.attempts and job.start_cmd <= request.acked_cmd
             if here and missing and not self._commands.repeat_start(job):
-                events += self.lose(job, "its keeper does not know it any more")
+                events += self.lose(job, "its keeper no longer knows it")
         return events
 
     # ---- questions ----------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ from training_services.keepers.hub import KeeperDesk
 
 __all__ = ["LeaseWatch"]
 
-# A silent host is given up when its last answer is older than its lease times LEASE_CLOCKS, because clocks
+# A silent host counts as lost when its last answer is older than its lease times LEASE_CLOCKS, because clocks
 # differ in speed, plus LEASE_KILL_S seconds, in which processes that ignore SIGTERM are killed.
 LEASE_CLOCKS, LEASE_KILL_S = 1.1, 5.0
 
 
 class LeaseWatch:
-    """Timer that calls ``over`` each time when a silent host's lease has ended and nothing can run there."""
+    """Timer that calls ``over`` when a silent host's lease has ended and nothing can run there any longer."""
 
     def __init__(self, desk: KeeperDesk, lease: timedelta, over: Callable[[timedelta], None]) -> None:
         self._desk, self._lease, self._over = desk, lease, over
@@ -24,7 +24,7 @@ class LeaseWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Start the watch; an earlier server may have answered until now."""
+        """Start the watch. An earlier server may have answered until now."""
         self._desk.answered_at = asyncio.get_running_loop().time()
         self._look()
 

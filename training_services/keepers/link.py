@@ -78,7 +78,7 @@ class KeeperLink:
         self.status: str | None = None
         self.facts: HostFacts | None = None
         self.leaving = False
-        # a waiting call was told to exit; a further one means that attempts are left there
+        # a waiting call was told to exit; another call means that attempts are still there
         self.leave_told = False
         self._reads_gpus = reads_gpus  # the keeper must read its host's GPUs
         self._lease_s = None if lease is None else lease.total_seconds()
@@ -104,7 +104,7 @@ class KeeperLink:
         self._unsent.add(number)
 
     def drop_read(self, number: int) -> None:
-        """Order the read no longer: its call has come, or nobody waits for it."""
+        """Withdraw the read order: its call has come, or nobody waits for it."""
         self._reads.pop(number, None)
         self._unsent.discard(number)
 

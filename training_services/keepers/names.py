@@ -1,4 +1,4 @@
-"""The names of keepers, and what can be read from them without a configuration."""
+"""Names of keepers, and the parts that can be read from a name without a configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]")
 def keeper_name(user: str | None, host: str, port: int) -> str:
     """Return the name of a machine's keeper: stable, of letters, digits, ``.``, ``_`` and ``-`` only.
 
-    A host's name holds no ``_``, so the part between the last two of them is the host.
+    A host contains no ``_``, so the part between the last two ``_`` is the host.
     """
     name = "_".join(filter(None, (user, host, str(port))))
     if _PLAIN_HOST.fullmatch(host) and (user is None or _PLAIN_USER.fullmatch(user)):
@@ -29,9 +29,10 @@ def keeper_name(user: str | None, host: str, port: int) -> str:
 
 
 def host_of(keeper_id: str) -> str | None:
-    """The host in the name of a machine's keeper, as it stood in the configuration; None: it is no such name.
+    """Return the host from the name of a machine's keeper; None if the name is not a machine's keeper.
 
-    Of a host whose characters a name cannot have, unless it is an IPv6 address: what stands in its place.
+    The host is as in the configuration. An IPv6 address is restored; in other hosts, characters that are not
+    allowed in names stay replaced.
     """
     names = keeper_id.split("_")
     digested = len(names) > 2 and bool(_DIGEST.fullmatch(names[-1]))
@@ -48,5 +49,5 @@ def host_of(keeper_id: str) -> str | None:
 
 
 def experiment_folder(experiment_id: str, keeper_id: str) -> str:
-    """Where everything of an experiment lies on the keeper's machine, relative to the home there."""
+    """Return the path of an experiment's files on the keeper's machine, relative to the home directory."""
     return f"nni-experiments/{experiment_id}/environments/{keeper_id}"

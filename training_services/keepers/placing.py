@@ -53,7 +53,7 @@ class JobPlacing(Protocol):
         """Record that the job already had its place on the seat before the service was opened."""
 
     def release(self, job_id: str, seat: KeeperSeat) -> bool:
-        """Free what the job, of which nothing runs, holds on the seat. Return False if it held nothing."""
+        """Free what the job holds on the seat; nothing of the job runs. Return False if it held nothing."""
 
     def told(self, seat: KeeperSeat, capacity: Capacity | None, gpus: GpuReading | None) -> None:
         """Record the capacity and the GPUs that the seat's keeper reports; None if it reports none."""

@@ -18,7 +18,7 @@ from trial_keeper.machine.untrusted_files import Listed
 
 __all__ = ["ReadStream", "read_listing", "receive_read"]
 
-OPEN_S = 15.0  # limit in seconds for the keeper's call
+OPEN_S = 15.0  # limit in seconds for the keeper to start sending
 SILENT_S = 3 * wire.WORD_S  # limit in seconds between two bytes
 PIECES = 8  # pieces held at most; each is as large as one piece from the connection
 _LIMITS = {wire.DATA: 2**32, wire.WORD: 0, wire.END: 1 << 16}
@@ -31,7 +31,7 @@ class ReadStream:
     """Stream of one read. The keeper's call uses ``put``, the reader ``chunks``; either may come first."""
 
     def __init__(self, keeper_id: str) -> None:
-        self.complete = True  # for a listing: it has all files
+        self.complete = True  # False for a listing that lacks files
         self.keeper_id = keeper_id
         self._opened = asyncio.Event()
         self._news = asyncio.Event()  # wakes the reader
@@ -107,7 +107,7 @@ class ReadStream:
                 message = await receive()
         except TimeoutError:
             if not self._left:
-                self.lose(f"has said nothing for {SILENT_S:g} s while it read the file")
+                self.lose(f"has sent nothing for {SILENT_S:g} s while it read the file")
             return None
         finally:
             self._wait = None
@@ -117,7 +117,7 @@ class ReadStream:
         return message
 
     def lose(self, how: str) -> None:
-        """End the stream with an error; ``how`` says what the keeper did."""
+        """End the stream with an error; ``how`` describes what the keeper did."""
         self.finish(ServiceUnavailable(f"keeper {self.keeper_id} {how}"))
 
 
@@ -136,7 +136,7 @@ async def receive_read(stream: ReadStream, receive: Receive) -> bool:
                     break
                 kind, left, head = head[:1], int.from_bytes(head[1:], "big"), b""
                 if kind not in _LIMITS or left > _LIMITS[kind]:
-                    stream.lose("has sent what is no file")
+                    stream.lose("has sent an invalid answer")
                     return False
                 continue
             piece = content[at : at + left]
@@ -160,7 +160,7 @@ def _finish(stream: ReadStream, end: bytes) -> None:
         said = json.loads(end)
         kind, sentence, complete = said["error"], str(said["sentence"]), bool(said["complete"])
     except (ValueError, KeyError, TypeError):
-        stream.lose("has sent what is no file")
+        stream.lose("has sent an invalid answer")
         return
     stream.complete = complete
     if kind is None:
@@ -170,7 +170,7 @@ def _finish(stream: ReadStream, end: bytes) -> None:
     elif kind == wire.BAD_NAME:
         stream.finish(ValueError(sentence))
     else:
-        stream.finish(ServiceUnavailable(f"keeper {stream.keeper_id} cannot read it: {sentence}"))
+        stream.finish(ServiceUnavailable(f"keeper {stream.keeper_id} cannot read the file: {sentence}"))
 
 
 def read_listing(text: bytes, *, complete: bool) -> FileListing:

@@ -140,7 +140,7 @@ def _gpus(raw: Any) -> GpuReading:
 def _facts(raw: Any) -> HostFacts:
     cpus = raw["cpus"]
     if type(cpus) not in (int, float) or not 0 < cpus < 1e6:
-        raise ValueError(f"{cpus!r} is no number of CPUs")
+        raise ValueError(f"{cpus!r} is not a number of CPUs")
     memory, disk = _natural(raw["memory"]), raw.get("disk")
     return HostFacts(
         Capacity(cpus=cpus, memory=max(1, memory), disk=None if disk is None else _natural(disk)),

@@ -47,14 +47,14 @@ class Platform(Protocol):
         """Pass these events to the core."""
 
     def reasons_changed(self) -> None:
-        """Report the reasons to the waiting jobs again."""
+        """Report again to the waiting jobs why they wait."""
 
     def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
         """Handle the end of the seat's host, which has vanished for good."""
 
 
 class KeeperSeat:
-    """Host with its keeper; ``token`` is the keeper's token; ``enrolled``: it is committed."""
+    """One experiment's host with its keeper; ``token`` is the keeper's; ``enrolled``: it is committed."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class KeeperSeat:
         self.jobs: set[str] = set()  # jobs placed here that are not forgotten yet
         self.closing: dict[str, None] = {}  # jobs placed here that have ended
         self.ready = False  # True once the keeper has listed its attempts: jobs can be placed
-        self._unwanted = False  # attempts run there that no job wants
+        self._unwanted = False  # True while attempts run there that no job wants
         self.trouble: str | None = None  # sentence that says why the keeper does not run
         self.draining = False  # no more jobs are placed here
         self.removing = False  # the machine is removed when its jobs have ended
@@ -151,12 +151,12 @@ class KeeperSeat:
         name = self.host.name
         if self.ready and not self._silent:
             unwanted = self.link.inventory.unwanted
-            return f"waits until trials given up on {name} have ended" if unwanted else None
+            return f"waits until trials on {name} that were given up have ended" if unwanted else None
         sentence = f"waits for the keeper on {name}"
         return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
 
     def passing_obstacle(self) -> str | None:
-        """Return why the platform can start nothing here now, or None; nobody reports when that ends."""
+        """Return an obstacle of the platform whose end nobody reports, or None; check again later."""
         return self.keeper_host.obstacle()
 
     def machine(self, *, gpus: int | None) -> Machine:
@@ -190,14 +190,14 @@ class KeeperSeat:
         )
 
     def notice(self) -> str | None:
-        """Return a sentence about what is wrong with the keeper, or None."""
+        """Return the keeper's problem as a sentence, or None."""
         name = self.host.name
         if self.trouble is not None:
             return f"the keeper on {name}: {self.trouble}"
         return None if self.link.status is None else f"on {name}: {self.link.status}"
 
     def expect_obedience(self) -> None:
-        """Restart the keeper if it does not fetch the stop soon; call when a stop may leave."""
+        """Restart the keeper if it does not fetch the stop soon. Call it when a stop may leave."""
         if self._obey_timer is None:
             loop = asyncio.get_running_loop()
             self._obey_timer = loop.call_later(OBEY_S, self._check_obedience, self.link.commands.committed)
@@ -306,17 +306,17 @@ class KeeperSeat:
         try:
             await self.keeper_host.write_manager(self._manager(reach))  # fails if the disk is full
         except (OSError, ServiceError) as error:
-            return self._what_for("it cannot be told where the server is", error)
+            return self._what_for("the server's address could not be written there", error)
         try:
             await self.keeper_host.keep()
         except HostGone:
             raise
         except (OSError, ServiceError) as error:
             return self._what_for("it could not be started", error)
-        return "it has ended and is started again"
+        return "it has ended and is being restarted"
 
     def _what_for(self, failed: str, error: Exception) -> str:
-        """Return a sentence about the failure; errors of a host that is not created yet are kept as is."""
+        """Return a sentence about the failure; for a host that is not created yet, the error's own text."""
         return str(error) if self.keeper_host.passing else f"{failed}: {error}"
 
     def _manager(self, reach: Reach) -> Mapping[str, Any]:
@@ -332,7 +332,7 @@ class KeeperSeat:
         }
 
     def _listen(self) -> None:
-        """Check whether the keeper is silent, and set the next check; calls need not move the timer."""
+        """Check whether the keeper is silent, and set the time of the next check. Calls do not move it."""
         loop = asyncio.get_running_loop()
         limit = self._platform.context.silent_after.total_seconds()
         left = self._heard_at + limit - loop.time()
@@ -340,7 +340,7 @@ class KeeperSeat:
             left = limit
             if not self._silent and not (self.keeper_host.passing and self.link.caller.instance is None):
                 self._silent = True
-                reason = f"no word from the keeper on {self.host.name} for {limit:g} s"
+                reason = f"the keeper on {self.host.name} has not called for {limit:g} s"
                 if self.trouble is not None:
                     reason += f": {self.trouble}"
                 self._platform.put([KeeperSilent(keeper_id=self.id, reason=reason)])
@@ -351,5 +351,5 @@ class KeeperSeat:
 
     def _lease_over(self, lease: timedelta) -> None:
         name, limit = self.host.name, f"{lease.total_seconds():g} s"
-        reason = f"the keeper on {name} was silent for so long that its lease ({limit}) is over"
+        reason = f"the keeper on {name} was silent for longer than its lease ({limit})"
         self._platform.put(self.link.jobs.give_up(reason))

@@ -88,7 +88,7 @@ class KeeperService(FilesOfJobs):
         return None
 
     def _parted(self, seat: KeeperSeat) -> None:
-        """Clean up after the seat's keeper, which was told to leave or has ended, for good."""
+        """Clean up after the seat's keeper, which has ended for good or was asked to exit."""
         return None
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class KeeperService(FilesOfJobs):
     def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
         seat = self._seats.get(placed.place.keeper_id)
         if seat is None:
-            reason = f"its keeper {placed.place.keeper_id} is not in the configuration any more"
+            reason = f"its keeper {placed.place.keeper_id} is no longer in the configuration"
             self._outbox.put([JobLost(job_id=job.id, reason=reason)])
             return
         seat.link.jobs.adopt(job, seat.keeper_host.start_order(job, placed.place.gpus))
@@ -287,7 +287,7 @@ class KeeperService(FilesOfJobs):
         return overview.machines(self._seats.values(), self._ledger)
 
     async def _join(self, host: KeeperHost) -> KeeperSeat:
-        """Return the seat of a new host, of which nothing is committed. Raises OSError, ServiceError."""
+        """Return the seat of a new host, for which no fact is committed yet. Raises OSError, ServiceError."""
         await host.open()
         return await self._seat(host, None)
 

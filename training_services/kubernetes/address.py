@@ -1,4 +1,4 @@
-"""Search for the address at which pods may reach this machine, for configurations that give none."""
+"""Search for an address of this machine that pods may reach, for configurations that give none."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ TRIAL_S = 180.0  # an image may have to be pulled
 
 
 def examine(examination: Examination, config: KubernetesConfig) -> Sequence[AsyncIterator[Finding]]:
-    """Look at the cluster, and at the code that all pods get."""
+    """Yield findings about the cluster, and about the trial code that all pods get."""
     return [look_at_code(examination.context), _cluster(examination, config)]
 
 
 async def _cluster(examination: Examination, config: KubernetesConfig) -> AsyncIterator[Finding]:
-    """Yield findings one after the other; nothing is left in the cluster."""
+    """Yield findings one after the other. Leave no objects in the cluster."""
     context = examination.for_one_trial()
 
     def finding(check: Check, sentence: str, level: Level = Level.FAULT) -> Finding:

@@ -1,7 +1,7 @@
-"""Cluster's API as coroutines over threads: plain dicts in and out, and a sentence for each error.
+"""Cluster's API as coroutines over threads: objects are plain dicts, and each error is one sentence.
 
 Each request is sent by its own thread, so a request that hangs delays neither others nor the end of the
-process. ``login.py`` has the rest; a thread imports it, since its library is large.
+process. ``login.py`` sends the requests; a thread imports it, because its library is large.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Cluster:
 
     def _known(self) -> Login:
         if self._first is None:
-            raise RuntimeError("the cluster is known after connect() only")
+            raise RuntimeError("call connect() first")
         return self._first
 
     async def connect(self) -> None:
@@ -330,7 +330,7 @@ class Cluster:
                 continue
             if (answer.status == 429 or answer.pause_s is not None) and attempt < TRIES:
                 pause_s = min(LONGEST_PAUSE_S, 0.5 * attempt if answer.pause_s is None else answer.pause_s)
-                # random, so that not all clients retry at the same time
+                # random, so that clients do not all retry at the same time
                 await asyncio.sleep(pause_s * random.uniform(1, 1.25))
                 continue
             raise refusal(answer, request.doing, login.server)
@@ -440,7 +440,9 @@ def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 def _object(answer: Answer) -> Object:
     """Return the answer's object. Raises ServiceUnavailable if the server is not a Kubernetes API server."""
     if not isinstance(answer.value, dict):
-        raise ServiceUnavailable("the server's answer is no object of the Kubernetes API: see its address")
+        raise ServiceUnavailable(
+            "the server's answer is not an object of the Kubernetes API: check the server's address"
+        )
     return answer.value
 
 

@@ -78,7 +78,7 @@ def _duration(value: Any) -> str | int:
 
 def _image(value: str) -> str:
     if not _IMAGE.fullmatch(value):
-        raise ValueError(f"{value!r} is not the name of an image; write one like lab.org:5000/team/train:7")
+        raise ValueError(f"{value!r} is not the name of an image; an example is lab.org:5000/team/train:7")
     return value
 
 
@@ -98,7 +98,7 @@ def _label_keys(found: dict[str, str]) -> dict[str, str]:
     for key in found:
         syntax.check_label_key(key)
         if key.startswith(OWN_LABELS):
-            raise ValueError(f"{key!r} is set by nnimgr itself")
+            raise ValueError(f"{key!r} is set by nnimgr; remove it")
     return found
 
 
@@ -168,9 +168,9 @@ class Toleration(_Model):
         if self.key is None and self.operator is not TolerationOperator.EXISTS:
             raise ValueError("without 'key' the operator must be Exists")
         if self.operator is TolerationOperator.EXISTS and self.value:
-            raise ValueError("'value' does not go with the operator Exists")
+            raise ValueError("'value' is not allowed with the operator Exists")
         if self.toleration_seconds is not None and self.effect is not TaintEffect.NO_EXECUTE:
-            raise ValueError("'tolerationSeconds' goes with the effect NoExecute only")
+            raise ValueError("'tolerationSeconds' is only allowed with the effect NoExecute")
         return self
 
 
@@ -218,7 +218,7 @@ def _environment(found: dict[str, EnvironmentValue]) -> dict[str, EnvironmentVal
     for name in found:
         syntax.check_environment_name(name)
         if name.startswith(OWN_VARIABLES):
-            raise ValueError(f"{name} is set by nnimgr itself")
+            raise ValueError(f"{name} is set by nnimgr; remove it")
     return found
 
 
@@ -256,9 +256,9 @@ class PodVolume(_Model):
     def _sound(self) -> PodVolume:
         _only_one(self, _VOLUME_SOURCES)
         if self.name.startswith(OWN_VOLUMES):
-            raise ValueError(f"names that begin with {OWN_VOLUMES} are nnimgr's own")
+            raise ValueError(f"names that begin with {OWN_VOLUMES} are reserved for nnimgr")
         if f"{self.mount_path}/".startswith(f"{OWN_FOLDER}/"):
-            raise ValueError(f"{OWN_FOLDER} in the container is nnimgr's own; mount it elsewhere")
+            raise ValueError(f"{OWN_FOLDER} in the container is used by nnimgr; choose another mount path")
         return self
 
 
@@ -277,7 +277,7 @@ class CodeSource(_Model):
         if self.path is not None and (self.path.startswith("/") or ".." in self.path.split("/")):
             raise ValueError(f"path {self.path!r} must be relative to the volume, without '..'")
         if self.pvc is None and (self.path is not None or self.read_only):
-            raise ValueError("'path' and 'readOnly' go with 'pvc' only")
+            raise ValueError("'path' and 'readOnly' are only allowed with 'pvc'")
         return self
 
 
@@ -350,7 +350,7 @@ class KubernetesConfig(_Model, PlatformConfig):
             ("mountPath", [volume.mount_path for volume in self.volumes]),
         ):
             if repeated := sorted({name for name in names if names.count(name) > 1}):
-                raise ValueError(f"two of the volumes have the {what} {repeated[0]!r}")
+                raise ValueError(f"two volumes have the same {what} {repeated[0]!r}")
         return self
 
     @property

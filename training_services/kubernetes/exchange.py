@@ -1,4 +1,4 @@
-"""Request to the cluster's API server, its answer, and the errors instead of an answer, one sentence each."""
+"""Request to the cluster's API server and its answer, with one sentence for each kind of error."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refusal(answer: Answer, doing: str, server: str) -> ApiError | ServiceUnavai
     told = said if isinstance(said, dict) and said.get("kind") == "Status" else {}
     error = status_error({**told, "code": status}, doing)
     if status == 429 or status >= 500:
-        return ServiceUnavailable(f"{_title(server)} cannot answer at present ({status}): {error.message}")
+        return ServiceUnavailable(f"{_title(server)} cannot answer now ({status}): {error.message}")
     return error
 
 
@@ -91,16 +91,16 @@ def _title(server: str) -> str:
 def _why(error: BaseException, read_s: float) -> str:
     names = {type(each).__name__ for each in _chain(error)}
     if "ConnectTimeoutError" in names:
-        return "it does not answer to connections"
+        return "it does not answer"
     if names & {"ReadTimeoutError", "TimeoutError"}:
         return f"it has not answered for {read_s:g} s"
     for each in _chain(error):
         if isinstance(each, socket.gaierror):
-            return "its name is not known"
+            return "its name cannot be resolved"
         if isinstance(each, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({each.verify_message})"
         if isinstance(each, ssl.SSLError):
-            return f"there is no TLS connection ({each.reason or 'no reason given'})"
+            return f"the TLS connection failed ({each.reason or 'no reason given'})"
         if isinstance(each, OSError) and each.strerror:
             return each.strerror[:1].lower() + each.strerror[1:]
     if names & {"ProtocolError", "RemoteDisconnected", "IncompleteRead"}:

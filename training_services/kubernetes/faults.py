@@ -1,4 +1,4 @@
-"""What is wrong with a configuration of pods, as it shows when a pod is rendered."""
+"""Errors in a configuration of pods that show when a pod is rendered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_CLIENT = (
 
 
 def faults(config: KubernetesConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield what is wrong with the configuration, given what each job needs."""
+    """Yield the errors in the configuration, given what each job needs."""
     if find_spec("kubernetes") is None:
         yield ConfigFault(("platform",), _NO_CLIENT)
         return

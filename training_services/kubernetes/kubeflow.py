@@ -75,12 +75,12 @@ class Storage(_Model):
         if self.storage_type == "azureStorage":
             raise ValueError(
                 "storage of the type azureStorage cannot be mounted: code and results need no storage, so "
-                "leave it out, or mount a share with platform kubernetes and its field volumes"
+                "remove it, or mount a share with platform kubernetes and its field volumes"
             )
         if self.server is None or self.path is None:
             raise ValueError("storage of the type nfs needs 'server' and 'path'")
         if any((self.azure_account, self.azure_share, self.key_vault_name, self.key_vault_key)):
-            raise ValueError("the fields of Azure do not go with storage of the type nfs")
+            raise ValueError("the fields of Azure are not allowed with storage of the type nfs")
         return self
 
     def volume(self) -> PodVolume:
@@ -168,12 +168,12 @@ def _refuse_several(found: list[tuple[str, int]], count: str) -> None:
     if len(found) > 1:
         names = ", ".join(name for name, _ in found)
         raise ValueError(
-            f"trials of several roles ({names}) cannot be run yet: give one role, which runs as plain Jobs"
+            f"trials of several roles ({names}) are not supported: give one role, which runs as plain Jobs"
         )
     for name, pods in found:
         if pods > 1:
             raise ValueError(
-                f"trials of several pods ({name} has {count}: {pods}) cannot be run yet: give {count}: 1"
+                f"trials of several pods ({name} has {count}: {pods}) are not supported: set {count}: 1"
             )
 
 

@@ -89,9 +89,9 @@ def log_in(
     if kubeconfig is None and (service_account / "token").is_file():
         return _from_account(service_account, environ)
     if paths:
-        raise ServiceUnavailable(f"the kubeconfig {named} does not exist: see kubeconfig and KUBECONFIG")
+        raise ServiceUnavailable(f"the kubeconfig {named} does not exist: check kubeconfig and KUBECONFIG")
     raise ServiceUnavailable(
-        "there is no way to a cluster: KUBECONFIG is not set, ~/.kube/config does not exist, and this server "
+        "no cluster is configured: KUBECONFIG is not set, ~/.kube/config does not exist, and this server "
         "does not run in a pod with a service account"
     )
 
@@ -104,11 +104,11 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
         current = context or whole.safe_get("current-context")
         names = [each["name"] for each in whole["contexts"].value]
     except yaml.YAMLError as error:
-        raise ServiceUnavailable(f"{title} is no YAML: {getattr(error, 'problem', None)}") from None
+        raise ServiceUnavailable(f"{title} is not YAML: {getattr(error, 'problem', None)}") from None
     except OSError as error:
         raise ServiceUnavailable(f"{title} cannot be read: {error.strerror}") from None
     except Exception:  # the library's messages quote the content, including secrets
-        raise ServiceUnavailable(f"{title} is not valid: kubectl config view shows what it has") from None
+        raise ServiceUnavailable(f"{title} is not valid: see: kubectl config view") from None
     if current not in names:
         known = ", ".join(sorted(map(str, names))) or "none"
         raise ServiceUnavailable(f"{title} has no context {current!r}; its contexts: {known}")
@@ -118,12 +118,12 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
         loader.load_and_set(configuration)
         namespace = loader.current_context["context"].get("namespace") or "default"
     except Exception as error:
-        missing = str(error) if str(error).startswith("File does not exist") else "see its user and cluster"
+        missing = str(error) if str(error).startswith("File does not exist") else "check its user and cluster"
         raise ServiceUnavailable(f"{title}: context {current!r} cannot be used: {missing}") from None
     if command is not None and not (configuration.api_key or configuration.cert_file):
         raise ServiceUnavailable(
-            f"{title}: the login command {command!r} of context {current!r} has given no credentials: "
-            "the server's log has what it said"
+            f"{title}: the login command {command!r} of context {current!r} has returned no credentials: "
+            "its output is in the server's log"
         )
     return Login(configuration, str(current), str(namespace))
 

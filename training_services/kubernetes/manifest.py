@@ -72,7 +72,7 @@ _WORK_VOLUME = f"{OWN_VOLUMES}work"
 _CODE_VOLUME = f"{OWN_VOLUMES}code"
 _UNREPORTED = timedelta(days=1)  # how long a pod keeps unreported ends for a manager that is away
 _LAST_STEPS = timedelta(seconds=10)  # time of the keeper after the grace of its trial
-# Readable by any user that the image names: only the trial and its keeper are in the container.
+# Readable by any user that the image sets: only the trial and its keeper are in the container.
 _READABLE = 0o444
 
 
@@ -136,7 +136,7 @@ def archive(belonging: Belonging, content: bytes) -> dict[str, Any]:
     Raises ServiceUnavailable if it is larger than a ConfigMap may be.
     """
     if len(content) > MOST_ARCHIVE:
-        raise ServiceUnavailable(f"the keeper has {len(content):,} bytes, more than a ConfigMap takes")
+        raise ServiceUnavailable(f"the keeper has {len(content):,} bytes, more than a ConfigMap can contain")
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -216,8 +216,8 @@ def container_resources(config: KubernetesConfig, wants: Wants) -> dict[str, Any
     if gpus != int(gpus):
         raise ResourceFault(
             ("trialGpuNumber",),
-            f"{gpus:g} of a GPU cannot be had from Kubernetes, which gives out whole ones: write 1, or name "
-            "with resources.gpuResource what your cluster shares",
+            f"{gpus:g} of a GPU is not possible: Kubernetes assigns whole GPUs. Write 1, or name "
+            "with resources.gpuResource the shared GPU resource of your cluster",
         )
     limits: dict[str, str] = {}
     cpu = own.cpu or (None if wants.cpus is None else cpu_quantity(wants.cpus))

@@ -20,7 +20,7 @@ from training_services.placement.needs import Wants
 
 __all__ = ["COMING", "PodHost"]
 
-COMING = "waits for its pod, which is being made"
+COMING = "waits for its pod, which is being created"
 RETRY_S = 5.0  # pause after the cluster could not be asked
 LEAVE_S = 30.0  # limit for a pod to end after its keeper was told to leave
 _MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}  # causes that the keeper's output may explain
@@ -50,16 +50,16 @@ class PodHost(KeeperHost):
     ) -> None:
         self.keeper_id = keeper_id
         self.host = Host(id=f"kubernetes/{keeper_id}", name=f"pod {keeper_id}")
-        self.wants = Wants(None, None, None)  # the cluster's own scheduler counts resources
+        self.wants = Wants(None, None, None)  # the cluster's own scheduler manages resources
         self.trial = trial
         self.over: Over | None = None
-        self.leaves_at_once = False  # nobody waits for its end, because the experiment ends
+        self.leaves_at_once = False  # nobody waits for its end: the experiment ends
         self.obeys = False  # its keeper has received the order to leave
         self._context, self._config, self._site = context, config, site
         self.spoken = spoken
-        self._made = known  # its Job was created, or may have been
+        self._made = known  # its Job was created, or may have been created
         self._awaited = False  # its Job was created just now: the watch will show it
-        self._creating: asyncio.Future[None] | None = None  # continues even if nobody waits for it any longer
+        self._creating: asyncio.Future[None] | None = None  # continues even if no caller waits for it
         self._made_at: float | None = None  # time on the loop's clock, if this server created the Job
         self._written: str | None = None
 
@@ -101,7 +101,7 @@ class PodHost(KeeperHost):
             reason = f"{reason}, before its keeper had called"
             # a keeper that completed may have waited for a server that was away
             failed = over.cause is not Cause.COMPLETED
-            raise HostGone(reason if said is None else f"{reason}; it says: {said}", failed=failed)
+            raise HostGone(reason if said is None else f"{reason}; its last output: {said}", failed=failed)
         raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
 
     def heard(self) -> None:
@@ -177,7 +177,7 @@ class PodHost(KeeperHost):
         sight = self._seen()
         waiting = sight.waiting or sight.doubt or self._site.trouble
         if waiting is not None:
-            return f"waits, since {waiting}"
+            return f"waits: {waiting}"
         if sight.phase is Phase.RUNNING:
             return f"waits for the keeper in its pod {sight.pod}"
         return COMING

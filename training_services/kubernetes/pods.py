@@ -28,7 +28,7 @@ from training_services.placement.needs import Capacity, GpuReading
 __all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods"]
 
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
-FAILURES = 3  # pods in a row that never started to work; then the job is not tried again
+FAILURES = 3  # number of pods in a row that may fail to start; then the job is not tried again
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # pause before the next pod after a pod that never started to work
 
 
@@ -101,7 +101,7 @@ class PodQueue(abc.ABC):
 
     @abc.abstractmethod
     def tell(self, keeper_ids: Sequence[str]) -> None:
-        """Report changed reasons to waiting jobs: there is news of these pods."""
+        """Report changed reasons to the waiting jobs, because there is news of these pods."""
 
     def reasons_changed(self) -> None:
         self.tell(list(self._seats))
@@ -223,7 +223,7 @@ class SharedPods(PodQueue):
         self._coming: dict[str, None] = {}  # keepers that have not called yet
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
         self._gone = 0  # pods in a row that never started to work
-        self._failed = 0  # the part of them that failed for good, and not through the cluster
+        self._failed = 0  # how many of these failed for good, and not because of the cluster
         self._pause: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -279,7 +279,7 @@ class SharedPods(PodQueue):
             self._take(job_id)
             self._put([never_started(job_id, str(gone))])
             self._failed = 0
-        self.explain(keeper_id, f"waits for a further pod, since {gone}")
+        self.explain(keeper_id, f"waits for another pod: {gone}")
         if self._pause is None:
             pause = min(FIRST_PAUSE_S * 2 ** min(self._gone, 10), LONGEST_PAUSE_S)
             self._pause = asyncio.get_running_loop().call_later(pause, self._call_again)
@@ -329,5 +329,5 @@ class SharedPods(PodQueue):
 
 def _reason(seat: KeeperSeat) -> str:
     if seat.trouble is not None:
-        return f"waits, since {seat.trouble}"
+        return f"waits: {seat.trouble}"
     return seat.keeper_host.obstacle() or seat.obstacle() or COMING

@@ -18,7 +18,7 @@ __all__ = ["Asked", "first_job", "usual_namespace", "verdict"]
 
 ANSWER_S = 20.0  # limit for all requests together: a user waits for the result
 USUAL_NAMESPACE = "default"
-_NOT_YET = "00000000-0000-0000-0000-000000000000"  # stands for an id that the cluster assigns
+_NOT_YET = "00000000-0000-0000-0000-000000000000"  # stand-in for an id that the cluster assigns
 
 
 class Asked(Protocol):
@@ -91,16 +91,16 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
             try:  # Quotas, service accounts and policies show only when the Job creates its pod.
                 await cluster.create(PODS, namespace, pod, dry_run=True)
             except ApiError as error:
-                # we need no right to create pods: the cluster creates them for Jobs
+                # this client needs no permission to create pods: the cluster creates them for Jobs
                 if "cannot create resource" not in error.message:
                     raise
     except TimeoutError:
-        return None, f"the cluster could not be asked: it has not answered within {ANSWER_S:g} s"
+        return None, f"the cluster could not be asked: it no answer within {ANSWER_S:g} s"
     except ServiceUnavailable as error:
         return None, f"the cluster could not be asked: {error}"
     except ApiError as error:
-        return False, f"the cluster refuses it: {error}"
-    return True, f"the cluster at {cluster.server} would take it, in namespace {namespace}"
+        return False, f"the cluster rejects the Job: {error}"
+    return True, f"the cluster at {cluster.server} would accept the Job, in namespace {namespace}"
 
 
 def _belonging(experiment_id: str, namespace: str) -> Belonging:

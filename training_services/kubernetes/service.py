@@ -115,7 +115,7 @@ class KubernetesService(KeeperService):
             try:
                 await self._site.remove_credentials()
             except ServiceError as error:
-                left.append(f"the keepers' Secret stays in the cluster: {error}")
+                left.append(f"the keepers' Secret could not be removed from the cluster: {error}")
         await self._site.close()
         return left
 
@@ -123,7 +123,7 @@ class KubernetesService(KeeperService):
         try:
             await self._site.remove(only_look=only_look)
         except ServiceError as error:
-            return [f"what the experiment has in the cluster stays there: {error}"]
+            return [f"the experiment's objects could not be removed from the cluster: {error}"]
         finally:
             await self._site.close()
         return ()
@@ -141,10 +141,10 @@ class KubernetesService(KeeperService):
             try:
                 seat = await self._join(self._host(keeper_id, trial))
                 break
-            # for example, the code cannot be packed: the user may repair that
+            # the user may be able to fix the error, for example if the code cannot be packed
             except (ServiceError, OSError) as error:
                 logger.warning("experiment %s: a pod: %s", self.context.experiment_id, error)
-                self._queue.explain(keeper_id, f"waits, since {error}")
+                self._queue.explain(keeper_id, f"waits: {error}")
             await asyncio.sleep(PREPARE_AGAIN_S)
             if not self._queue.awaits(keeper_id):
                 return

@@ -68,7 +68,7 @@ class Cause(enum.Enum):
     COMPLETED = "completed"
     FAILED = "failed"  # its container ended by itself, with an exit code other than 0
     OUT_OF_MEMORY = "out of memory"
-    EVICTED = "evicted"  # the node or the cluster needed its place, or refused it
+    EVICTED = "evicted"  # the node or the cluster needed its resources, or refused it
     DELETED = "deleted"
     DEADLINE = "deadline"
     NODE_LOST = "node lost"
@@ -114,7 +114,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSight:
-    """Content of a Job; ``over`` is its end as the Job reports it; its pods know better."""
+    """Content of a Job. ``over`` is its end as the Job reports it; the pods' own reports take precedence."""
 
     name: str
     uid: str
@@ -139,7 +139,7 @@ class PodSight:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Warning, as one sentence, about a Job or a pod (``kind``) that cannot continue."""
+    """Warning, in one sentence, about a Job or a pod (``kind``) that cannot continue."""
 
     kind: str
     name: str
@@ -210,7 +210,7 @@ def read_note(event: Mapping[str, Any]) -> Note | None:
     message = _text(event.get("message")) or reason
     if kind == "Job" and reason in MADE_NO_POD:
         message = ATTEMPT.sub("", message)
-        return Note(kind, name, f"the cluster makes no pod for it: {message}")
+        return Note(kind, name, f"the cluster cannot create its pod: {message}")
     if kind == "Pod" and reason in HELD_UP:
         return Note(kind, name, f"its pod {name} cannot be set up: {message}")
     return None
@@ -223,7 +223,7 @@ def fold(
     job_note: str | None = None,
     pod_note: str | None = None,
 ) -> Sighting:
-    """Combine everything known about one job. ``job``: None if it is gone; ``pods``: the first one first."""
+    """Return the combined state of one job. ``job``: None if it is gone; ``pods``: the first one first."""
     uid = None if job is None else job.uid
     ended = None if job is None else job.over
     if pods:
@@ -246,7 +246,7 @@ def fold(
         ended = Over(Cause.DELETED, "its Job was deleted before it had a pod")
     if ended is not None:
         return Sighting(uid=uid, pod=None, node=None, phase=Phase.ENDED, over=ended)
-    waiting = job_note or "the cluster has not made its pod yet"
+    waiting = job_note or "the cluster has not created its pod yet"
     if job is not None and job.suspended:
         waiting = "its Job is suspended"
     return Sighting(uid=uid, pod=None, node=None, phase=Phase.ABSENT, waiting=waiting)
@@ -320,18 +320,18 @@ def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | Non
             return f"{sentence}{said}", False
         if reason == "ErrImageNeverPull":
             return (
-                f"the image {image} is not on {node or 'the node'}, and must not be pulled{said}",
+                f"the image {image} is not on {node or 'the node'}, and imagePullPolicy is Never{said}",
                 False,
             )
         if reason == "InvalidImageName":
-            return f"{image} is no valid name of an image{said}", False
-        return f"its container cannot be made ({reason}){said}", False
+            return f"{image} is not a valid image name{said}", False
+        return f"its container cannot be created ({reason}){said}", False
     if node is not None:
         return f"its pod is being set up on {node}", True
     for condition in _items(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
             message = _text(condition.get("message")) or _text(condition.get("reason"))
-            return f"no node takes its pod: {message}" if message else "its pod waits for a node", False
+            return f"no node accepts its pod: {message}" if message else "its pod waits for a node", False
     return "its pod waits for a node", False
 
 
@@ -348,7 +348,7 @@ def _doubt(
         since = _text(ready.get("lastTransitionTime"))
         return f"node {node or 'of the pod'} is not ready" + (f" since {since}" if since else "")
     deadline = _text(meta.get("deletionTimestamp"))
-    return f"its pod is being deleted, and ends by {deadline}" if deadline else None
+    return f"its pod is being deleted and will end by {deadline}" if deadline else None
 
 
 def _job_of(meta: Mapping[str, Any]) -> str | None:
@@ -359,7 +359,7 @@ def _job_of(meta: Mapping[str, Any]) -> str | None:
 
 
 def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the end of the trial's container; empty if it has not ended or nobody knows."""
+    """Return the end of the trial's container; empty if it has not ended or its end is unknown."""
     for container in _items(status.get("containerStatuses")):
         if container.get("name") == CONTAINER:
             return _mapping(_mapping(container.get("state")).get("terminated"))

@@ -132,7 +132,7 @@ class Site:
             address = await asyncio.to_thread(own_address, self._cluster.server)
         if address is None:
             raise ServiceUnavailable(
-                "it is not known under which address pods can reach this server: say it with nniManagerIp"
+                "the address at which pods can reach this server is unknown: set nniManagerIp"
             )
         return await self._doors.network(address)
 
@@ -146,7 +146,7 @@ class Site:
         return self._news.setdefault(name, asyncio.Event())
 
     def forget(self, name: str) -> None:
-        """Forget the Job's news event, which nobody needs any longer."""
+        """Delete the Job's news event, which has no user any longer."""
         self._news.pop(name, None)
 
     async def is_there(self, name: str) -> bool:
@@ -173,7 +173,7 @@ class Site:
         self._entries[keeper_id] = None
 
     async def create(self, keeper_id: str, *, wants: Wants, trial: tuple[str, int] | None) -> None:
-        """Create the keeper's Job, unless it exists. Raises ImpossibleJob, ServiceError."""
+        """Create the keeper's Job if it does not exist. Raises ImpossibleJob, ServiceError."""
         belonging = await self._belonging()
         try:
             job = manifest.job(
@@ -190,7 +190,7 @@ class Site:
             raise ImpossibleJob(str(error)) from error
         except ApiError as error:
             if error.status in (400, 422):
-                raise ImpossibleJob(f"the cluster refuses its Job: {error}") from error
+                raise ImpossibleJob(f"the cluster rejects its Job: {error}") from error
             raise
 
     async def delete(self, name: str) -> None:
@@ -295,8 +295,8 @@ class Site:
             raise ServiceUnavailable(f"{body['kind']} {name} in namespace {namespace} is being deleted")
         if not self._is_ours(found):
             raise ServiceUnavailable(
-                f"{body['kind']} {name} in namespace {namespace} belongs to something else: delete it, or "
-                "give this experiment another namespace"
+                f"{body['kind']} {name} in namespace {namespace} does not belong to this experiment: "
+                "delete it, or use another namespace"
             )
         if found["metadata"].get("deletionTimestamp") is not None:
             raise ServiceUnavailable(f"{body['kind']} {name} in namespace {namespace} is being deleted")
@@ -345,7 +345,7 @@ def _read(path: Path) -> _Kept | None:
         raise ServiceUnavailable(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise ServiceUnavailable(
-            f"{path} is damaged: its experiment's pods cannot be known any more"
+            f"{path} is damaged: this experiment's pods can no longer be found"
         ) from error
 
 

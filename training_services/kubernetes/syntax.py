@@ -71,7 +71,7 @@ def check_name(text: str) -> str:
     """Check the name of a Secret, a service account or a similar object."""
     if len(text) > _LONGEST_NAME or not _DNS_SUBDOMAIN.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no name of an object in Kubernetes: it takes lower-case letters, digits, '-' and "
+            f"{text!r} is not a valid Kubernetes name: use lower-case letters, digits, '-' and "
             "'.', with a letter or a digit at both ends"
         )
     return text
@@ -81,7 +81,7 @@ def check_secret_key(text: str) -> str:
     """Check a key of a Secret or a ConfigMap."""
     if len(text) > _LONGEST_NAME or not _SECRET_KEY.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no key of a Secret or ConfigMap: it takes letters, digits, '-', '_', '.'"
+            f"{text!r} is not a valid key of a Secret or ConfigMap: use letters, digits, '-', '_', '.'"
         )
     return text
 
@@ -93,8 +93,8 @@ def check_label_key(text: str) -> str:
         check_name(domain)
     if len(name) > _LONGEST_LABEL or not _LABEL.fullmatch(name):
         raise ValueError(
-            f"{text!r} is no key of a label: it takes up to {_LONGEST_LABEL} letters, digits, '-', '_' and "
-            "'.', perhaps with a domain and a slash before them"
+            f"{text!r} is not a valid label key: use up to {_LONGEST_LABEL} letters, digits, '-', '_' and "
+            "'.', optionally after a domain and a slash"
         )
     return text
 
@@ -107,7 +107,7 @@ def check_label(text: str) -> str:
     """Check the value of a label, which may be empty."""
     if text and (len(text) > _LONGEST_LABEL or not _LABEL.fullmatch(text)):
         raise ValueError(
-            f"{text!r} cannot be the value of a label: it takes up to {_LONGEST_LABEL} letters, digits, '-', "
+            f"{text!r} is not a valid label value: use up to {_LONGEST_LABEL} letters, digits, '-', "
             "'_' and '.', with a letter or a digit at both ends"
         )
     return text
@@ -115,14 +115,14 @@ def check_label(text: str) -> str:
 
 def check_environment_name(text: str) -> str:
     if not _ENVIRONMENT.fullmatch(text):
-        raise ValueError(f"{text!r} is no name of an environment variable")
+        raise ValueError(f"{text!r} is not a valid name of an environment variable")
     return text
 
 
 def check_mount_path(text: str) -> str:
     """Check an absolute path in a container, and return it without a slash at its end."""
     if not text.startswith("/") or ":" in text or ".." in text.split("/"):
-        raise ValueError(f"{text!r} must be a full path in the container, without ':' and '..'")
+        raise ValueError(f"{text!r} must be an absolute path in the container, without ':' and '..'")
     return text.rstrip("/") or "/"
 
 
@@ -135,7 +135,7 @@ def parse_quantity(value: Any) -> Decimal:
     number, unit = Decimal(match[1]), match[2] or ""
     amount = number * (_UNITS[unit] if unit in _UNITS else Decimal(f"1{unit}"))
     if amount <= 0:
-        raise ValueError(f"{value!r} must be more than nothing")
+        raise ValueError(f"{value!r} must be above 0")
     return amount
 
 

@@ -52,15 +52,15 @@ def check_template(found: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{key} must be a mapping")
     for key in found.get("metadata", {}):
         if key not in ("labels", "annotations"):
-            raise ValueError(f"metadata.{key} is set by nnimgr itself; labels and annotations may be given")
+            raise ValueError(f"metadata.{key} is set by nnimgr; only labels and annotations are allowed")
     labels = found.get("metadata", {}).get("labels", {})
     if not isinstance(labels, Mapping) or any(str(key).startswith(OWN_LABELS) for key in labels):
         raise ValueError(
-            f"metadata.labels must be a mapping, without {' and '.join(OWN_LABELS)}, which are set"
+            f"metadata.labels must be a mapping, without {' and '.join(OWN_LABELS)}, which nnimgr sets"
         )
     spec = found.get("spec", {})
     if spec.get("restartPolicy", "Never") != "Never":
-        raise ValueError("spec.restartPolicy must be Never: an attempt that has failed gets a pod of its own")
+        raise ValueError("spec.restartPolicy must be Never: another attempt gets another pod")
     _check_containers(spec)
     return found
 
@@ -72,21 +72,23 @@ def _check_containers(spec: Mapping[str, Any]) -> None:
     for kind in ("initContainers", "volumes"):
         for item in spec.get(kind, ()):
             if str(item["name"]).startswith(OWN_VOLUMES):
-                raise ValueError(f"spec.{kind}: names that begin with {OWN_VOLUMES} are nnimgr's own")
+                raise ValueError(f"spec.{kind}: names that begin with {OWN_VOLUMES} are reserved for nnimgr")
     for container in spec.get("containers", ()):
         if container["name"] != CONTAINER:
             continue
         for variable in _items(container.get("env")):
             if str(variable.get("name")).startswith(OWN_VARIABLES):
-                raise ValueError(f"the variable {variable['name']} is set by nnimgr itself")
+                raise ValueError(f"the variable {variable['name']} is set by nnimgr; remove it")
         for mount in _items(container.get("volumeMounts")):
             if f"{mount.get('mountPath')}/".startswith(f"{OWN_FOLDER}/"):
-                raise ValueError(f"{OWN_FOLDER} in the container is nnimgr's own; mount it elsewhere")
+                raise ValueError(
+                    f"{OWN_FOLDER} in the container is used by nnimgr; choose another mount path"
+                )
         for key in ("image", "command", "args"):
             if key in container:
                 raise ValueError(
-                    f"the {key} of the container {CONTAINER} cannot be laid over: it runs the keeper in "
-                    "'image', and that the trialCommand"
+                    f"the {key} of the container {CONTAINER} cannot be changed: nnimgr sets it to "
+                    "run the trialCommand; use the fields image and trialCommand"
                 )
         if not _named(container.get("volumeMounts", ()), "mountPath"):
             raise ValueError(
@@ -102,14 +104,14 @@ def _items(value: Any) -> list[Mapping[str, Any]]:
 def _merge(base: Any, over: Any, path: tuple[str | int, ...]) -> Any:
     if isinstance(base, Mapping):
         if not isinstance(over, Mapping):
-            raise TemplateError(path, "must be a mapping, as what it is laid over")
+            raise TemplateError(path, "must be a mapping, like the value that it is merged into")
         return _merge_mapping(base, over, path)
     if isinstance(base, list) and isinstance(over, Sequence) and not isinstance(over, str):
         identity = _IDENTITIES.get(str(path[-1]), "name")
         if _named(base, identity) and _named(over, identity):
             return _merge_lists(base, over, identity, path)
     elif isinstance(base, list):
-        raise TemplateError(path, "must be a list, as what it is laid over")
+        raise TemplateError(path, "must be a list, like the value that it replaces")
     return _without_null(over)
 
 

@@ -115,7 +115,7 @@ class JobWatch:
 
     @property
     def known(self) -> bool:
-        """True after all objects were listed once: from then on, what has no sighting does not exist."""
+        """True after all objects were listed once. From then on, objects without a sighting do not exist."""
         return all(stream.listed for stream in self._streams[:2])
 
     @property
@@ -331,10 +331,8 @@ class _Stream:
             self._since = datetime.now(UTC)
             logger.warning("watching %s: %s", self._resource.plural, error)
         before = self.trouble
-        sentence = str(error) if isinstance(error, ServiceError) else f"a defect of this server: {error!r}"
-        self.trouble = (
-            f"nothing is heard of the cluster since {self._since:%Y-%m-%d %H:%M:%S} UTC: {sentence}"
-        )
+        sentence = str(error) if isinstance(error, ServiceError) else f"internal error of nnimgr: {error!r}"
+        self.trouble = f"the cluster has not answered since {self._since:%Y-%m-%d %H:%M:%S} UTC: {sentence}"
         if self.trouble != before:
             self._owner.told()
         await asyncio.sleep(pause_s * random.uniform(0.75, 1.25))

@@ -1,4 +1,4 @@
-"""What ``nnictl doctor`` finds of machines: if they can be reached, what they have, and if a trial runs."""
+"""Checks of ``nnictl doctor`` for machines: connection, resources, and a trial that does nothing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HERE = "this machine"
 
 
 def examine_remote(examination: Examination, config: RemoteConfig) -> Sequence[AsyncIterator[Finding]]:
-    """Look at each machine over SSH, and at the code that all of them get."""
+    """Yield findings about each machine over SSH, and about the trial code that all of them get."""
     machines = [_remote(examination, config, machine) for machine in config.machine_list]
     return [look_at_code(examination.context), *machines]
 
 
 def examine_local(examination: Examination, config: LocalConfig) -> Sequence[AsyncIterator[Finding]]:
-    """Look at the server's own machine."""
+    """Yield findings about the server's own machine."""
     return [_local(examination, config)]
 
 

@@ -54,7 +54,7 @@ def _indices(value: Any) -> Any:
         value = [value]
     if isinstance(value, list | tuple) and all(type(index) is int for index in value):
         if len(set(value)) != len(value) or any(index < 0 for index in value):
-            raise ValueError("must be different numbers, none of them negative")
+            raise ValueError("must be different numbers from 0 up")
     return value
 
 
@@ -78,9 +78,9 @@ class LocalConfig(PlatformConfig):
 
 
 def faults(config: LocalConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield what is wrong with the configuration, given what each job needs."""
+    """Yield the errors in the configuration, given what each job needs."""
     if wants.gpus and config.use_active_gpu is None:
-        yield ConfigFault(("useActiveGpu",), "must be true or false when trialGpuNumber is above 0")
+        yield ConfigFault(("useActiveGpu",), "must be set to true or false if trialGpuNumber is above 0")
     yield from gpu_faults(config, (), wants.gpus)
 
 
@@ -113,7 +113,7 @@ class LocalKeeper(KeeperHost):
 
     async def write_manager(self, manager: Mapping[str, Any]) -> None:
         folder = self._directory.parent
-        if not folder.is_dir():  # A new folder would get in the way of a user who moves the old folder back.
+        if not folder.is_dir():  # A user may want to move the old folder back; do not create a new one.
             raise FileNotFoundError(
                 errno.ENOENT, "the experiment's folder is missing; move it back", str(folder)
             )
@@ -126,7 +126,7 @@ class LocalKeeper(KeeperHost):
         try:
             await process.ended()
         except asyncio.CancelledError:
-            self._launched = process  # it may not hold the lock yet by which ``_find`` finds it
+            self._launched = process  # it may not hold yet the lock by which ``_find`` finds it
             raise
         process.close()
 

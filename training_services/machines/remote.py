@@ -104,7 +104,7 @@ class RemoteKeeper(KeeperHost):
         code = answer.get("code") or 0
         if code > 0:
             raise ServiceUnavailable(
-                f"it has ended with code {code}; its log there ends: {answer.get('said')}"
+                f"it has ended with code {code}; the end of its log: {answer.get('said')}"
             )
 
     async def end(self, *, told: bool) -> None:
@@ -112,7 +112,8 @@ class RemoteKeeper(KeeperHost):
             attendant = await self._soon()
         except ServiceUnavailable as error:
             raise ServiceUnavailable(
-                f"{error}; its keeper leaves by itself once it has no trial, and ~/{self._directory} stays"
+                f"{error}; its keeper exits by itself when it has no trials, and ~/{self._directory} is not "
+                "removed"
             ) from error
         await attendant.ask("end", limit=END_S, directory=self._directory, told=told)
         if self._config.clean_up:
@@ -139,12 +140,12 @@ class RemoteKeeper(KeeperHost):
         await self._ask_at_rest("remove", limit=REMOVE_S, directory=self._directory, only_look=only_look)
 
     async def _ask_at_rest(self, what: str, **fields: Any) -> Mapping[str, Any]:
-        """Ask the attendant and return its answer; if it is unreachable, the error names the folder."""
+        """Ask the attendant and return its answer. If it cannot be reached, the error names the folder."""
         try:
             attendant = await self._soon()
         except ServiceUnavailable as error:
             raise ServiceUnavailable(
-                f"what lies in ~/{self._directory} on {self.host.name} cannot be reached: {error}"
+                f"~/{self._directory} on {self.host.name} cannot be reached: {error}"
             ) from error
         return await attendant.ask(what, **fields)
 
@@ -160,14 +161,14 @@ class RemoteKeeper(KeeperHost):
         return await self._shared().link()
 
     async def _soon(self) -> AttendantClient:
-        """Return the attendant, without waiting for the pause that follows a failed connection."""
+        """Return the attendant at once, without the pause after a failed connection."""
         share = self._shared()
         try:
             async with asyncio.timeout(REACH_S):
                 share.hurry()
                 return await self._attendant()
         except TimeoutError:
-            raise ServiceUnavailable(share.obstacle or f"{self.host.name} takes long to answer") from None
+            raise ServiceUnavailable(share.obstacle or f"{self.host.name} is slow to answer") from None
 
     async def _attendant(self) -> AttendantClient:
         return (await self._link()).attendant

@@ -85,7 +85,7 @@ class MachineService(KeeperService):
         if machine is None:
             return self._hosts[keeper_id]
         if self._make_host is None:
-            raise ServiceUnavailable("this platform has no machines that could be added")
+            raise ServiceUnavailable("this platform does not support adding machines")
         return self._make_host(machine)
 
     def _admit(self, seat: KeeperSeat) -> None:
@@ -146,7 +146,7 @@ class MachineService(KeeperService):
     async def _remove(self, seat: KeeperSeat) -> None:
         """Release a removed machine, which no job needs any longer."""
         note = await self._let_go(seat)
-        if seat.desk.token_sha256 is not None:  # the keeper may call all the same
+        if seat.desk.token_sha256 is not None:  # the keeper may still call
             token = seat.desk.token_sha256
             self._hub.bar(self.context.experiment_id, seat.id, token_sha256=token)
         self._errands.finish(seat.id)

@@ -1,7 +1,8 @@
-"""Order in which the machines of an experiment are asked to take a job, and the reasons of those that refuse.
+"""Order in which the machines of an experiment are asked to take a job, and the reasons for refusals.
 
-All jobs of an experiment need the same resources. So a machine that has refused one job would refuse every
-other, and is not asked again until something changes there. A job costs the same with 1 machine and with 100.
+All jobs of an experiment need the same resources. So a machine that has refused one job would refuse all
+others, and is not asked again until its state changes. The cost per job does not depend on the number of
+machines.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Choice(Generic[S]):
         self._rejected = 0  # number of the refusals that are rejections
 
     def offer(self, seat: S) -> None:
-        """Ask the seat again for jobs; call when it is new or when something has changed there."""
+        """Ask the seat again for jobs. Call it when the seat is new or its state has changed."""
         number = self._current[seat] = next(self._number)
         heapq.heappush(self._heap, (self._load(seat), number, seat))
         if len(self._heap) > 2 * len(self._current) + _SLACK:
@@ -69,7 +70,7 @@ class Choice(Generic[S]):
     def verdict(self) -> Waits:
         """Explain why no machine accepts the job. Raise JobRejected if no machine ever can."""
         if not self._refusals:
-            return Waits("waits for a machine: there is none left (nnictl machine add brings one)")
+            return Waits("waits for a machine: the experiment has none left. See: nnictl machine add")
         if self._rejected == len(self._refusals):
             raise self._rejection()
         return Waits(*(self._sentence(first=first) for first in (True, False)))
@@ -84,7 +85,7 @@ class Choice(Generic[S]):
             if len(told) == MOST_NAMED:
                 break
         more = waiting - seen
-        rest = [f"and {more} more {'machine is' if more == 1 else 'machines are'} taken or not there"]
+        rest = [f"and {more} more {'machine is' if more == 1 else 'machines are'} busy or unavailable"]
         return "; ".join([*told, *(rest if more else [])])
 
     def _waits(self) -> Iterator[Waits]:

@@ -27,7 +27,7 @@ __all__ = ["ACTIVE_MIB", "behind_others", "keep", "place"]
 ACTIVE_MIB = 1024  # if no visible process accounts for this much memory, a hidden program uses the GPU
 MOST_NAMED = 16  # GPUs named in one sentence
 MOST_HOLDERS = 4  # trials named in one sentence about CPUs or memory
-_ROUNDING = 0.001  # tolerance, so that three thirds are a whole
+_ROUNDING = 0.001  # tolerance for rounding, so that three thirds add up to one
 
 
 class _Slot(NamedTuple):
@@ -86,7 +86,7 @@ def _lacking(need: Need, host: Host, held: Sequence[Holding], capacity: Capacity
     if not (need.cpus or need.memory):
         return None
     if capacity is None:
-        return f"waits for {need} until it is known what {host.name} has"
+        return f"waits for {need} until {host.name} has reported its resources"
     told = [
         _scarce(wanted, host, total, held, amount=amount, text=text)
         for wanted, total, amount, text in (
@@ -126,7 +126,7 @@ def _scarce(
         for each in holders[:MOST_HOLDERS]
     ]
     if (more := len(holders) - MOST_HOLDERS) > 0:
-        told.append(f"{more} more trials the rest")
+        told.append(f"{more} more trials have the rest")
     return f"waits for {text(wanted)} on {host.name}, which has {text(total)}: {', '.join(told)}"
 
 
@@ -158,7 +158,7 @@ def _choose(
     indices = {gpu.index for gpu in reading.gpus}
     missing = [f"GPU {index} has vanished" for index in sorted(set(gone) - indices)]
     missing += [
-        f"there is no GPU {index}, which gpuIndices names"
+        f"there is no GPU {index}, which is in gpuIndices"
         for index in host.gpu_indices or ()
         if index not in indices and index not in gone
     ]
@@ -225,7 +225,7 @@ def _slot(gpu: Gpu, held: Sequence[Holding], over: Collection[str], left: Collec
     )
     unseen = gpu.memory >= ACTIVE_MIB and not gpu.processes and not holders and gpu.index not in left
     if unseen:
-        others[f"programs that cannot be seen, with {gpu.memory} MiB of its memory"] = None
+        others[f"hidden programs ({gpu.memory} MiB of its memory)"] = None
     return _Slot(gpu, sum(holding.share for holding in claims), claims, list(others))
 
 

@@ -131,7 +131,7 @@ class HostLedger:
     _contended: dict[str, None] = field(default_factory=dict)  # hosts that several experiments wait for
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
-        """Grant no scarce resource until these experiments, which may hold some, are rebuilt."""
+        """Grant no scarce resources until these experiments, which may hold some, are rebuilt."""
         self._expected.update(dict.fromkeys(experiment_ids))
 
     def rebuilt(self, experiment_id: str) -> None:
@@ -142,9 +142,9 @@ class HostLedger:
                 self._notify(None)
 
     def listen(self, owner: object, freed: Freed, *, experiment_id: str) -> None:
-        """Call ``freed`` with the hosts whose resources may have become free; None stands for every host.
+        """Call ``freed`` with the hosts whose resources may have become free; None means all hosts.
 
-        The call replaces the owner's earlier listener.
+        This replaces the owner's earlier listener.
         """
         self._listeners[owner] = _Listener(experiment_id, freed)
 
@@ -207,7 +207,7 @@ class HostLedger:
             return None
         names = all_of([f"GPU {index}" for index in sorted(machine.gone)])
         users = [trial_text(job.job_id) for job in machine.held.values() if machine.gone & set(job.gpus)]
-        of = f"; {all_of(users)} had been given what is gone" if users else ""
+        of = f" (used by {all_of(users)})" if users else ""
         return f"{names} of {host.name} {'has' if len(machine.gone) == 1 else 'have'} vanished{of}"
 
     # ---- what is given away -------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class HostLedger:
         if self._expected:
             self.check(need, host)
             what = "which GPUs" if need.gpus else "how much"
-            reason = f"waits until it is known {what} experiment {', '.join(self._expected)} holds"
+            reason = f"waits until experiment {', '.join(self._expected)} has reported {what} it holds"
             return Waits(reason, behind_others(need, host))
         machine = self._machine(host.id)
         held, over = list(machine.held.values()), machine.ended | machine.ended_since
@@ -290,7 +290,7 @@ class HostLedger:
         return True
 
     def pass_on(self, experiment_id: str, job_id: str | None) -> None:
-        """Keep the experiment's resources for this job, which needs the same; for None, stop keeping them."""
+        """Keep the experiment's resources for this job, which has the same needs. None: stop keeping them."""
         hosts = self._waits_at.get(experiment_id)
         if not hosts:
             return
@@ -302,9 +302,9 @@ class HostLedger:
             self._notify(*others)
 
     def withdraw(self, experiment_id: str, *, host_id: str | None = None) -> None:
-        """Keep nothing more for the experiment on this host, or on any host if ``host_id`` is None.
+        """Stop keeping resources for the experiment on this host, or on all hosts if ``host_id`` is None.
 
-        The waiting experiments are asked at once. The caller's own queue must be consistent by then.
+        The waiting experiments are asked at once. The caller's own queue must be consistent before the call.
         """
         at = self._waits_at.get(experiment_id, ())
         gone = [each for each in (list(at) if host_id is None else [host_id]) if each in at]
@@ -314,7 +314,7 @@ class HostLedger:
             self._notify(*gone)
 
     def hold(self, need: Need, host: Host, gpus: tuple[int, ...]) -> None:
-        """Record that the job holds these GPUs and its other needs, even if other jobs hold them, too."""
+        """Record that the job holds these GPUs and its other resources, even if other jobs hold them, too."""
         machine = self._machine(host.id)
         machine.jobs.add(need.job_id)
         if gpus or need.cpus or need.memory:

@@ -169,7 +169,7 @@ class Holding:
     kept: bool = False
 
     def weight(self, capacity: Capacity | None) -> float:
-        """Return the larger of the GPUs held and the fraction of the machine's CPUs or memory held."""
+        """Return the number of GPUs held, or the fraction of CPUs or memory held, whichever is larger."""
         gpus = self.share * len(self.gpus)
         if capacity is None:
             return max(gpus, 1.0 if self.cpus or self.memory else 0.0)

@@ -1,4 +1,4 @@
-"""Queue of the jobs of one experiment that have no place yet, first come first served, with reasons."""
+"""Queue of the jobs of one experiment that have no place yet, in order of arrival, with their reasons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training_services.placement.needs import Capacity, GpuReading, Need, Waits,
 __all__ = ["JobQueue"]
 
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
-LOOK_AGAIN_S = 5.0  # pause before an obstacle is checked again: nobody reports its end
+LOOK_AGAIN_S = 5.0  # seconds before an obstacle is checked again: nobody reports its end
 
 
 class JobQueue(Generic[S]):
@@ -104,7 +104,7 @@ class JobQueue(Generic[S]):
         self.place(tell_all=True)
 
     def reasons_changed(self) -> None:
-        """Ask all seats again: anything may have changed."""
+        """Ask all seats again, because the reasons may have changed."""
         for seat in [seat for seat in self._arriving if not seat.arriving]:
             self._arrive(seat)
         for seat in self._seats:
@@ -220,7 +220,7 @@ class JobQueue(Generic[S]):
             self._full[seat] = None
             names = [seat.host.name for seat in islice(self._arriving, 2)]
             names += [f"{more} more machines"] if (more := len(self._arriving) - 2) > 0 else []
-            share = f"{host.name} has its share of the trials"
+            share = f"{host.name} already has its share of the trials"
             return Waits(f"waits until {all_of(names)} can be reached: {share}")
         return self._ledger.place(need, host)
 
@@ -251,7 +251,7 @@ class JobQueue(Generic[S]):
         )
 
     def _share(self) -> int:
-        """Return the number of jobs for each seat while others arrive: the first must not take all."""
+        """Return the number of jobs for each seat while others arrive, so that the first do not take all."""
         return max(1, (self._placed() + len(self._jobs)) // len(self._seats))
 
     def _obstacle(self, seat: S) -> str | None:

@@ -30,4 +30,4 @@ class Seat(Protocol):
         """Return a sentence that says why no job can start there now, or None."""
 
     def passing_obstacle(self) -> str | None:
-        """Return an obstacle of which nobody reports the end, or None; the caller must check again later."""
+        """Return an obstacle whose end nobody reports, or None; the caller must check again later."""

@@ -1,4 +1,4 @@
-"""Server's side of the attendant on a machine, which is started if necessary and asked in lines of JSON."""
+"""Server's side of the attendant on a machine: starts it if necessary, and sends it JSON lines."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class AttendantClient:
             )
         except asyncssh.ChannelOpenError as error:
             raise Unreachable(
-                f"{target.title} opens no session ({error.reason}): see MaxSessions in its sshd_config, and "
-                "what the key may do there"
+                f"{target.title} refused a session ({error.reason}): check MaxSessions in its sshd_config, "
+                "and the restrictions of the key"
             ) from error
         client = cls(process, target, ended)
         try:
@@ -63,8 +63,8 @@ class AttendantClient:
                 hello = await client._hello()
         except TimeoutError:
             raise Unreachable(
-                f"the login shell on {target.title} has not started a program within {HELLO_S:g} s: see what "
-                "it reads when it starts"
+                f"the login shell on {target.title} has not started a program within {HELLO_S:g} s: check "
+                "its startup files"
             ) from None
         if hello.get("need"):
             process.stdin.write(made.packed)
@@ -86,7 +86,7 @@ class AttendantClient:
                 return hello
             noise += len(line)
             last = line if line.strip() else last
-        raise Unreachable(f"the login shell on {self._target.title} prints without end", lasting=True)
+        raise Unreachable(f"the login shell on {self._target.title} prints endless output", lasting=True)
 
     async def _no_hello(self, last: bytes) -> Unreachable:
         """Explain why the program did not start.
@@ -98,19 +98,18 @@ class AttendantClient:
         await self._process.wait_closed()
         code = self._process.exit_status
         if code is None or code < 0:
-            return Unreachable(f"what was to run on {title} was killed before it began")
+            return Unreachable(f"the program for {title} was killed before it started")
         if code == NO_PYTHON:
             folder = self._target.python_path
             looked = f" (looked for in {folder} and on the PATH)" if folder else ""
             return Unreachable(
-                f"{title} has no Python 3.8 or newer{looked}: install one there, or name its directory as "
-                "pythonPath",
+                f"{title} has no Python 3.8 or newer{looked}: install it, or set its directory as pythonPath",
                 lasting=True,
             )
-        words = f", and says: {said[-1][:LAST_WORDS]}" if said else ""
+        words = f" and prints: {said[-1][:LAST_WORDS]}" if said else ""
         return Unreachable(
-            f"no program can be run on {title}: its login shell ends with code {code}{words} (see what the "
-            "shell reads when it starts, whether sshd or the key forces a command, and whether python3 runs)",
+            f"no program can be run on {title}: its login shell ends with code {code}{words} (check its "
+            "startup files, whether sshd or the key forces a command, and whether python3 runs)",
             lasting=True,
         )
 
@@ -131,8 +130,8 @@ class AttendantClient:
                 return await answer
         except TimeoutError:
             raise ServiceUnavailable(
-                f"{self._target.title} has not done within {limit:g} s what it was asked for ({do}): a disk "
-                "of it may hang"
+                f"{self._target.title} has not answered a request ({do}) within {limit:g} s: one of its "
+                "disks may hang"
             ) from None
         finally:
             self._asked.pop(number, None)
@@ -177,7 +176,7 @@ class AttendantClient:
         except (asyncssh.Error, OSError) as error:
             trouble = self._target.broke(error)
         except (ValueError, KeyError) as error:
-            trouble = f"the attendant on {self._target.title} says what cannot be understood: {error}"
+            trouble = f"the attendant on {self._target.title} sent an invalid answer: {error}"
         self.fail(trouble)
         self._on_end(trouble)
 

@@ -70,7 +70,7 @@ def take(path, digest, size):
     except zlib.error:
         content = b""
     if hashlib.sha256(content).hexdigest() != digest:
-        raise IOError("what was sent of it has been changed on its way")
+        raise IOError("the program was damaged in transit")
     own = "%s.%d" % (path, os.getpid())
     try:
         with open(own, "wb") as file:
@@ -123,7 +123,7 @@ def program() -> Program:
 def command(program: Program, *, python_path: str | None = None) -> str:
     """Return a command line that bash, dash, fish, csh and others read alike: a word and quoted texts.
 
-    ``python_path``: a directory to look in first; it must not contain characters that shells interpret.
+    ``python_path``: a directory to search first; it must not contain characters that shells interpret.
     """
     candidates = ["python3", "python"]
     if python_path is not None:

@@ -1,4 +1,4 @@
-"""``trainingService`` with ``platform: remote``: NNI's fields, and the fields that SSH needs besides."""
+"""``trainingService`` with ``platform: remote``: NNI's fields, and further fields for SSH."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from training_services.units import parse_duration, parse_gpu_indices
 __all__ = ["DEFAULT_PORT", "HostKeyPolicy", "MachineConfig", "RemoteConfig", "faults"]
 
 DEFAULT_PORT = 22
-# Characters that shells interpret, each shell differently: the directory is part of the command for sshd.
+# Characters that shells interpret, each shell differently: the directory becomes part of a shell command.
 _READ_BY_SHELLS = re.compile(r"""['"`\\$!\x00-\x1f\x7f]""")
 
 
@@ -56,7 +56,7 @@ def _host(value: str) -> str:
 def _directory(value: str) -> str:
     if _READ_BY_SHELLS.search(value) or not value.startswith(("/", "~/")):
         raise ValueError(
-            f"{value!r} must be a full path on the machine, or one that begins with ~/, without quotes, "
+            f"{value!r} must be an absolute path on the machine, or begin with ~/, without quotes, "
             "backslashes, '$' or '!'"
         )
     return value.rstrip("/") or "/"
@@ -172,6 +172,6 @@ class RemoteConfig(_Model, PlatformConfig):
 
 
 def faults(config: RemoteConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield what is wrong with the configuration, given what each job needs."""
+    """Yield the errors in the configuration, given what each job needs."""
     for number, machine in enumerate(config.machine_list):
         yield from gpu_faults(machine, ("machineList", number), wants.gpus)

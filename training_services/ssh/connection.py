@@ -67,7 +67,8 @@ class Link:
             self.port = listener.get_port()
             return Reach([f"https://{LOOPBACK}:{self.port}"], door.fingerprint)
         raise ServiceUnavailable(
-            f"{self._title} forbids the tunnel by which keepers call this server (AllowTcpForwarding in its "
+            f"{self._title} forbids the tunnel through which keepers call this server (AllowTcpForwarding in "
+            "its "
             "sshd_config): allow it, or set nniManagerIp to an address of this server that it can reach"
         )
 
@@ -187,7 +188,7 @@ class SshConnection:
             except Unreachable as error:
                 if not error.lasting or number == len(targets):
                     raise
-                logger.info("%s; another experiment's way is tried", error)
+                logger.info("%s; trying another experiment's credentials", error)
                 continue
             break
         self._link, self._trouble = link, None

@@ -74,8 +74,8 @@ async def dial(target: Target, *, lost: Callable[[Exception | None], None]) -> D
             return await _dial(target, lost)
     except TimeoutError:
         raise Unreachable(
-            f"{target.title} has not answered for {CONNECT_S:g} s: see whether the machine is up, and "
-            "whether a firewall lets SSH through"
+            f"{target.title} has not answered for {CONNECT_S:g} s: check whether the machine is up, and "
+            "whether a firewall blocks SSH"
         ) from None
 
 
@@ -118,7 +118,7 @@ async def _dial_jumps(way: str, target: Target) -> Dialled:
     elif address.count(":") == 1:
         host, port = address.split(":")
     if not host or (port and not port.isdecimal()):
-        raise Unreachable(f"the jump host {last!r} is not of the form user@host:port", lasting=True)
+        raise Unreachable(f"the jump host {last!r} must have the form user@host:port", lasting=True)
     hop = replace(
         target,
         host=host,
@@ -201,32 +201,30 @@ def _explain(
             return Unreachable(_denied(target, client, options), lasting=True)
         case asyncssh.KeyExchangeFailed():
             return Unreachable(
-                f"{title} and this server have no way in common to begin: {error.reason} (if the machine was "
-                "set up anew, the kind of its host key may have changed: see ssh-keygen -R)",
+                f"{title} and this server have no common SSH algorithm: {error.reason} (if the machine was "
+                "reinstalled, its type of host key may have changed: see ssh-keygen -R)",
                 lasting=True,
             )
         case asyncssh.ProtocolNotSupported() | asyncssh.ProtocolError():
-            return Unreachable(f"what answers at {title} is no SSH server that can be used: {error.reason}")
+            return Unreachable(f"no usable SSH server answers at {title}: {error.reason}")
         case asyncssh.ConnectionLost() | ConnectionResetError() | asyncssh.DisconnectError():
             return Unreachable(
                 f"{title} has closed the connection during the login ({error}): it may have too many logins "
-                "under way (MaxStartups in its sshd_config), or refuse this address"
+                "in progress (MaxStartups in its sshd_config), or block this address"
             )
         case asyncssh.ChannelOpenError():
             return Unreachable(f"{title} cannot be reached from the jump host: {error.reason}")
         case ConnectionRefusedError():
             port = target.port or 22
             return Unreachable(
-                f"nothing listens on port {port} of {target.host}: see whether sshd runs there"
+                f"nothing listens on port {port} of {target.host}: check whether sshd runs there"
             )
         case socket.gaierror():
-            return Unreachable(
-                f"the name {target.host} is not known here: see how it is written, and the DNS"
-            )
+            return Unreachable(f"the name {target.host} cannot be resolved: check its spelling and the DNS")
         case OSError():
             reason = os.strerror(error.errno) if error.errno else str(error)
             return Unreachable(
-                f"{title} cannot be reached: {reason}; see whether it is up, and the way to it"
+                f"{title} cannot be reached: {reason}; check whether it is up, and the network"
             )
     return Unreachable(
         f"~/.ssh/config, or a key that it names, cannot be used for {title}: {error}", lasting=True
@@ -238,14 +236,14 @@ def _denied(target: Target, client: _Client | None, options: dict[str, Any]) -> 
     if target.key_file is not None:
         shown.append(f"the key {target.key_file}")
     elif options.get("client_keys", ()) is not None:
-        shown.append("the keys of ~/.ssh")
+        shown.append("the keys in ~/.ssh")
     if options.get("agent_path") and options.get("client_keys", ()) is not None:
         shown.append("the agent's keys")
     if target.password is not None:
         shown.append("the password")
     took = dict.fromkeys(client.would_take if client is not None else ())
-    more = f"; it would take {' or '.join(took)}" if took else ""
+    more = f"; it accepts {' or '.join(took)}" if took else ""
     return (
-        f"{target.title} does not let this user in with {' or '.join(shown)}{more}: see user, sshKeyFile and "
+        f"{target.title} rejects the login with {' or '.join(shown)}{more}: check user, sshKeyFile and "
         "password of the machine"
     )

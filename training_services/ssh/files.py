@@ -1,4 +1,4 @@
-"""Files of an experiment on a machine, read by the attendant there, which needs no keeper for it."""
+"""Files of an experiment on a machine, read through the attendant there, without a keeper."""
 
 from __future__ import annotations
 

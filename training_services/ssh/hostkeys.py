@@ -34,9 +34,9 @@ class HostKeys:
         asked = None if port == DEFAULT_PORT else port
         if asyncssh.match_known_hosts(self.known, host, address, asked)[0]:
             return (
-                f"the host key of {name} has changed (it is {shown} now, and {self._file} holds another): "
-                "somebody may be listening in between; if the machine was really set up anew, forget the old "
-                f"key with: ssh-keygen -f {self._file} -R '{name}'"
+                f"the host key of {name} has changed (it is {shown} now, and {self._file} has another): "
+                "somebody may be intercepting the connection; if the machine was really reinstalled, remove "
+                f"the old key with: ssh-keygen -f {self._file} -R '{name}'"
             )
         if self._policy is not HostKeyPolicy.ACCEPT_NEW:
             at = "" if port == DEFAULT_PORT else f"-p {port} "
@@ -48,7 +48,7 @@ class HostKeys:
         try:
             self._remember(name, key)
         except OSError as error:
-            return f"the host key of {name} cannot be kept in {self._file}: {error.strerror}"
+            return f"the host key of {name} cannot be saved in {self._file}: {error.strerror}"
         return None
 
     def _remember(self, name: str, key: asyncssh.SSHKey) -> None:

@@ -15,7 +15,7 @@ UNANSWERED = 3  # checks in a row without an answer after which a connection is 
 
 
 class Unreachable(ServiceUnavailable):
-    """Error: no connection. ``lasting``: the next attempt will fail, too, until a person acts."""
+    """Error: no connection. ``lasting``: retries will fail, too, until a person acts."""
 
     def __init__(self, sentence: str, *, lasting: bool = False) -> None:
         super().__init__(sentence)
@@ -66,7 +66,7 @@ class Target:
             return f"{self.title} has closed the connection"
         if "keepalive" in str(error).lower():
             return (
-                f"{self.title} has not answered for {UNANSWERED * self.keep_alive:g} s: it is not waited for"
+                f"{self.title} has not answered for {UNANSWERED * self.keep_alive:g} s: connection given up"
             )
         return f"the connection to {self.title} broke: {error}"
 

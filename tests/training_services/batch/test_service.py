@@ -191,8 +191,7 @@ async def test_a_spoilt_file_of_metrics_is_said_once(bench: Bench) -> None:
     note = await bench.core.seen(JobNoted, JOB)
     where = len(metric(1))
     assert (
-        note.note
-        == f"its file of metrics holds no frame header at byte {where}; nothing from there on is read"
+        note.note == f"its metrics file has no frame header at byte {where}; the rest of the file is ignored"
     )
     bench.platform.exit(0)
     await ended(bench)
@@ -202,7 +201,7 @@ async def test_a_spoilt_file_of_metrics_is_said_once(bench: Bench) -> None:
 async def test_a_platform_that_fails_is_asked_again_and_says_why(bench: Bench) -> None:
     bench.platform.error = ServiceUnavailable("the queue is closed")
     bench.core.submit("aaaa1")
-    await bench.until(lambda: bench.notices() == ["fake: the queue is closed; it is tried again"])
+    await bench.until(lambda: bench.notices() == ["fake: the queue is closed; retrying"])
     bench.platform.error = None
     await bench.until(lambda: bool(bench.platform.submitted))
     await bench.until(lambda: not bench.notices())
@@ -212,7 +211,7 @@ async def test_the_trouble_of_one_job_stays_while_another_succeeds(bench: Bench)
     bench.platform.closed = {JOB}
     bench.core.submit("aaaa1")
     await bench.until(lambda: bool(bench.notices()))
-    trouble = [f"fake: the queue does not take {JOB}; it is tried again"]
+    trouble = [f"fake: the queue does not take {JOB}; retrying"]
     bench.core.submit("bbbb2")
     await bench.until(lambda: bool(bench.platform.submitted))
     bench.platform.start()
@@ -252,7 +251,7 @@ async def test_a_job_that_vanished_before_it_began_is_tried_again(bench: Bench) 
     await bench.until(lambda: bool(bench.platform.submitted))
     bench.platform.jobs.clear()
     lost = await bench.core.seen(JobLost, JOB)
-    assert lost.reason == "fake does not know it any more, and it had not started"
+    assert lost.reason == "fake no longer lists the job, which had not started"
 
 
 async def test_a_stop_ends_a_job_in_the_queue_and_one_that_runs(bench: Bench) -> None:

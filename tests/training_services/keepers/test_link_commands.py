@@ -27,7 +27,7 @@ from training_services.keepers.link import Received
 
 def test_the_first_sync_binds_and_waits_for_the_commit() -> None:
     rig = Rig()
-    with pytest.raises(ValueError, match="has not spoken"):
+    with pytest.raises(ValueError, match="has not called"):
         rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START)
     bound = KeeperBound(keeper_id="k", instance="i1", boot_id="b1")
     assert rig.link.receive(rig.request(all=True)) == Received([bound], {("bound", "i1", "b1")}, [])

@@ -205,7 +205,7 @@ async def test_a_keeper_that_hangs_leaves_its_reader_with_a_sentence(
     async with aclosing(service.read_log(job_id, "stdout", follow=True)) as chunks:  # type: ignore[type-var]
         assert await anext(chunks) == b"one\n"
         keeper.send(signal.SIGSTOP)
-        with pytest.raises(ServiceUnavailable, match=r"has said nothing for 0\.2 s"):
+        with pytest.raises(ServiceUnavailable, match=r"has sent nothing for 0\.2 s"):
             await anext(chunks)
     with pytest.raises(ServiceUnavailable, match=r"has not answered for 0\.2 s"):
         await read(core, job_id, "stdout")
@@ -267,7 +267,7 @@ async def test_a_stream_may_be_cut_anywhere() -> None:
 )
 async def test_what_is_no_stream_ends_with_a_sentence(body: bytes) -> None:
     content, error, _ = await received(body)
-    assert content == b"" and str(error) == "keeper k has sent what is no file"
+    assert content == b"" and str(error) == "keeper k has sent an invalid answer"
 
 
 async def test_a_listing_that_is_none_ends_with_a_sentence() -> None:

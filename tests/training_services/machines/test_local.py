@@ -104,7 +104,7 @@ async def test_a_directory_made_anew_loses_its_jobs(platform: LocalPlatform) -> 
     await platform.kill_keeper()
     platform.keeper_directory.rename(platform.directory / "old")
     await core.open(platform.make())
-    assert "anew" in (await core.seen(JobLost, job_id)).reason
+    assert "recreated" in (await core.seen(JobLost, job_id)).reason
     assert sum(isinstance(fact, KeeperEnrolled) for fact in core.facts) == 2
     bound = [fact for fact in core.facts if isinstance(fact, KeeperBound)]
     assert len({fact.instance for fact in bound}) == 2
@@ -172,7 +172,7 @@ async def test_a_silent_keeper_is_noticed_and_heard_again(platform: LocalPlatfor
     try:
         await core.until(lambda: any(isinstance(fact, KeeperSilent) for fact in core.facts))
         silent = next(fact for fact in core.facts if isinstance(fact, KeeperSilent))
-        assert silent.reason.startswith("no word from the keeper on this machine for 0.3 s")
+        assert silent.reason.startswith("the keeper on this machine has not called for 0.3 s")
     finally:
         keeper.send(signal.SIGCONT)
         keeper.close()
@@ -341,7 +341,7 @@ async def test_what_is_cut_off_has_ended_by_its_lease_when_it_is_given_up(
             patch.setattr(LocalKeeper, "keep", _never)
             await platform.kill_keeper()
         lost = await core.seen(JobLost, job)
-        assert "its lease (2 s) is over" in lost.reason and platform.processes("aaaa1") == 0
+        assert "longer than its lease (2 s)" in lost.reason and platform.processes("aaaa1") == 0
     desk.open = True
     if not killed:  # the keeper's report of the old attempt comes too late, and it runs the next attempt
         await core.seen(JobStarted, core.submit("aaaa1", attempt=2))

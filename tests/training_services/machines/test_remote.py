@@ -230,7 +230,7 @@ async def test_a_frozen_machine_is_noticed_and_comes_back(platform: RemotePlatfo
     (connection,) = machine.connections()
     os.kill(connection, signal.SIGSTOP)
     try:
-        await noticed(core, "has not answered for 3 s: it is not waited for")
+        await noticed(core, "has not answered for 3 s: connection given up")
     finally:
         os.kill(connection, signal.SIGKILL)
     await ends_well(core, platform, job_id, "aaaa1")
@@ -298,9 +298,9 @@ async def test_why_a_machine_is_of_no_use_is_said(platform: RemotePlatform) -> N
     core = CoreDouble()
     await core.open(platform.make())
     name_of = platform.title
-    notice = await noticed(core, f"{name_of(denied)} does not let this user in with the keys of ~/.ssh")
+    notice = await noticed(core, f"{name_of(denied)} rejects the login with the keys in ~/.ssh")
     assert "sshKeyFile" in notice
-    assert "name its directory as pythonPath" in await noticed(
+    assert "set its directory as pythonPath" in await noticed(
         core, f"{name_of(pythonless)} has no Python 3.8"
     )
     assert "nniManagerIp" in await noticed(core, f"{name_of(walled)} forbids the tunnel")

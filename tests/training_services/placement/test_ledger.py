@@ -89,7 +89,7 @@ def test_active_gpus_are_left_alone_unless_wanted() -> None:
     )
     assert reason(place(need(1), HOST, busy, ())) == (
         "waits for 1 GPU on this machine: GPU 0 is used by process 4711 and experiment z trial ccccc, "
-        "GPU 1 by programs that cannot be seen, with 2048 MiB of its memory"
+        "GPU 1 by hidden programs (2048 MiB of its memory)"
     )
     assert place(need(1), host(use_active_gpu=True), busy, ()) == (1,)
 
@@ -115,7 +115,7 @@ def test_the_reason_names_what_is_lacking_and_who_has_it() -> None:
         "waits for 1 GPU on this machine: GPU 0 is used by experiment y trial bbbbb, GPU 1 has vanished"
     )
     assert reason(place(need(2), host(gpu_indices=(0, 5)), reading(), ())) == (
-        "waits for 2 GPUs on this machine: GPU 0 is free, there is no GPU 5, which gpuIndices names"
+        "waits for 2 GPUs on this machine: GPU 0 is free, there is no GPU 5, which is in gpuIndices"
     )
 
 
@@ -203,7 +203,7 @@ def test_troubles_are_said() -> None:
     ledger.place(need(2), HOST)
     ledger.read("h", "keeper", reading(0, Gpu(index=0)))
     assert ledger.trouble(HOST) == (
-        "GPU 1 and GPU 2 of this machine have vanished; experiment x trial aaaaa had been given what is gone"
+        "GPU 1 and GPU 2 of this machine have vanished (used by experiment x trial aaaaa)"
     )
     ledger.read("h", "keeper", GpuReading((), "nvidia-smi hangs"))
     assert ledger.trouble(HOST) == "the GPUs of this machine cannot be read: nvidia-smi hangs"

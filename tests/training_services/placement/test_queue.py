@@ -50,7 +50,7 @@ async def test_the_first_machine_that_is_there_does_not_take_all(tmp_path: Path)
     assert last_reason(fleet, jobs[-1]) == (
         "waits for the keeper on worker-2; waits for the keeper on worker-3; "
         "waits for the keeper on worker-4: its machine cannot be reached: no route to host; "
-        "and 1 more machine is taken or not there"
+        "and 1 more machine is busy or unavailable"
     )
     await fleet.machines["worker-2"].speak(fleet.hub)
     await fleet.core.until(lambda: len(fleet.jobs("worker-2")) == 2)
@@ -143,7 +143,7 @@ async def test_a_sentence_names_few_machines(tmp_path: Path) -> None:
     jobs = await submit(fleet, *range(21))
     reason = last_reason(fleet, jobs[-1])
     assert reason.count("waits for 8 CPUs on") == keeper_choice.MOST_NAMED
-    assert reason.endswith("; and 17 more machines are taken or not there")
+    assert reason.endswith("; and 17 more machines are busy or unavailable")
     await fleet.core.close(detach=True)
 
 
