@@ -1,1 +1,1 @@
-"""The REST API: routes to NNIManager, event streams, and access control."""
+"""REST API: routes to NNIManager, event streams, and access control."""

@@ -1,4 +1,4 @@
-"""Sends the questions of a request to the analysis process."""
+"""Requests to the analysis process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Filter = Annotated[
     str,
     Query(
         max_length=4000,
-        description="terms joined by `;`, all of which must hold: `name:value`, `name:[a,b]` (one of these, "
-        "or from a to b for numbers), `name>v`, `<`, `>=`, `<=`, `≠`; names as in `columns/schema`, those of "
-        "parameters and metrics also without their prefix, or as NNI's page has them",
+        description="terms joined by `;`; a trial must match all of them: `name:value`, `name:[a,b]` (one of "
+        "these values, or a range of numbers), `name>v`, `<`, `>=`, `<=`, `≠`. Names are as in "
+        "`columns/schema`; the prefix of parameters and metrics may be omitted; NNI's own names also work",
     ),
 ]
 
@@ -44,8 +44,8 @@ class Questions:
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                gone.result()  # the client may have sent a body that nobody wants
-                raise ClientDisconnect("The client has gone.")
+                gone.result()  # the client may have sent the rest of its body
+                raise ClientDisconnect("The client has disconnected.")
             return answer.result()
         finally:
             for task in (answer, gone):
@@ -54,7 +54,7 @@ class Questions:
                 await asyncio.wait({answer, gone})
 
     async def ask_in_stream(self, question: str, **arguments: Any) -> bytes:
-        """Return the answer's bytes for a stream under way, which notices by itself that its client has gone.
+        """Return the answer's bytes for a stream in progress, which itself notices a disconnected client.
 
         Raise what ``Analyst.ask`` raises.
         """

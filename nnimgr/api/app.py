@@ -1,7 +1,7 @@
-"""The ASGI application of the server. A request passes the probes, then authentication, then FastAPI.
+"""ASGI application of the server. A request passes the probes, then authentication, then FastAPI.
 
-Keepers do not come here: their sockets and ports are opened by ``nnimgr.server.doors``. Only the table
-``_STATUS`` maps errors to HTTP statuses.
+Keepers do not use it: ``nnimgr.server.doors`` opens their sockets and ports. Only the table ``_STATUS`` maps
+errors to HTTP statuses.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def api(parts: ApiParts) -> FastAPI:
 
 
 def describe() -> dict[str, Any]:
-    """Return the OpenAPI document without the number of a version."""
+    """Return the OpenAPI document without the version number."""
     return _routed("0").openapi()
 
 
@@ -185,7 +185,7 @@ async def _failed(request: Request, failure: Exception) -> Response:
 async def _bad_config(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, ConfigError)
     problems = [problem.plain() for problem in failure.problems]
-    return _error(400, "The configuration cannot be used.", problems=problems)
+    return _error(400, "The configuration is not valid.", problems=problems)
 
 
 async def _bad_question(request: Request, failure: Exception) -> Response:
@@ -197,16 +197,16 @@ async def _bad_question(request: Request, failure: Exception) -> Response:
 
 
 async def _bad_request(request: Request, failure: Exception) -> Response:
-    """Answer a request that its route cannot read.
+    """Answer a request whose parameters or body are not valid.
 
-    The request's content is not repeated, because it may hold secrets.
+    The request's content is not repeated, because it may contain secrets.
     """
     assert isinstance(failure, RequestValidationError)
     problems = [
         {"field": ".".join(str(part) for part in fault["loc"]), "message": str(fault["msg"])}
         for fault in failure.errors()
     ]
-    return _error(422, "The request is not as this route wants it.", problems=problems)
+    return _error(422, "The request is not valid for this route.", problems=problems)
 
 
 async def _http_failed(request: Request, failure: Exception) -> Response:
@@ -217,7 +217,7 @@ async def _http_failed(request: Request, failure: Exception) -> Response:
             return page
         sentence = f"There is no {request.url.path} here."
     elif failure.status_code == 405:
-        sentence = f"{request.url.path} does not take {request.method}."
+        sentence = f"{request.url.path} does not accept {request.method}."
     return _error(failure.status_code, sentence, headers=failure.headers)
 
 
@@ -226,7 +226,7 @@ async def _crashed(request: Request, failure: Exception) -> Response:
 
     After this, Starlette raises the error again and uvicorn logs its traceback.
     """
-    return _error(500, f"The server failed with {type(failure).__name__}; its log says more.")
+    return _error(500, f"The server failed with {type(failure).__name__}; see the server's log.")
 
 
 def _error(status: int, sentence: str, *, problems: Any = None, headers: Any = None) -> Response:

@@ -35,8 +35,8 @@ _OPEN_ROUTES = frozenset({("GET", LOGIN_PAGE), ("POST", LOGIN_ROUTE)})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HOW = (
     "This server needs its token: send it as 'Authorization: Bearer TOKEN' or as the password of HTTP basic "
-    "authentication, or open the address that nnictl prints. Clients that know of no token, as NNI's, need a "
-    "server that was started with --no-token."
+    "authentication, or open the address that nnictl prints. Clients without support for tokens, such as "
+    "NNI's, need a server that was started with --no-token."
 )
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -60,7 +60,7 @@ class Identity(Enum):
 class Credentials:
     """Valid credentials: the token (stored as a hash only) or a session of ``sessions``.
 
-    If no credential is ``needed``, every request passes that does not come from another site.
+    If no credential is ``needed``, all requests pass except those from other sites.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Credentials:
         self.needed = needed
         self._token = _sum(token)
         self.sessions = sessions
-        self.cookie_name = f"nnimgr-{port}"  # cookies ignore ports: two servers of a host must not clash
+        self.cookie_name = f"nnimgr-{port}"  # cookies ignore ports: servers on a host need different names
         self._secure = secure
 
     def identify(self, scope: Scope) -> Identity | None:
@@ -106,12 +106,12 @@ class Credentials:
         return f"{self.cookie_name}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"
 
     def is_token(self, given: str) -> bool:
-        """Check whether this is the server's token."""
+        """Return True if this is the server's token."""
         return hmac.compare_digest(_sum(given), self._token)
 
 
 class AllowedHosts:
-    """Names under which the server may be addressed. Any other name may be a DNS rebinding."""
+    """Host names that the server accepts. Any other name may be DNS rebinding."""
 
     def __init__(self, bound: str, *, extra: Iterable[str] = ()) -> None:
         self._names = {"localhost", "127.0.0.1", "::1", bound.lower(), *(name.lower() for name in extra)}
@@ -120,7 +120,7 @@ class AllowedHosts:
             self._names.add(socket.gethostname().lower())
 
     def allow(self, host: str) -> bool:
-        """Check whether this Host header (with or without a port) names the server."""
+        """Return True if this Host header (with or without a port) names the server."""
         name = _host_name(host)
         return name in self._names or (self._any_address and _is_address(name))
 
@@ -239,15 +239,15 @@ class Authentication:
             await self._login_page.send(send, 401, headers=challenges)
             return
         if header(scope, b"sec-fetch-mode") in (None, "navigate"):
-            # On this header, a browser would open its own dialog for a script's request or before the page.
+            # With this header, a browser would show its own login dialog.
             challenges.append((b"www-authenticate", b'Basic realm="nnimgr", charset="UTF-8"'))
         await refuse(send, 401, sentence=_HOW, headers=challenges)
 
     def _foreign(self, scope: Scope) -> str | None:
-        """Return a sentence why this request may come from another site, None if it does not."""
+        """Return a sentence that says why this request may come from another site, or None."""
         host = header(scope, b"host") or ""
         if not self._hosts.allow(host):
-            return f"This server does not answer under the name {_host_name(host)!r}."
+            return f"This server does not accept the host name {_host_name(host)!r}."
         origin = header(scope, b"origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             return "The request comes from another web page."
@@ -263,7 +263,7 @@ async def _too_many(send: Send, seconds: int) -> None:
 
 
 def _forged(scope: Scope) -> str | None:
-    """Return a sentence why a request with a cookie may come from a foreign page, None if it does not."""
+    """Return a sentence that says why a request with a cookie may come from another site, or None."""
     if scope["method"] in _SAFE_METHODS:
         return None
     if header(scope, REQUEST_HEADER) is None:

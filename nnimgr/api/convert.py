@@ -1,4 +1,4 @@
-"""Converts records of the core and rows of the store to the answers of the API."""
+"""Conversion of the core's records and the store's rows to answers of the API."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from nnimgr.store.without_result import is_without_result
 
 __all__ = ["event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
 
-# Not for clients: a hash of a secret, a large state, and the key of another client.
+# Clients must not see these fields: a hash of a secret, a large state, and another client's key.
 _HIDDEN = frozenset({"token_sha256", "tuner_state", "request_key"})
 _JSON_TEXTS = frozenset({"parameters", "records"})
 
 
 def plain_json(text: str) -> Any:
-    """Return the value of a JSON text. Numbers that are not finite become null."""
+    """Return the value of a JSON text. Infinite numbers and NaN become null."""
     return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
 
 
 def trials_fields(
     reader: ExperimentReader, rows: Sequence[TrialRow], trial_paths: TrialPaths
 ) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a ``models.Trial`` for each of these trials."""
+    """Yield the fields of a ``models.Trial`` for each trial."""
     config = reader.experiment().config
     sets, keepers = reader.sets(rows), trial_paths.keepers(reader, rows)
     for row in rows:
@@ -78,7 +78,7 @@ def metric_of(row: MetricRow) -> models.Metric:
 
 
 def event_of(recorded: Recorded) -> dict[str, Any]:
-    """Return a fact as JSON: its fields in camelCase, its number, instant and trial."""
+    """Return a fact as JSON: its fields in camelCase, its number, time and trial."""
     fact = recorded.fact
     event: dict[str, Any] = {"number": recorded.number, "at": recorded.at.isoformat()}
     job_id = getattr(fact, "job_id", None)

@@ -1,7 +1,7 @@
-"""Files of the dashboard: one page for all its addresses, and the assets of that page.
+"""Files of the dashboard: one page for all addresses, and the assets of that page.
 
 The files are built into ``nnimgr/webui`` (see ``webui/README.md``), each with a compressed copy. An asset's
-name contains a hash of its content, so that a browser requests it once.
+name contains a hash of its content, so that a browser requests it only once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _POLICY = (
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 _NOT_BUILT = (
-    "The dashboard was not built into this installation: install nnimgr again, from its wheel or with "
-    "'pip install .' from a checkout. The REST API works, and is described at /docs."
+    "This installation does not contain the dashboard: install nnimgr again, from its wheel or with "
+    "'pip install .' from a checkout. The REST API works; see /docs."
 )
 
 
@@ -59,7 +59,7 @@ async def asset(name: str, request: Request) -> Response:
     """Return a file that the page names."""
     answer = _file(f"assets/{name}", request)
     if answer is None:
-        raise NotFound(f"The dashboard has no asset {name}.")
+        raise NotFound(f"The dashboard has no file {name}.")
     answer.headers["cache-control"] = "private, max-age=31536000, immutable"
     return answer
 
@@ -94,12 +94,12 @@ async def nnis_list() -> Response:
 
 
 def _file(path: str, request: Request) -> FileResponse | None:
-    """Return a file of the dashboard, compressed if the browser accepts that; None if it does not exist."""
+    """Return a file of the dashboard, compressed if the browser accepts that; None if there is none."""
     found = _FOLDER / path
     try:
         if not found.is_file() or not found.resolve().is_relative_to(_FOLDER.resolve()):
             return None
-    except OSError:  # no file can have this name
+    except OSError:  # a file name cannot contain this
         return None
     media_type = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
     packed = found.with_name(f"{found.name}.gz")

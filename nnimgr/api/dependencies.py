@@ -42,7 +42,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 class NotFound(Exception):
-    """The requested object does not exist. The message is one sentence for the user."""
+    """Error: the requested object does not exist. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

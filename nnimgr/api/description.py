@@ -1,4 +1,4 @@
-"""Prints the OpenAPI document, from which the dashboard's types are generated.
+"""Program that prints the OpenAPI document, from which the dashboard's types are generated.
 
 python -m nnimgr.api.description > webui/openapi.json
 """
@@ -16,7 +16,7 @@ __all__ = ["text"]
 def text() -> str:
     """Return the document as text.
 
-    It has no version number, so that it does not change with every release.
+    The version number is omitted, so that the document does not change with every release.
     """
     document: dict[str, Any] = describe()
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

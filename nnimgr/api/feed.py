@@ -1,7 +1,8 @@
 """Feed of an experiment: one sentence for each fact that matters to a user.
 
-``TOLD`` and ``LEFT_OUT`` together contain all kinds of facts. Left out are metrics, facts that only pass
-messages on, and facts that the next fact of the same turn explains better (such as why an attempt has ended).
+``TOLD`` and ``LEFT_OUT`` together contain all kinds of facts. Three kinds are left out: metrics, facts that
+only pass messages on, and facts that the next fact of the same turn explains better (for example, the end of
+an attempt).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["LEFT_OUT", "TOLD", "Names", "mentioned", "tell"]
 
 _INFO, _GOOD, _WARNING, _ERROR = Severity
 
-_SHOWN = 80  # most characters of a shown value of the configuration
+_SHOWN = 80  # largest number of characters of a configuration value that are shown
 
 
 class Names:
@@ -69,7 +70,10 @@ def mentioned(fact: f.Fact) -> tuple[str, ...]:
 def _opened(fact: f.ExperimentOpened, names: Names) -> tuple[Severity, str]:
     opened = "a user resumed the experiment" if fact.resumed else "a server has opened the experiment"
     if fact.next_sequence is not None:
-        return _WARNING, f"{opened}; its database is an older one: {fact.missing} events are missing"
+        return (
+            _WARNING,
+            f"{opened}; its database was replaced by an older copy: {fact.missing} events are missing",
+        )
     return _INFO, opened
 
 
@@ -82,17 +86,17 @@ def _config_changed(fact: f.ConfigChanged, names: Names) -> tuple[Severity, str]
 
 def _changed(name: str, value: Any) -> str:
     if value is None:
-        return f"{name} is not set any more"
+        return f"{name} was removed"
     if name == "tuner" and isinstance(value, Mapping):
         return (
-            f"the tuner is {value.get('name') or value.get('className')} now, given all that was tried before"
+            f"the tuner is now {value.get('name') or value.get('className')}, which got all earlier results"
         )
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, str | int | float) else ""
-    return f"{name} is {text} now" if 0 < len(text) <= _SHOWN else f"{name} has another value"
+    return f"{name} is now {text}" if 0 < len(text) <= _SHOWN else f"{name} has changed"
 
 
 def _stop_requested(fact: f.ExperimentStopRequested, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"a user stops the experiment{'; its trials run on' if fact.detach else ''}"
+    return _INFO, f"a user stops the experiment{'; its trials continue' if fact.detach else ''}"
 
 
 def _moved(fact: f.ExperimentMoved, names: Names) -> tuple[Severity, str]:
@@ -102,7 +106,7 @@ def _moved(fact: f.ExperimentMoved, names: Names) -> tuple[Severity, str]:
         case f.ExperimentStatus.DONE:
             return _GOOD, f"the experiment is done: {fact.reason}"
         case f.ExperimentStatus.ERROR:
-            return _ERROR, f"the experiment has ended by an error: {fact.reason}"
+            return _ERROR, f"the experiment ended with an error: {fact.reason}"
         case _:
             return _INFO, f"the experiment is {fact.status}: {fact.reason}"
 
@@ -113,7 +117,7 @@ def _exhausted(fact: f.TunerExhausted, names: Names) -> tuple[Severity, str]:
 
 def _imported(fact: f.DataImported, names: Names) -> tuple[Severity, str]:
     count = len(json.loads(fact.records))
-    return _INFO, f"a user gave the tuner {count} {'result' if count == 1 else 'results'} from elsewhere"
+    return _INFO, f"a user gave the tuner {count} {'result' if count == 1 else 'results'} from another source"
 
 
 def _failed(fact: f.AlgorithmFailed, names: Names) -> tuple[Severity, str]:
@@ -136,7 +140,7 @@ def _suggested(fact: f.Suggested, names: Names) -> tuple[Severity, str]:
         case f.SuggestionSource.CUSTOMIZED:
             why = "a user added it"
         case f.SuggestionSource.RESUMED:
-            why = f"it runs {names.trial(fact.retry_of or '')} again, which a stop had cut off"
+            why = f"it runs {names.trial(fact.retry_of or '')} again, which a stop had interrupted"
         case f.SuggestionSource.RERUN:
             why = f"it runs {names.trial(fact.retry_of or '')} again, which had failed"
     return _INFO, f"{names.trial(fact.trial_id)} was created: {why}"
@@ -145,9 +149,9 @@ def _suggested(fact: f.Suggested, names: Names) -> tuple[Severity, str]:
 def _further(fact: f.FurtherSuggested, names: Names) -> tuple[Severity, str]:
     trial = names.trial(fact.trial_id)
     if fact.parameters is None:
-        return _INFO, f"{trial} is told that the tuner has no more parameter sets"
+        return _INFO, f"{trial} gets no further parameter set: the tuner has no more"
     if fact.late:
-        return _INFO, f"parameter set {fact.index + 1} of {trial} came after its end, and nobody uses it"
+        return _INFO, f"parameter set {fact.index + 1} of {trial} came after its end and is not used"
     return _INFO, f"{trial} gets its parameter set {fact.index + 1}"
 
 
@@ -172,7 +176,7 @@ def _stop_wanted(fact: f.StopRequested, names: Names) -> tuple[Severity, str]:
 
 
 def _target_moved(fact: f.TargetMoved, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"{names.trial(fact.trial_id)} is to end: {fact.reason}"
+    return _INFO, f"{names.trial(fact.trial_id)} will be stopped: {fact.reason}"
 
 
 def _attempt_due(fact: f.AttemptDue, names: Names) -> tuple[Severity, str]:
@@ -181,20 +185,20 @@ def _attempt_due(fact: f.AttemptDue, names: Names) -> tuple[Severity, str]:
 
 
 def _paused(fact: f.TrialPaused, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"{names.trial(fact.trial_id)} pauses: {fact.reason}"
+    return _INFO, f"{names.trial(fact.trial_id)} is paused: {fact.reason}"
 
 
 def _resume_wanted(fact: f.ResumeRequested, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"a user wants {names.trial(fact.trial_id)} to go on"
+    return _INFO, f"a user resumes {names.trial(fact.trial_id)}"
 
 
 def _loss_declared(fact: f.LossDeclared, names: Names) -> tuple[Severity, str]:
-    return _WARNING, f"a user says that {names.trial(fact.trial_id)} will not come back"
+    return _WARNING, f"a user declared {names.trial(fact.trial_id)} lost"
 
 
 def _slot_lent(fact: f.SlotLent, names: Names) -> tuple[Severity, str]:
     trial = names.trial(fact.trial_id)
-    return _WARNING, f"the slot of {trial} is another trial's until its machine is heard again"
+    return _WARNING, f"the slot of {trial} is used by another trial until its machine is connected again"
 
 
 def _trial_noted(fact: f.TrialNoted, names: Names) -> tuple[Severity, str]:
@@ -222,8 +226,8 @@ def _ended(fact: f.TrialEnded, names: Names) -> tuple[Severity, str]:
 
 def _placed(fact: f.JobPlaced, names: Names) -> tuple[Severity, str]:
     gpus = fact.place.gpus
-    on = f", with GPU {', '.join(map(str, gpus))}" if gpus else ""
-    return _INFO, f"{names.attempt(fact.job_id)} goes to {_host(fact.place.keeper_id)}{on}"
+    on = f" with GPU {', '.join(map(str, gpus))}" if gpus else ""
+    return _INFO, f"{names.attempt(fact.job_id)} was placed on {_host(fact.place.keeper_id)}{on}"
 
 
 def _waiting(fact: f.JobWaiting, names: Names) -> tuple[Severity, str]:
@@ -243,7 +247,7 @@ def _job_noted(fact: f.JobNoted, names: Names) -> tuple[Severity, str]:
 
 
 def _bound(fact: f.KeeperBound, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"the keeper on {_host(fact.keeper_id)} has called for the first time since it was started"
+    return _INFO, f"the keeper on {_host(fact.keeper_id)} has called for the first time since its start"
 
 
 def _silent(fact: f.KeeperSilent, names: Names) -> tuple[Severity, str]:
@@ -251,25 +255,25 @@ def _silent(fact: f.KeeperSilent, names: Names) -> tuple[Severity, str]:
 
 
 def _heard(fact: f.KeeperHeard, names: Names) -> tuple[Severity, str]:
-    return _GOOD, f"{_host(fact.keeper_id)} is heard again"
+    return _GOOD, f"{_host(fact.keeper_id)} is connected again"
 
 
 def _machine_added(fact: f.MachineAdded, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"{_host(fact.keeper_id)} is used from now on"
+    return _INFO, f"{_host(fact.keeper_id)} was added"
 
 
 def _machine_drained(fact: f.MachineDrained, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"{_host(fact.keeper_id)} is drained: nothing more is placed there"
+    return _INFO, f"{_host(fact.keeper_id)} is being drained: it gets no more trials"
 
 
 def _machine_removed(fact: f.MachineRemoved, names: Names) -> tuple[Severity, str]:
-    how = "what runs there goes on elsewhere" if fact.force else "once nothing runs there any more"
+    how = "its trials are requeued" if fact.force else "it leaves after its last trial has ended"
     return _INFO, f"{_host(fact.keeper_id)} is being removed: {how}"
 
 
 def _machine_gone(fact: f.MachineGone, names: Names) -> tuple[Severity, str]:
     note = "" if fact.note is None else f", but {fact.note}"
-    return _WARNING if note else _INFO, f"{_host(fact.keeper_id)} is used no longer{note}"
+    return _WARNING if note else _INFO, f"{_host(fact.keeper_id)} is no longer used{note}"
 
 
 def _host(keeper_id: str) -> str:
@@ -316,11 +320,11 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
 LEFT_OUT: frozenset[type[Any]] = frozenset(
     {
         f.MetricReported,
-        f.ParametersWanted,  # FurtherSuggested has a sentence instead
+        f.ParametersWanted,  # FurtherSuggested has the sentence
         f.UpdateOrdered,
         f.StopOrdered,  # the fact that asked for the stop has a sentence
         f.ResultReused,  # the end of the trial has a sentence
-        f.JobEnded,  # the same turn has a fact about the trial's next step
+        f.JobEnded,  # another fact of the same turn describes the trial's next step
         f.JobLost,
         f.KeeperEnrolled,
         f.KeeperAcknowledged,

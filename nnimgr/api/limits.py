@@ -1,4 +1,4 @@
-"""Limits on the cost of one request: size of its body, number of its values, and time for sending it."""
+"""Limits on one request: size of its body, number of its values, and time for sending it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BodyLimit:
 
 
 class ReadableAnswers:
-    """ASGI layer that makes answers readable which are sent before the whole body was read.
+    """ASGI layer that lets a client read an answer that was sent before the whole body was read.
 
     If the server closes a connection while the client still sends, the connection is reset, and the client
     never sees the answer. So if this connection closes after the answer, the rest of the body is read and
@@ -119,6 +119,6 @@ async def _drain(receive: Receive) -> None:
 
 
 def _closes(scope: Scope) -> bool:
-    """Check whether the client wants its connection closed after the answer."""
+    """Return True if the client wants its connection closed after the answer."""
     wanted = (header(scope, b"connection") or "").lower()
     return scope.get("http_version") == "1.0" or "close" in [part.strip() for part in wanted.split(",")]

@@ -43,7 +43,7 @@ async def log_stream(read: ReadLog, *, follow: bool, tail: int | None) -> AsyncG
 
 
 async def begun(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Return the chunks after the first one has arrived, so that errors of opening are raised here."""
+    """Return the chunks after the first chunk has arrived, so that errors of opening are raised here."""
     source = _generator(chunks)
     return _after(await anext(source, b""), source)
 

@@ -1,8 +1,8 @@
-"""Browser sessions: login codes that work once, and the cookie sessions that codes or the token give.
+"""Browser sessions: login codes that work once, and session cookies, given for a code or the token.
 
 Both are in the memory of one server process, as SHA-256 hashes, and end with the process. A browser sends its
-cookie to any process that listens at the address, and after the server's end this may be another account of
-the machine. The stolen cookie is then worthless, because no server knows its session any more.
+cookie to any process that listens at the address. After the server's end, another account of the machine may
+listen there. The cookie is then worthless, because no server knows its session any more.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MOST_SESSIONS = 256
 
 
 def _now() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)  # sessions also end while the machine sleeps
+    return time.clock_gettime(time.CLOCK_BOOTTIME)  # a clock that continues while the machine sleeps
 
 
 class Sessions:
-    """Login codes and sessions of one server process. ``clock`` gives seconds and never goes back."""
+    """Login codes and sessions of one server process. ``clock`` returns seconds and never goes back."""
 
     def __init__(self, *, clock: Callable[[], float] = _now) -> None:
         self._clock = clock
@@ -57,7 +57,7 @@ class Sessions:
         return session
 
     def knows(self, session: str) -> bool:
-        """Check whether this cookie value belongs to a session that has not ended."""
+        """Return True if this cookie value belongs to a session that has not ended."""
         expires_at = self._sessions.get(_digest(session))
         return expires_at is not None and expires_at > self._clock()
 

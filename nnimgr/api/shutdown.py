@@ -1,4 +1,4 @@
-"""The end of a server, as its requests see it."""
+"""Shutdown of a server, as its requests see it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Shutdown"]
 
 
 class Shutdown:
-    """State of the server's shutdown. ``closing`` ends all streams and refuses new requests.
+    """State of the server's shutdown. ``closing`` ends all streams and rejects new requests.
 
-    A server that leaves when it is idle (``until_idle``) first waits for all requests that may change this.
+    A server that exits when it is idle (``until_idle``) first waits for all requests that may change this.
     """
 
     def __init__(self, *, until_idle: bool = False) -> None:

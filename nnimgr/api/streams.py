@@ -1,4 +1,4 @@
-"""Event streams (server-sent events), and the end of streams when the server ends.
+"""Event streams (server-sent events), and their end when the server shuts down.
 
 The stream of an experiment is a cursor over the facts in the database. It reads pages after its cursor and,
 if there are no more, waits for the runner to commit. It holds one page at a time and sends it before it reads
@@ -118,7 +118,7 @@ class TrialStream(StreamingResponse):
         try:
             await super().stream_response(send)
         except ServiceError as error:
-            logger.warning("a trial's file was not sent to its end: %s", error)
+            logger.warning("a trial's file was only sent in part: %s", error)
 
 
 async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -136,7 +136,7 @@ async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> 
         async for chunk in sent:
             yield chunk
     if not ended:
-        raise ServiceUnavailable("the server leaves")
+        raise ServiceUnavailable("the server is shutting down")
 
 
 async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -159,7 +159,7 @@ async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> 
                     step.cancel()  # a running generator cannot be closed
                     await asyncio.wait({step})
                 if not step.cancelled():
-                    step.exception()  # take the error, which nobody may be left to handle
+                    step.exception()  # retrieve the error, because perhaps no task is left to handle it
 
 
 async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:

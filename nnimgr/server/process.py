@@ -128,7 +128,7 @@ async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.T
     loop = asyncio.get_running_loop()
 
     def leave(why: str) -> None:
-        logger.info("the server leaves: %s", why)
+        logger.info("the server is shutting down: %s", why)
         closing.set()
 
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -79,7 +79,7 @@ async def test_probes_need_no_token_and_no_name(lab: Lab) -> None:
 async def test_a_wrong_method(lab: Lab) -> None:
     answer = await lab.client.put(EXPERIMENT)
     assert answer.status_code == 405
-    assert answer.json() == {"error": {"message": f"{EXPERIMENT} does not take PUT."}}
+    assert answer.json() == {"error": {"message": f"{EXPERIMENT} does not accept PUT."}}
     assert answer.headers["allow"]
 
 

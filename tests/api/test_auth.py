@@ -128,7 +128,7 @@ async def test_a_code_works_once(lab: Lab) -> None:
     assert (await lab.stranger.post("/api/v1/login", json=body)).status_code == 200
     again = await lab.stranger.post("/api/v1/login", json=body)
     assert again.status_code == 401
-    assert "ask nnictl" in again.json()["error"]["message"]
+    assert "Get a new address with nnictl" in again.json()["error"]["message"]
     assert "set-cookie" not in again.headers
 
 

@@ -46,7 +46,7 @@ async def test_which_logs_there_are(lab: Lab, written: Path) -> None:
     logs = await listed(lab)
     assert list(logs) == ["server", "dispatcher"]  # the keeper has no log
     assert logs["dispatcher"]["size"] == 14 and logs["dispatcher"]["follows"]
-    assert logs["server"]["about"] == f"What the server on port {PORT} says, of all its experiments."
+    assert logs["server"]["about"] == f"Log of the server on port {PORT}, about all its experiments."
     keeper = lab.manager.folder / "keeper" / "keeper.log"
     keeper.parent.mkdir()
     keeper.write_text("hm\n")
@@ -98,7 +98,7 @@ async def test_the_log_of_a_keeper_elsewhere(lab: Lab, written: Path) -> None:
     await lab.runner.commit()
     log = (await listed(lab))["keeper-me_gpu1_22"]
     assert (log["size"], log["follows"]) == (None, False)
-    assert log["about"] == "What the keeper on gpu1 complains of; it is read there when asked for."
+    assert log["about"] == "Problems of the keeper on gpu1, read from that machine."
     followed = await lab.client.get(f"{LOGS}/keeper-me_gpu1_22?follow=true")
     assert followed.status_code == 409
     assert "cannot be followed" in followed.json()["error"]["message"]

@@ -218,7 +218,7 @@ async def test_an_unknown_experiment(lab: Lab, method: str, path: str) -> None:
         (StoreError("disk full"), 503, "disk full"),
         (PermissionError(13, "Permission denied", "/x"), 503, "/x: Permission denied."),
         (FileNotFoundError("there is no database /x"), 404, "there is no database /x"),
-        (ZeroDivisionError("secret"), 500, "The server failed with ZeroDivisionError; its log says more."),
+        (ZeroDivisionError("secret"), 500, "The server failed with ZeroDivisionError; see the server's log."),
     ],
 )
 async def test_failures_have_their_status(lab: Lab, failure: Exception, status: int, message: str) -> None:
@@ -253,7 +253,7 @@ async def test_view_shows_and_refuses_changes(lab: Lab) -> None:
     assert (await lab.client.post(f"{EXPERIMENT}/view")).json() == {"id": "exp"}
     shown = (await lab.client.get(EXPERIMENT)).json()
     assert shown["status"] == "VIEWED"
-    assert shown["reason"].startswith("nothing of it runs or changes; before, ")
+    assert shown["reason"].startswith("it does not run and cannot be changed; its last state: ")
     assert (await lab.client.get(f"{EXPERIMENT}/trials")).status_code == 200
     assert (await lab.client.patch(EXPERIMENT, json={"trialConcurrency": 3})).status_code == 409
 
@@ -391,9 +391,9 @@ async def test_what_it_is_doing_now(lab: Lab) -> None:
     assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is not running: the disk is full;")
     lab.manager.troubles, lab.manager.runner = None, None
     told = (await lab.client.get(EXPERIMENT)).json()["now"]
-    assert told.startswith("It is not open on this server; by its database it is RUNNING: runs;")
+    assert told.startswith("It is not open on this server; its stored status is RUNNING: runs;")
     lab.manager.views = True
-    assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is viewed: nothing of it runs")
+    assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is viewed: it does not run")
 
 
 async def test_the_configuration_as_text_can_be_used_again(lab: Lab) -> None:

@@ -76,11 +76,11 @@ FACTS: list[tuple[f.Fact, str, str]] = [
             search_space={},
         ),
         "info",
-        "A user changed the configuration: trialConcurrency is 4 now; maxTrialNumber is not set any more; "
-        "the tuner is TPE now, given all that was tried before; the search space was replaced.",
+        "A user changed the configuration: trialConcurrency is now 4; maxTrialNumber was removed; "
+        "the tuner is now TPE, which got all earlier results; the search space was replaced.",
     ),
     (f.ExperimentStopRequested(), "info", "A user stops the experiment."),
-    (f.ExperimentStopRequested(detach=True), "info", "A user stops the experiment; its trials run on."),
+    (f.ExperimentStopRequested(detach=True), "info", "A user stops the experiment; its trials continue."),
     (
         f.ExperimentMoved(status=f.ExperimentStatus.RUNNING, reason="runs"),
         "info",
@@ -94,7 +94,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (
         f.ExperimentMoved(status=f.ExperimentStatus.ERROR, reason="boom."),
         "error",
-        "The experiment has ended by an error: boom.",
+        "The experiment ended with an error: boom.",
     ),
     (
         f.ExperimentMoved(
@@ -104,8 +104,8 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "The experiment is DRAINING: a user stops it.",
     ),
     (f.TunerExhausted(), "info", "The tuner has no more parameter sets."),
-    (f.DataImported(records="[{}]"), "info", "A user gave the tuner 1 result from elsewhere."),
-    (f.DataImported(records="[{},{}]"), "info", "A user gave the tuner 2 results from elsewhere."),
+    (f.DataImported(records="[{}]"), "info", "A user gave the tuner 1 result from another source."),
+    (f.DataImported(records="[{},{}]"), "info", "A user gave the tuner 2 results from another source."),
     (
         f.AlgorithmFailed(
             role=f.Role.TUNER, call="receive_trial_result", sentence="x is 0", trial_id="abcde"
@@ -139,7 +139,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (
         f.FurtherSuggested(trial_id="abcde", index=1, parameter_id=None, parameters=None),
         "info",
-        "Trial #3 (abcde) is told that the tuner has no more parameter sets.",
+        "Trial #3 (abcde) gets no further parameter set: the tuner has no more.",
     ),
     (
         f.ResultTaken(trial_id="abcde", index=1, parameter_id=4, parameters="{}", text="0.5"),
@@ -160,7 +160,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (
         f.TargetMoved(trial_id="abcde", kind=f.StopKind.DURATION, reason="maxTrialDuration (5 s) is over"),
         "info",
-        "Trial #3 (abcde) is to end: maxTrialDuration (5 s) is over.",
+        "Trial #3 (abcde) will be stopped: maxTrialDuration (5 s) is over.",
     ),
     (
         f.AttemptDue(trial_id="abcde", attempt=2, due_at=T0, reason="its machine was rebooted"),
@@ -170,14 +170,14 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (
         f.TrialPaused(trial_id="abcde", reason="a user paused it"),
         "info",
-        "Trial #3 (abcde) pauses: a user paused it.",
+        "Trial #3 (abcde) is paused: a user paused it.",
     ),
-    (f.ResumeRequested(trial_id="abcde"), "info", "A user wants trial #3 (abcde) to go on."),
-    (f.LossDeclared(trial_id="abcde"), "warning", "A user says that trial #3 (abcde) will not come back."),
+    (f.ResumeRequested(trial_id="abcde"), "info", "A user resumes trial #3 (abcde)."),
+    (f.LossDeclared(trial_id="abcde"), "warning", "A user declared trial #3 (abcde) lost."),
     (
         f.SlotLent(trial_id="abcde"),
         "warning",
-        "The slot of trial #3 (abcde) is another trial's until its machine is heard again.",
+        "The slot of trial #3 (abcde) is used by another trial until its machine is connected again.",
     ),
     (f.TrialNoted(trial_id="abcde", note="odd."), "warning", "Trial #3 (abcde): odd."),
     (
@@ -203,7 +203,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (
         f.JobPlaced(job_id=JOB, place=PLACE, cmd_seq=1),
         "info",
-        "Trial #3 (abcde) goes to the server's machine.",
+        "Trial #3 (abcde) was placed on the server's machine.",
     ),
     (
         f.JobPlaced(
@@ -212,7 +212,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
             cmd_seq=1,
         ),
         "info",
-        "Attempt 2 of trial #3 (abcde) goes to the machine gpu1, with GPU 0, 3.",
+        "Attempt 2 of trial #3 (abcde) was placed on the machine gpu1 with GPU 0, 3.",
     ),
     (
         f.JobWaiting(job_id=JOB, reason="no GPU is free"),
@@ -234,29 +234,29 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (
         f.KeeperBound(keeper_id="local", instance="i", boot_id="b"),
         "info",
-        "The keeper on the server's machine has called for the first time since it was started.",
+        "The keeper on the server's machine has called for the first time since its start.",
     ),
     (
         f.KeeperSilent(keeper_id="me_gpu1_22", reason="no word for 30 s"),
         "warning",
         "The machine gpu1 is silent: no word for 30 s.",
     ),
-    (f.KeeperHeard(keeper_id="local"), "good", "The server's machine is heard again."),
-    (f.MachineAdded(keeper_id="me_gpu1_22"), "info", "The machine gpu1 is used from now on."),
+    (f.KeeperHeard(keeper_id="local"), "good", "The server's machine is connected again."),
+    (f.MachineAdded(keeper_id="me_gpu1_22"), "info", "The machine gpu1 was added."),
     (
         f.MachineDrained(keeper_id="me_gpu1_22"),
         "info",
-        "The machine gpu1 is drained: nothing more is placed there.",
+        "The machine gpu1 is being drained: it gets no more trials.",
     ),
     (
         f.MachineRemoved(keeper_id="me_gpu1_22", force=True),
         "info",
-        "The machine gpu1 is being removed: what runs there goes on elsewhere.",
+        "The machine gpu1 is being removed: its trials are requeued.",
     ),
     (
         f.MachineGone(keeper_id="me_gpu1_22", note="its folder is left"),
         "warning",
-        "The machine gpu1 is used no longer, but its folder is left.",
+        "The machine gpu1 is no longer used, but its folder is left.",
     ),
 ]
 

@@ -72,5 +72,5 @@ async def test_a_file_that_the_leaving_server_cannot_send_is_no_whole_file() -> 
 
     sent = whole(closing, chunks())  # type: ignore[arg-type]
     assert await anext(sent) == b"one"
-    with pytest.raises(ServiceUnavailable, match="the server leaves"):
+    with pytest.raises(ServiceUnavailable, match="the server is shutting down"):
         await anext(sent)

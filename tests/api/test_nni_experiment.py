@@ -293,7 +293,7 @@ async def test_unknown_routes(lab: Lab) -> None:
 async def test_a_failure_of_ours(lab: Lab) -> None:
     lab.manager.failure = RuntimeError("secret")
     assert says(await lab.client.get(f"{NNI}/experiment"), 500) == (
-        "The server failed with RuntimeError; its log says more."
+        "The server failed with RuntimeError; see the server's log."
     )
 
 

@@ -89,4 +89,4 @@ def test_a_swap_outlives_every_process(tmp_path: Path) -> None:
             assert all(fact["fed_to"] >= since for _, fact in own)
             assert [fact["parameters"] for _, fact in own] == given_again(found, own, since, tmp_path)
             sentences = [item["sentence"] for item in found.get("/feed")["entries"]]
-            assert any("the tuner is TPE now, given all that was tried before" in each for each in sentences)
+            assert any("the tuner is now TPE, which got all earlier results" in each for each in sentences)

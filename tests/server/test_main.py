@@ -37,7 +37,7 @@ def test_a_server_starts_serves_and_leaves(tmp_path: Path) -> None:
         assert server.end() == 0
         assert server.home.server_running(server.port) is None
         assert not server.home.server_path(server.port).exists()
-        assert "the server leaves: SIGTERM" in server.said
+        assert "the server is shutting down: SIGTERM" in server.said
 
 
 def test_an_idle_server_is_small(tmp_path: Path) -> None:

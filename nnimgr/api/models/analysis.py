@@ -1,4 +1,4 @@
-"""Requests for charts, and the answers to them that are JSON."""
+"""Requests for charts, and their JSON answers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class WantedAxis(Request):
-    name: str = Field(max_length=500, description="of a column")
-    log: bool | None = Field(None, description="logarithmic; as the search space says if not given")
+    name: str = Field(max_length=500, description="name of the column")
+    log: bool | None = Field(None, description="logarithmic axis; default: as in the search space")
 
 
 class Brush(Request):
-    """What is picked on a column: a range of numbers, or values. A trial without a value is in neither."""
+    """Selection on a column: a range of numbers, or values. A trial without a value is not selected."""
 
     range: tuple[Finite | None, Finite | None] | None = Field(
-        None, description="from and to, both included; null: open"
+        None, description="lower and upper bound, both included; null: no bound"
     )
     values: Annotated[list[JsonValue], First] | None = Field(None, max_length=10_000)
 
@@ -52,39 +52,39 @@ class Brush(Request):
 class ParallelQuestion(Request):
     axes: Annotated[list[WantedAxis], First] = Field(min_length=1, max_length=100)
     brushes: Annotated[dict[str, Brush], few(100)] = Field(
-        default={}, max_length=100, description="by column; all must hold"
+        default={}, max_length=100, description="selections by column; a trial must match all of them"
     )
-    top: float | None = Field(None, gt=0, le=1, description="only this share of the trials, the best ones")
+    top: float | None = Field(
+        None, gt=0, le=1, description="keep only this share of the trials, the best ones"
+    )
     filter: str = Field("", max_length=4000)
-    bins: int = Field(128, ge=2, le=512, description="of an axis of numbers")
-    metric: str = Field("value", max_length=500, description="the column whose means are given")
+    bins: int = Field(128, ge=2, le=512, description="number of bins on an axis of numbers")
+    metric: str = Field("value", max_length=500, description="column whose mean is computed per cell")
     mode: OptimizeMode | None = Field(
-        None, description="what is best; the tuner's optimize_mode if not given"
+        None, description="direction of the metric; default: the tuner's optimize_mode"
     )
-    lines: int = Field(5000, ge=0, le=100_000, description="number of selected trials named, at most")
-    background: bool = Field(
-        True, description="give the histograms of all trials, which no brush changes, too"
-    )
+    lines: int = Field(5000, ge=0, le=100_000, description="largest number of selected trials to list")
+    background: bool = Field(True, description="also return the histograms of all trials, without brushes")
 
 
 # ---- importance
 
 
 class ParameterImportance(Model):
-    name: str = Field(description="of the parameter; in a nested choice outer/inner")
-    importance: float = Field(description="its share; 1 in all")
-    error: float = Field(description="the standard deviation of that among draws from the trials")
+    name: str = Field(description="name of the parameter; in a nested choice outer/inner")
+    importance: float = Field(description="share of the importance; all shares add up to 1")
+    error: float = Field(description="standard deviation of the share over random draws of the trials")
 
 
 class Importance(Model):
-    """How much each parameter matters for being among the best trials."""
+    """Importance of each parameter for being among the best trials."""
 
     revision: int
     source: str = Field(description="the method")
-    trials: int = Field(description="with a result")
-    best: int = Field(description="how many of them are taken as the best ones")
-    sentence: str | None = Field(description="why no importance can be given")
-    parameters: list[ParameterImportance] = Field(description="the most important one first")
+    trials: int = Field(description="number of trials with a result")
+    best: int = Field(description="number of trials that count as the best")
+    sentence: str | None = Field(description="reason if the importance cannot be computed")
+    parameters: list[ParameterImportance] = Field(description="sorted, the most important first")
 
 
 # ---- history
@@ -98,14 +98,14 @@ class Improvement(Model):
 
 
 class History(Model):
-    """The best result so far, by sequence of the trials that have succeeded."""
+    """Best result so far, by sequence of the trials that have succeeded."""
 
     revision: int
     minimise: bool
     results: int
-    improvements: int = Field(description="in all; `points` are fewer if that was asked for")
-    last_sequence: int | None = Field(description="of the youngest trial: as far as the last value holds")
-    points: list[Improvement] = Field(description="the trials that were better than all before them")
+    improvements: int = Field(description="number of all improvements; `points` may have fewer")
+    last_sequence: int | None = Field(description="sequence of the newest trial, where the line ends")
+    points: list[Improvement] = Field(description="trials that were better than all earlier trials")
 
 
 # ---- several objectives
@@ -114,8 +114,8 @@ class History(Model):
 class ParetoObjective(Model):
     name: str
     mode: OptimizeMode
-    column: str = Field(description="where all trials' numbers are; of the main objective, `value`")
-    min: float | None = Field(description="of all trials that count; null: none does")
+    column: str = Field(description="column with the numbers of all trials; `value` for the main objective")
+    min: float | None = Field(description="smallest value of all trials with a result; null: there are none")
     max: float | None
 
 
@@ -127,15 +127,15 @@ class ParetoTrial(Model):
 
 
 class ParetoSet(Model):
-    """The trials that no other one beats in one objective without losing in another."""
+    """Trials that no other trial beats in one objective without being worse in another."""
 
     revision: int
     objectives: list[ParetoObjective] = Field(
-        description="the main one first; of an experiment without any NNI's number, as `default`"
+        description="the main objective first; without objectives: `default`, NNI's number"
     )
-    results: int = Field(description="trials that have succeeded with a number for each objective")
-    total: int = Field(description="how many of them are in the set; equal ones all are")
-    trials: list[ParetoTrial] = Field(description="the best one in the main objective first")
+    results: int = Field(description="number of trials that succeeded with a number for each objective")
+    total: int = Field(description="number of trials in the set; equal trials are all in it")
+    trials: list[ParetoTrial] = Field(description="sorted, the best in the main objective first")
 
 
 # ---- early stops
@@ -146,8 +146,8 @@ class StoppedTrial(Model):
     trial_id: str
     status: TrialStatus
     by: StoppedBy
-    step: int | None = Field(description="of the last intermediate metric; null: there was none")
-    value: float | None = Field(description="of that metric")
+    step: int | None = Field(description="step of the last intermediate metric; null: there is none")
+    value: float | None = Field(description="value of that metric")
     ended_s: float | None = Field(description="seconds since the experiment's creation")
     reason: str = Field(description="one sentence")
 
@@ -161,16 +161,16 @@ class StoppedCounts(Model):
 
 class StepCounts(Model):
     step: int
-    reached: int = Field(description="trials that have reported it")
-    stopped: int = Field(description="those of them that were stopped there")
+    reached: int = Field(description="number of trials that have reported this step")
+    stopped: int = Field(description="number of these trials that were stopped at this step")
 
 
 class StoppedTrials(Model):
-    """Trials that were stopped. EARLY_STOPPED is one by the assessor or by maxTrialDuration."""
+    """Trials that were stopped. EARLY_STOPPED: stopped by the assessor or by maxTrialDuration."""
 
     revision: int
-    total: int = Field(description="how many match, on all pages")
-    assessor: str | None = Field(description="its name in the configuration")
-    counts: StoppedCounts = Field(description="whoever is asked for in `by`")
-    steps: list[StepCounts] = Field(description="the steps at which any was stopped, ascending")
-    trials: list[StoppedTrial] = Field(description="the one that ended last first")
+    total: int = Field(description="number of matching trials, on all pages")
+    assessor: str | None = Field(description="the assessor's name in the configuration")
+    counts: StoppedCounts = Field(description="stopped trials by who stopped them, whatever `by` selects")
+    steps: list[StepCounts] = Field(description="steps at which a trial was stopped, ascending")
+    trials: list[StoppedTrial] = Field(description="sorted, the latest end first")

@@ -1,7 +1,7 @@
-"""Base classes and limits of all requests and answers, and answers that many routes give.
+"""Base classes and limits of all requests and answers, and answers that many routes return.
 
-Keys are camelCase, instants are ISO 8601 with a zone, durations are seconds. A number that is not finite
-never leaves the server: its field is null, and the text field beside it holds what the trial wrote.
+Keys are camelCase, times are ISO 8601 with a zone, durations are seconds. The server never sends a number
+that is not finite: the field is null, and a text field beside it contains the value that the trial wrote.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 _MOST_DEPTH = 64
 _MOST_KEYS = 10_000
-_MOST_UNKNOWN = 20  # most unknown fields that an error names
+_MOST_UNKNOWN = 20  # largest number of unknown fields that an error names
 
 
 def sober(value: Any) -> Any:
@@ -48,9 +48,9 @@ def sober(value: Any) -> Any:
 
 
 def _check_text(text: str) -> None:
-    """Raise ValueError for halves of surrogate pairs.
+    """Raise ValueError for half a surrogate pair.
 
-    JSON can contain them, but no database and no file system accepts them.
+    JSON can contain it, but no database and no file system accepts it.
     """
     if not text.isascii():
         try:
@@ -93,7 +93,7 @@ class Model(BaseModel):
 
 
 class Request(Model):
-    """A request's body. Unknown fields are refused, each by its name unless there are very many."""
+    """Body of a request. Unknown fields are rejected, each by name unless there are very many."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -107,17 +107,17 @@ class Request(Model):
 
 
 class Problem(BaseModel):
-    """One thing that is wrong with what was sent."""
+    """One error in a request."""
 
     model_config = ConfigDict(extra="allow")
 
-    field: str = Field(description="where, as a path such as tuner.classArgs")
+    field: str = Field(description="path of the field, such as tuner.classArgs")
     message: str
 
 
 class ErrorBody(Model):
     message: str = Field(description="one sentence")
-    problems: list[Problem] | None = Field(None, description="each fault of a configuration or request")
+    problems: list[Problem] | None = Field(None, description="all errors of a configuration or request")
 
 
 class ErrorAnswer(Model):
@@ -125,6 +125,6 @@ class ErrorAnswer(Model):
 
 
 class Done(Model):
-    """It is done."""
+    """Confirmation that the request was carried out."""
 
     ok: bool = True

@@ -1,4 +1,4 @@
-"""The description of an experiment's columns."""
+"""Description of an experiment's columns."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class ColumnKind(StrEnum):
 class Column(Model):
     name: str
     kind: ColumnKind
-    min: float | None = Field(description="of the numbers in it; null: there are none")
+    min: float | None = Field(description="smallest number in the column; null: it has no numbers")
     max: float | None
-    categories: list[Any] | None = Field(description="of a category or status: the JSON values")
-    count: int = Field(description="how many trials have a value")
-    integer: bool = Field(description="a number that is an integer in all trials")
-    log: bool = Field(description="the search space says that it is spread logarithmically")
+    categories: list[Any] | None = Field(description="JSON values of a category or status")
+    count: int = Field(description="number of trials with a value")
+    integer: bool = Field(description="true: all values are integers")
+    log: bool = Field(description="true: logarithmic in the search space")
 
 
 class ColumnsSchema(Model):
-    revision: int = Field(description="the number of the last fact that is in it")
-    total: int = Field(description="trials")
-    left_out: int = Field(description="columns that there are too many of to be kept")
+    revision: int = Field(description="number of the last fact that is included")
+    total: int = Field(description="number of trials")
+    left_out: int = Field(description="number of columns that were omitted because there are too many")
     columns: list[Column]

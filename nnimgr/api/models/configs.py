@@ -1,4 +1,4 @@
-"""Requests and answers about configurations that are not experiments yet."""
+"""Requests and answers about configurations without an experiment."""
 
 from __future__ import annotations
 
@@ -9,50 +9,56 @@ from nnimgr.api.models.experiments import FeasibleShare, LimitsModel
 
 
 class ConfigText(Request):
-    """A configuration as it stands in an ``exp.yml``, in YAML or JSON."""
+    """Configuration as in an ``exp.yml``, in YAML or JSON."""
 
     text: str = Field(max_length=1 << 18)
     cwd: str | None = Field(
         None,
         max_length=4096,
-        description="absolute; what relative paths in it refer to. Without it the home directory of the "
+        description="absolute directory for relative paths in the text; default: the home directory of the "
         "server's user",
     )
 
 
 class ConfigProblem(Model):
-    """Something wrong, or worth a warning. Lines and columns count from 1; null: it has no place there."""
+    """Error or warning. Lines and columns count from 1; null: the problem has no place in the text."""
 
     message: str
-    field: str | None = Field(description="a path such as tuner.classArgs")
+    field: str | None = Field(description="path of the field, such as tuner.classArgs")
     line: int | None
     column: int | None
-    file: str | None = Field(description="the file that the place is in; null: the text itself")
-    valid: list[str] = Field(description="what may stand there, as far as that can be listed")
-    nearest: str | None = Field(description="what was probably meant")
+    file: str | None = Field(description="file with the problem; null: the text itself")
+    valid: list[str] = Field(description="valid values, if they can be listed")
+    nearest: str | None = Field(description="valid value that is most similar to the given one")
 
 
 class PlannedParameter(Model):
     name: str
-    type: str = Field(description="of the search space, such as choice; empty: only the user's tuner knows")
+    type: str = Field(
+        description="type in the search space, such as choice; empty: only the user's tuner knows it"
+    )
 
 
 class PlannedService(Model):
-    """A training service, and what each trial gets there."""
+    """Training service, and the resources of each trial there."""
 
     platform: str
     trial_command: str
     trial_code_directory: str
-    machines: list[str] = Field(description="other machines; none: trials run on the server's")
+    machines: list[str] = Field(
+        description="machines other than the server's; empty: trials run on the server's machine"
+    )
     trial_gpu_number: float | None
     trial_cpu_number: float | None
     trial_memory_size: int | None = Field(description="MiB")
-    code_files: int | None = Field(description="files and folders that machines get a copy of; null: none do")
-    code_size: int | None = Field(description="bytes of those, before they are packed")
+    code_files: int | None = Field(
+        description="number of files and folders that are copied to machines; null: no copy"
+    )
+    code_size: int | None = Field(description="bytes of these files, before packing")
 
 
 class ExperimentPlan(Model):
-    """What would start."""
+    """Experiment that would start."""
 
     name: str
     platform: str
@@ -62,7 +68,7 @@ class ExperimentPlan(Model):
     goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default holds")
     limits: LimitsModel
     parameters: list[PlannedParameter]
-    parameter_sets: int | None = Field(description="how many different ones there are; null: without end")
+    parameter_sets: int | None = Field(description="number of different parameter sets; null: unlimited")
     feasible_share: FeasibleShare
     services: list[PlannedService]
     experiment_working_directory: str
@@ -70,5 +76,7 @@ class ExperimentPlan(Model):
 
 
 class Validated(Model):
-    problems: list[ConfigProblem] = Field(description="by file and line; none: it can be used")
+    problems: list[ConfigProblem] = Field(
+        description="sorted by file and line; empty: the configuration is valid"
+    )
     plan: ExperimentPlan | None = Field(description="null if there are problems")

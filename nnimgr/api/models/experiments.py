@@ -14,20 +14,20 @@ Environ = Annotated[dict[str, str], Few]
 
 
 class CreateExperiment(Request):
-    """A new experiment. Without ``environ`` it runs with the server's own environment."""
+    """New experiment. Without ``environ`` it runs with the server's own environment."""
 
     config: JsonObject = Field(description="the configuration, canonical (camelCase) NNI v2")
     search_space: JsonObject = Field(description="the search space, as in NNI's search_space.json")
     id: Annotated[str, AfterValidator(check_experiment_id)] | None = Field(
-        None, description="an id of your own: sent twice it makes one experiment"
+        None, description="id that you choose; a repeated request with it creates no second experiment"
     )
-    environ: Environ | None = Field(None, description="variables for its tuner and local trials")
-    cwd: str | None = Field(None, description="absolute; what relative paths of the configuration refer to")
+    environ: Environ | None = Field(None, description="environment variables of its tuner and local trials")
+    cwd: str | None = Field(None, description="absolute directory for relative paths of the configuration")
     python: str | None = Field(None, description="absolute path of the interpreter of its tuner and assessor")
 
 
 class ResumeExperiment(Request):
-    """Without ``environ`` the experiment keeps its environment variables, directory and interpreter."""
+    """Resume options. Without ``environ`` the experiment keeps its environment, directory and interpreter."""
 
     environ: Environ | None = None
     cwd: str | None = None
@@ -35,7 +35,7 @@ class ResumeExperiment(Request):
 
 
 class StopExperiment(Request):
-    detach: bool = Field(False, description="leave its trials running; a resume takes them up again")
+    detach: bool = Field(False, description="leave its trials running; a resume adopts them")
 
 
 class ImportedRecord(Request):
@@ -44,12 +44,12 @@ class ImportedRecord(Request):
 
 
 class ImportData(Request):
-    # Checked by the route in a thread: very many of them take longer than others should wait.
+    # The route checks this in a thread: very many records would delay other requests.
     records: list[SkipValidation[ImportedRecord]] = Field(max_length=100_000)
 
 
 class ImportedRecords(Model):
-    """A few records of an import."""
+    """Some records of an import."""
 
     records: Annotated[list[ImportedRecord], First]
 
@@ -60,14 +60,16 @@ class Created(Model):
 
 class Stopped(Model):
     still_running: list[str] = Field(
-        description="trials that run on (with detach), or may on machines that are silent"
+        description="trials that continue (with detach), or may still run on silent machines"
     )
-    left: list[str] = Field(default=[], description="what could not be ended on machines, a sentence each")
-    server_leaves: bool = Field(description="it was the last experiment of a server that leaves then")
+    left: list[str] = Field(
+        default=[], description="one sentence for each part that could not be ended on a machine"
+    )
+    server_leaves: bool = Field(description="true: the server exits, because this was its last experiment")
 
 
 class Deleted(Done):
-    left: list[str] = Field(description="what was left on machines, a sentence each")
+    left: list[str] = Field(description="one sentence for each part that was left on a machine")
 
 
 class BestTrial(Model):
@@ -82,10 +84,10 @@ Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(sober)]
 
 
 class ChangeLabels(Request):
-    """What is not given stays as it is."""
+    """New labels. Omitted fields keep their values."""
 
     tags: Annotated[list[Tag], First] | None = Field(None, max_length=50)
-    archived: bool | None = Field(None, description="put away: lists leave it out unless they show all")
+    archived: bool | None = Field(None, description="true: lists omit the experiment unless they show all")
 
 
 class Labels(Model):
@@ -96,34 +98,34 @@ class Labels(Model):
 class _AnyExperiment(Model):
     id: str
     name: str
-    drain: DrainReason | None = Field(description="why a DRAINING experiment starts no new trials")
-    reason: str = Field(description="one sentence on the status")
+    drain: DrainReason | None = Field(description="reason why a DRAINING experiment starts no new trials")
+    reason: str = Field(description="one sentence about the status")
     platform: str
-    port: int | None = Field(description="of the server that holds or held it")
-    served: bool = Field(description="this server has it open")
+    port: int | None = Field(description="port of the server that runs the experiment, or ran it last")
+    served: bool = Field(description="true: it is open on this server")
     created_at: AwareDatetime | None
     ended_at: AwareDatetime | None
-    duration_s: float = Field(description="how long it has been running, pauses left out")
+    duration_s: float = Field(description="time that it has been running, without pauses")
     counts: dict[TrialStatus, int]
 
 
 class ExperimentSummary(_AnyExperiment):
-    status: str = Field(description="of experiments that are not open here: as the index has it")
+    status: str = Field(description="status; from the index if the experiment is not open on this server")
     best_trial_id: str | None
     best_value: float | None
-    owner: str | None = Field(description="the user to whom its folder belongs")
+    owner: str | None = Field(description="user who owns its folder")
     tags: list[str]
     archived: bool
-    max_trial_number: int | None = Field(description="null: unlimited, or its database cannot be read")
-    trial_concurrency: int | None = Field(description="null: its database cannot be read; the next, too")
+    max_trial_number: int | None = Field(description="null: unlimited, or the database cannot be read")
+    trial_concurrency: int | None = Field(description="null: the database cannot be read")
     optimize_mode: str | None
     objectives: dict[str, str] = Field(
-        description="with maximize or minimize; bestValue is of the first one; none: results are one number"
+        description="name: maximize or minimize; bestValue is of the first; empty: one number per result"
     )
 
 
 class ExperimentError(Model):
-    """User code of a tuner or assessor raised, answered nonsense or died."""
+    """Error of a tuner's or assessor's code: it raised, returned an invalid answer, or died."""
 
     at: AwareDatetime
     role: str
@@ -136,14 +138,14 @@ class ExperimentError(Model):
 FeasibleShare = Annotated[
     float | None,
     Field(
-        description="how much of the search space meets searchSpaceConstraints, about, from 0 to 1; null: "
-        "there are none, or only the user's tuner can tell"
+        description="estimated share (0 to 1) of the search space that meets searchSpaceConstraints; null: "
+        "there are none, or only the user's tuner can check them"
     ),
 ]
 
 
 class LimitsModel(Model):
-    """The limits that hold now. null: unlimited."""
+    """Current limits. null: unlimited."""
 
     trial_concurrency: int
     max_trial_number: int | None
@@ -152,33 +154,33 @@ class LimitsModel(Model):
 
 
 class Notice(Model):
-    """Something that is so at present and is not stored, such as a call that takes long."""
+    """Temporary condition that is not stored, such as a slow call."""
 
     about: str
     sentence: str
-    subject: str = Field(description="the sentence without how long that has been so")
-    seconds: float | None = Field(description="how long that has been so, where it is known")
-    detail: str = Field(description="a stack, where there is one")
+    subject: str = Field(description="the sentence without its duration")
+    seconds: float | None = Field(description="duration of the condition, if known")
+    detail: str = Field(description="a stack trace, if there is one")
 
 
 class Experiment(_AnyExperiment):
-    """An experiment's profile."""
+    """Profile of an experiment."""
 
     status: ExperimentStatus
     without_result: int = Field(description="SUCCEEDED trials without a usable result")
     best_trial: BestTrial | None
-    optimize_mode: str = Field(description="maximize or minimize: what best means")
+    optimize_mode: str = Field(description="maximize or minimize")
     goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default holds")
     limits: LimitsModel
-    now: str = Field(description="one sentence: what it is doing, or why it does nothing more")
+    now: str = Field(description="one sentence: current activity, or why there is none")
     config: dict[str, Any]
     search_space: dict[str, Any]
     feasible_share: FeasibleShare
-    config_text: str = Field(description="both of them as YAML, as a new experiment could be made of")
+    config_text: str = Field(description="configuration and search space as YAML, ready for a new experiment")
     notices: list[Notice]
-    directory: str = Field(description="its folder on the server's machine")
-    errors: list[ExperimentError] = Field(description="the latest ones, newest first")
-    last_number: int = Field(description="of its last fact: a cursor for the event stream")
+    directory: str = Field(description="folder of the experiment on the server's machine")
+    errors: list[ExperimentError] = Field(description="latest errors, newest first")
+    last_number: int = Field(description="number of its last fact, a cursor for the event stream")
 
 
 class Experiments(Model):

@@ -17,19 +17,21 @@ class Severity(StrEnum):
 
 
 class FeedEntry(Model):
-    """Something that has happened, in one sentence."""
+    """Something that happened, in one sentence."""
 
-    number: int = Field(description="of the fact: a cursor")
+    number: int = Field(description="number of the fact, a cursor")
     at: AwareDatetime
     severity: Severity
     sentence: str
     trial_id: str | None
-    sequence: int | None = Field(description="the number of that trial")
+    sequence: int | None = Field(description="number of the trial")
 
 
 class Feed(Model):
-    """Newest first."""
+    """Page of the feed, newest entry first."""
 
     entries: list[FeedEntry]
-    next_before: int | None = Field(description="what to send as `before` for older ones; null: none are")
-    next_after: int = Field(description="what to send as `after` for newer ones, at once or later")
+    next_before: int | None = Field(
+        description="value of `before` for the next older page; null: no older entries"
+    )
+    next_after: int = Field(description="value of `after` for newer entries, now or later")

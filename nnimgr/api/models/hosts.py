@@ -9,50 +9,50 @@ from training_services.base import MachineStatus
 
 
 class HostMember(Model):
-    """An experiment that uses the machine, and how the machine is for it."""
+    """Experiment that uses the machine, and the state of the machine for that experiment."""
 
     experiment_id: str
-    machine: str = Field(description="its id among the experiment's machines")
+    machine: str = Field(description="id of the machine in the experiment")
     status: MachineStatus
     reason: str | None
     since: AwareDatetime | None
 
 
 class HostTrial(Model):
-    """An attempt that is on the machine, and what it holds of it."""
+    """Attempt on the machine, and the resources that it holds there."""
 
     experiment_id: str
     trial_id: str
-    sequence: int | None = Field(description="null: the trial has ended, its attempt is being cleared away")
+    sequence: int | None = Field(description="null: the trial has ended, and its attempt is being cleaned up")
     attempt: int
     gpus: list[int]
-    gpu_share: float | None = Field(description="of each of these; null: it has none")
-    cpus: float = Field(description="that are counted for it; 0: none are")
-    memory_mb: int = Field(description="that is counted for it")
+    gpu_share: float | None = Field(description="share of each of its GPUs; null: it has no GPU")
+    cpus: float = Field(description="CPUs that are reserved for it; 0: none")
+    memory_mb: int = Field(description="MB of memory that are reserved for it")
 
 
 class HostGpu(Model):
     index: int
-    other_memory_mb: int = Field(description="in use by no process that could be seen")
-    other_processes: list[int] = Field(description="ids of processes that belong to no trial")
+    other_memory_mb: int = Field(description="memory in use that belongs to no visible process")
+    other_processes: list[int] = Field(description="ids of processes that do not belong to a trial")
 
 
 class Host(Model):
-    """A machine. What no keeper has told (yet) is null."""
+    """Machine. Fields that no keeper has reported are null."""
 
     address: str
     name: str
     cpus: float | None
     memory_mb: int | None
-    disk_free_mb: int | None = Field(description="when a keeper there called first")
-    gpus: list[HostGpu] | None = Field(description="null: no experiment here asks for any")
-    gpu_trouble: str | None = Field(description="why they cannot be used as they are, one sentence")
+    disk_free_mb: int | None = Field(description="free disk space at the first call of a keeper there")
+    gpus: list[HostGpu] | None = Field(description="null: no experiment on this server uses GPUs")
+    gpu_trouble: str | None = Field(description="one sentence: problem with the GPUs")
     experiments: list[HostMember]
     trials: list[HostTrial]
 
 
 class WaitingTrials(Model):
-    """Trials of an experiment that wait for a place for the same reason."""
+    """Trials of an experiment that wait for a place, all for the same reason."""
 
     experiment_id: str
     reason: str

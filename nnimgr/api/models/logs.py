@@ -1,4 +1,4 @@
-"""Answers about the logs of an experiment. The logs of its trials are among the trials' files."""
+"""Answers about the logs of an experiment. The trials' own logs are among the trials' files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nnimgr.api.models.base import Model
 
 class LogEntry(Model):
     name: str
-    about: str = Field(description="one sentence: who writes it")
-    size: int | None = Field(description="bytes; null: it lies on another machine")
+    about: str = Field(description="one sentence: content of the log")
+    size: int | None = Field(description="bytes; null: the log is on another machine")
     modified_at: AwareDatetime | None
-    follows: bool = Field(description="whether it can be followed")
+    follows: bool = Field(description="true: the log can be followed")
 
 
 class Logs(Model):
-    """Those that there are."""
+    """Logs that exist."""
 
     logs: list[LogEntry]

@@ -11,42 +11,42 @@ from training_services.base import MachineStatus
 
 
 class AddMachines(Request):
-    """Either ``machines`` or ``text``."""
+    """Machines to add: either ``machines`` or ``text``."""
 
     machines: Annotated[list[JsonObject], First] | None = Field(
-        None, description="items of machineList, canonical", min_length=1, max_length=1000
+        None, description="items of machineList in canonical form (camelCase)", min_length=1, max_length=1000
     )
     text: str | None = Field(
         None,
         max_length=1 << 18,
-        description="as users write them, in YAML or JSON: a list, one machine, or a mapping with "
-        "machineList; relative paths in it refer to the home directory of the server's user",
+        description="machines in YAML or JSON: a list, one machine, or a mapping with machineList; relative "
+        "paths refer to the home directory of the server's user",
     )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.machines is None) == (self.text is None):
-            raise ValueError("either machines or text has to be given")
+            raise ValueError("give either machines or text")
         return self
 
 
 class DrainMachine(Request):
-    undo: bool = Field(False, description="place trials there again")
+    undo: bool = Field(False, description="true: place trials there again")
 
 
 class Machine(Model):
-    """A machine of an experiment. What its keeper has not told (yet) is null."""
+    """Machine of an experiment. Fields that its keeper has not reported are null."""
 
     id: str
     name: str
     address: str
     status: MachineStatus
-    reason: str | None = Field(description="why it is not connected, or what its keeper complains of")
-    since: AwareDatetime | None = Field(description="the last word from there, if it is not connected")
+    reason: str | None = Field(description="why it is not connected, or a problem that its keeper reports")
+    since: AwareDatetime | None = Field(description="time of its last call, if it is not connected")
     trial_ids: list[str]
     cpus: float | None
     memory_mb: int | None
-    disk_free_mb: int | None = Field(description="when its keeper called first")
+    disk_free_mb: int | None = Field(description="free disk space at the first call of its keeper")
     gpus: int | None
     keeper_version: str | None
 

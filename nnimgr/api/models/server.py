@@ -10,7 +10,7 @@ from nnimgr.api.models.base import Model, Request
 
 
 class Login(Request):
-    """One of them: a code works once, the token always."""
+    """Login with a code or with the token. A code works only once."""
 
     code: str | None = Field(None, max_length=200)
     token: str | None = Field(None, max_length=200)
@@ -27,10 +27,10 @@ class ServerProfile(Model):
     pid: int
     port: int
     started_at: datetime
-    url_prefix: str = Field(description="what stands before NNI's routes; empty: nothing")
-    needs_token: bool = Field(description="false: everybody on its machine may do everything")
+    url_prefix: str = Field(description="prefix of NNI's routes; empty: no prefix")
+    needs_token: bool = Field(description="false: all users of its machine have full access")
 
 
 class LoginAddress(Model):
-    url: str = Field(description="signs a browser in, once; or the server's own, if it needs no token")
+    url: str = Field(description="address that logs a browser in once; without a token: the server's address")
     needs_token: bool

@@ -13,7 +13,7 @@ TrialIds = Annotated[list[Annotated[str, Field(max_length=16)]], First]
 
 
 class RerunTrials(Request):
-    """Without ``trialIds`` all trials that have failed and were not run again."""
+    """Trials to run again. Without ``trialIds``: all failed trials that were not run again."""
 
     trial_ids: TrialIds | None = Field(None, max_length=100_000)
 
@@ -28,7 +28,7 @@ class NotStopped(Model):
 
 
 class StopAnswer(Model):
-    stopped: list[str] = Field(description="those that end soon: the wish is durable")
+    stopped: list[str] = Field(description="trials that will end soon; the stop is stored")
     refused: list[NotStopped]
 
 
@@ -42,11 +42,11 @@ class CreatedTrial(Model):
 
 
 class RerunTrial(CreatedTrial):
-    retry_of: str = Field(description="the failed trial whose place it takes")
+    retry_of: str = Field(description="failed trial that it replaces")
 
 
 class RerunStarted(Model):
-    trials: list[RerunTrial] = Field(description="the new trials, with the parameters of the failed ones")
+    trials: list[RerunTrial] = Field(description="new trials, with the parameters of the failed trials")
 
 
 class ParameterSet(Model):
@@ -65,20 +65,22 @@ class Trial(Model):
     parameter_id: int | None
     parameters: Any
     retry_of: str | None
-    attempt: int = Field(description="the latest attempt, 0 before the first")
+    attempt: int = Field(description="number of the latest attempt; 0 before the first")
     created_at: AwareDatetime
     started_at: AwareDatetime | None
     ended_at: AwareDatetime | None
     reason: str | None = Field(description="one sentence: why it waits, stops or has ended")
-    note: str | None = Field(description="one sentence on something odd")
+    note: str | None = Field(description="one sentence about something unusual")
     no_result: str | None = Field(description="one sentence: why it SUCCEEDED without a usable result")
     final_value: float | None
     final_text: str | None = Field(description="JSON text of the final metric, as the trial wrote it")
     latest_value: float | None
     latest_text: str | None
-    intermediates: int = Field(description="how many intermediate metrics it has reported")
-    log_path: str = Field(description="the folder of the latest attempt; HOST:~/... on another machine")
-    sets: list[ParameterSet] | None = Field(description="of a trial that got several (multiPhase): all")
+    intermediates: int = Field(description="number of intermediate metrics that it has reported")
+    log_path: str = Field(description="folder of the latest attempt; HOST:~/... on another machine")
+    sets: list[ParameterSet] | None = Field(
+        description="all parameter sets of a trial with several (multiPhase)"
+    )
 
 
 class Job(Model):
@@ -95,27 +97,27 @@ class Job(Model):
     end_reason: str | None
     exit_code: int | None
     signal: int | None
-    frames: int = Field(description="frames of its metrics file that are recorded")
+    frames: int = Field(description="number of recorded frames of its metrics file")
     message: str | None
 
 
 class TrialDetail(Trial):
-    """A trial with all of its attempts."""
+    """Trial with all its attempts."""
 
     jobs: list[Job]
 
 
 class Trials(Model):
-    total: int = Field(description="how many match, on all pages")
+    total: int = Field(description="number of matching trials, on all pages")
     trials: list[Trial]
 
 
 class Metric(Model):
-    number: int = Field(description="of the fact: a cursor")
+    number: int = Field(description="number of the fact, a cursor")
     trial_id: str
     attempt: int
     position: int
-    parameter_id: str | None = Field(description="JSON text of the id of the parameter set that it is of")
+    parameter_id: str | None = Field(description="JSON text of the id of its parameter set")
     type: str = Field(description="PERIODICAL or FINAL")
     sequence: int
     at: AwareDatetime
@@ -125,34 +127,36 @@ class Metric(Model):
 
 class Metrics(Model):
     metrics: list[Metric]
-    next_after: int | None = Field(description="what to send as `after` for the next page; null: no more now")
+    next_after: int | None = Field(
+        description="value of `after` for the next page; null: no more metrics now"
+    )
 
 
 class TrialCurve(Model):
-    """Intermediate metrics of the latest attempt that has reported any: all of them, or few."""
+    """Intermediate metrics of the latest attempt that has reported any: all of them, or a selection."""
 
-    attempt: int = Field(description="0: no attempt has reported any")
-    total: int = Field(description="how many intermediate metrics the attempt has reported")
-    after: int = Field(description="a cursor: `/metrics?after=` continues behind the last metric looked at")
+    attempt: int = Field(description="0: no attempt has reported metrics")
+    total: int = Field(description="number of intermediate metrics that the attempt has reported")
+    after: int = Field(description="cursor: `/metrics?after=` continues after the last metric considered")
     metrics: list[Metric]
 
 
 class TrialFile(Model):
-    """A plain file that an attempt has written."""
+    """Plain file that an attempt has written."""
 
-    path: str = Field(description="below the attempt's folder")
+    path: str = Field(description="path below the attempt's folder")
     size: int = Field(description="bytes")
-    modified_at: AwareDatetime = Field(description="the machine's clock")
+    modified_at: AwareDatetime = Field(description="by the machine's clock")
 
 
 class TrialFiles(Model):
     attempt: int
     files: list[TrialFile]
-    complete: bool = Field(description="false: there are more files than these")
+    complete: bool = Field(description="false: the list was cut, there are more files")
 
 
 class ExportedTrial(Model):
-    """A result of a trial that has succeeded, and what it had reported before."""
+    """Result of a trial that has succeeded, and its earlier metrics."""
 
     trial_id: str
     sequence: int

@@ -44,7 +44,7 @@ _SOBER: TypeAdapter[Any] = TypeAdapter(JsonValue)
 
 
 class ReadOnly(Exception):
-    """The experiment is only viewed and cannot be changed."""
+    """Error: the experiment is only viewed and cannot be changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,12 +39,12 @@ _PAGE = 1000
 
 
 async def version(request: Request) -> Response:
-    """The version of NNI, bare."""
+    """Return NNI's version as plain text."""
     return answer(NNI_VERSION)
 
 
 async def check_status(request: Request) -> Response:
-    """The status under NNI's name, and why it is ERROR."""
+    """Return the status under NNI's name, and the reason if it is ERROR."""
     parts: ApiParts = request.app.state.parts
     if "experiment" not in request.path_params and parts.manager.latest is None:
         return answer(stringify({"status": "INITIALIZED", "errors": []}))
@@ -60,7 +60,7 @@ async def check_status(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """The profile."""
+    """Return the experiment's profile."""
     about = target(request)
     directory, runner = about.parts.manager.directory(about.id), about.runner
     active = runner.active() if runner is not None else None
@@ -68,7 +68,7 @@ async def show(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """Create an experiment of this configuration; or bring the one back that the path names."""
+    """Create an experiment from this configuration, or resume the experiment that the path names."""
     parts: ApiParts = request.app.state.parts
     experiment_id = request.path_params.get("experiment")
     if experiment_id is not None and experiment_id in {entry.id for entry in parts.manager.summaries()}:
@@ -100,7 +100,7 @@ async def update(request: Request) -> Response:
 
 
 async def stop(request: Request) -> Response:
-    """Stop the experiment. The answer comes when that is certain; its trials end soon after."""
+    """Stop the experiment. The answer comes when the stop is stored; the trials end soon after."""
     about = target(request)
     runner = about.runner
     if runner is not None and runner.state.status in LIVE:
@@ -111,7 +111,7 @@ async def stop(request: Request) -> Response:
 
 
 async def import_data(request: Request) -> Response:
-    """Tell the tuner of results from elsewhere."""
+    """Give the tuner results from another source."""
     runner = target(request).changeable("import data")
     records = await body_of(request)
     if not isinstance(records, list) or not all(
@@ -123,13 +123,13 @@ async def import_data(request: Request) -> Response:
 
 
 async def imported_data(request: Request) -> Response:
-    """Each import as the JSON text that it was."""
+    """Return the JSON text of each import, unchanged."""
     reader = target(request).reader
     return await built(lambda: [stringify(parse(text)) for text in reader.imports()])
 
 
 async def statistics(request: Request) -> Response:
-    """How many trials there are of each status that any has, in the order of the first ones of them."""
+    """Return the number of trials per status that any trial has, in the order of their first trials."""
     about = target(request)
     runner = about.runner
     cancelled = about.condemned()
@@ -140,7 +140,7 @@ async def statistics(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
-    """Parameters and final results of the trials that have succeeded."""
+    """Return parameters and final results of the trials that have succeeded."""
     return await listing(
         [
             f'{{"parameter":{stringify(parse(held.parameters, strict=False))},'
@@ -152,7 +152,7 @@ async def export(request: Request) -> Response:
 
 
 async def metadata(request: Request) -> Response:
-    """The entry of this experiment in the registry."""
+    """Return the registry entry of this experiment."""
     about = target(request)
     for entry in await _registry(about.parts):
         if entry.get("id") == about.id:
@@ -161,7 +161,7 @@ async def metadata(request: Request) -> Response:
 
 
 async def experiments(request: Request) -> Response:
-    """All entries of the registry."""
+    """Return all entries of the registry."""
     return answer(stringify(await _registry(request.app.state.parts)))
 
 
@@ -174,8 +174,8 @@ async def _registry(parts: ApiParts) -> list[dict[str, Any]]:
 def _entries(home: Home, served: Mapping[str, str], ours: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the current entries of the index.
 
-    An experiment that no server runs is shown as STOPPED and without its port, as NNI does. The file keeps
-    its content for the server that will adopt what a killed server has left.
+    An experiment that no server runs is shown as STOPPED and without its port, as in NNI. The file itself is
+    not changed, because the next server needs it to adopt the experiments of a killed server.
     """
     entries = Index(home).raw()
     running: dict[int, bool] = {}
@@ -190,7 +190,7 @@ def _entries(home: Home, served: Mapping[str, str], ours: Mapping[str, Any]) -> 
 
 
 def _is_alive(home: Home, entry: Mapping[str, Any], running: dict[int, bool]) -> bool:
-    """Check whether the entry's own process, or a new server on its port, may run the experiment."""
+    """Return True if the entry's own process, or a new server on its port, may run the experiment."""
     pid, port = entry.get("pid"), entry.get("port")
     if isinstance(pid, int) and pid > 0 and os.path.exists(f"/proc/{pid}"):
         return True

@@ -46,7 +46,7 @@ _STATUS: dict[type[Exception], int] = {
 
 
 def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
-    """Put NNI's routes in front of ``app``. With a URL prefix, they are only below it."""
+    """Return an application with NNI's routes before ``app``; with a URL prefix, only below the prefix."""
     face = BodyLimit(_application(parts), most=_MOST_BODY)
     prefix = f"/{parts.url_prefix}" if parts.url_prefix else ""
     outside = f'Outside prefix "{prefix}"'.encode()
@@ -104,7 +104,7 @@ async def _crashed(request: Request, failure: Exception) -> Response:
 
     After this, Starlette raises the error again and uvicorn logs its traceback.
     """
-    return _error(500, f"The server failed with {type(failure).__name__}; its log says more.")
+    return _error(500, f"The server failed with {type(failure).__name__}; see the server's log.")
 
 
 def _error(status: int, sentence: str) -> Response:

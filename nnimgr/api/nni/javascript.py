@@ -1,7 +1,7 @@
-"""Reads and writes JSON as JavaScript does, because NNI stores JSON texts inside of other JSON texts.
+"""JSON reader and writer that work like JavaScript's, because NNI stores JSON texts inside JSON texts.
 
-Differences to Python: numbers are doubles and have their own format, keys that look like indexes come first,
-and only finite numbers can be written.
+Differences from Python: numbers are doubles and have their own format, keys that look like indexes come
+first, and only finite numbers can be written.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def stringify(value: Any) -> str:
 
 
 def number(text: str) -> float | None:
-    """Return the value of JavaScript's ``Number(text)``, None if that is NaN."""
+    """Return the value of JavaScript's ``Number(text)``, or None if that is NaN."""
     bare = text.strip()
     if _DECIMAL.fullmatch(bare):
         return float(bare)
@@ -98,7 +98,7 @@ def _number(value: int | float) -> str:
 
 
 def _is_index(key: str) -> bool:
-    """Check whether JavaScript treats the key as an index, which comes before other keys."""
+    """Return True if JavaScript treats the key as an index, which comes before other keys."""
     return _INDEX.fullmatch(key) is not None and int(key) <= _MOST_INDEX
 
 

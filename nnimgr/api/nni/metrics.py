@@ -1,4 +1,4 @@
-"""Metrics in NNI's format. ``data`` is a JSON string that holds JSON text: clients decode it twice."""
+"""Metrics in NNI's format. ``data`` is a JSON string that contains JSON text: clients decode it twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profile of an experiment in NNI's format."""
+"""Profile of an experiment in NNI's format."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _PARAMS = (
 
 
 def millis(instant: datetime) -> int:
-    """Return the milliseconds since 1970 of an aware instant."""
+    """Return the milliseconds since 1970 of a time with a zone."""
     return (instant - _EPOCH) // _MILLISECOND
 
 
 def profile(row: ExperimentRow, *, directory: Path, active: timedelta | None) -> dict[str, Any]:
     """Return the experiment's profile.
 
-    ``active``: the time that it has been running, for an experiment with a runner. None: the row has it.
+    ``active``: seconds that it has been running, for an experiment with a runner. None: take the row's value.
     """
     seconds = row.active_us // 1_000_000 if active is None else int(active.total_seconds())
     shown: dict[str, Any] = {

@@ -28,13 +28,13 @@ _PAGE = 1000
 
 
 async def list_trials(request: Request) -> Response:
-    """All trials, or those of one status."""
+    """Return all trials, or those with one status."""
     about = target(request)
     return await listing(_trials(about.reader, about.trials(), request.query_params.get("status")))
 
 
 async def show_trial(request: Request) -> Response:
-    """One trial."""
+    """Return one trial."""
     about, trial_id = target(request), request.path_params["trial"]
     shown = about.trials()
 
@@ -46,14 +46,14 @@ async def show_trial(request: Request) -> Response:
 
 
 async def add_trial(request: Request) -> Response:
-    """Try this parameter set."""
+    """Add a trial with this parameter set."""
     runner = target(request).changeable("add customized trial job")
     added = await runner.add_trial(sober(await body_of(request)))
     return answer(stringify({"sequenceId": added.sequence}))
 
 
 async def cancel_trial(request: Request) -> Response:
-    """Stop a trial; nothing is to be done about one that has ended."""
+    """Stop a trial. Do nothing if it has ended."""
     about, trial_id = target(request), request.path_params["trial"]
     runner = about.changeable("cancel trial job")
     try:
@@ -64,13 +64,13 @@ async def cancel_trial(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """All metrics, in the order in which they have come."""
+    """Return all metrics, in the order of arrival."""
     reader, kind = target(request).reader, request.query_params.get("type")
     return await listing(_texts(reader, reader.lines(kind=kind)))
 
 
 async def trial_metrics(request: Request) -> Response:
-    """The metrics of one trial."""
+    """Return the metrics of one trial."""
     reader, trial_id = target(request).reader, request.path_params["trial"]
     kind = request.query_params.get("type")
 
@@ -83,7 +83,7 @@ async def trial_metrics(request: Request) -> Response:
 
 
 async def metrics_of_range(request: Request) -> Response:
-    """The metrics of the trials between two sequence ids, both included."""
+    """Return the metrics of the trials between two sequence ids, both included."""
     first, last = number(request.path_params["first"]), number(request.path_params["last"])
     reader = target(request).reader
     if first is None or last is None:
@@ -92,7 +92,7 @@ async def metrics_of_range(request: Request) -> Response:
 
 
 async def latest_metrics(request: Request) -> Response:
-    """All final metrics, then each trial's latest intermediate one."""
+    """Return all final metrics, then each trial's latest intermediate metric."""
     reader = target(request).reader
 
     def pages() -> Iterator[list[MetricLine]]:
@@ -103,7 +103,7 @@ async def latest_metrics(request: Request) -> Response:
 
 
 async def trial_file(request: Request) -> Response:
-    """A file that the trial has written: one of its logs, or any other by its name."""
+    """Return a file that the trial has written: one of its logs, or any other file by its name."""
     about, trial_id = target(request), request.path_params["trial"]
     name = request.path_params["name"]
     shown = about.trials()

@@ -1,4 +1,4 @@
-"""Trials in NNI's format, and the status that NNI shows for them."""
+"""Trials in NNI's format, with the status that NNI shows for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def condemned(state: ExperimentState) -> dict[str, TrialStatus]:
 
 
 def stored_statuses(status: str, *, condemned: Collection[str]) -> tuple[TrialStatus, ...]:
-    """Return the stored statuses of the trials that are shown under this status.
+    """Return the stored statuses of the trials that NNI shows under this status.
 
     The result is empty if the text is not a status.
     """

@@ -19,7 +19,7 @@ _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 class Page:
-    """The page ``name``.html of this package. Its content security policy lists its scripts by hash."""
+    """Page ``name``.html of this package. Its content security policy lists its scripts by hash."""
 
     def __init__(self, name: str) -> None:
         html = resources.files(__package__).joinpath(f"{name}.html").read_text(encoding="utf-8")

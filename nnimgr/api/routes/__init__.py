@@ -1,1 +1,1 @@
-"""One module of routes per noun."""
+"""Routes of the REST API, one module per noun."""

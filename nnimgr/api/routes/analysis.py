@@ -1,4 +1,4 @@
-"""Charts of an experiment's trials, computed by the analysis process as pictures instead of all trials.
+"""Charts of an experiment's trials, which the analysis process computes for drawing, instead of raw trials.
 
 Answers of the type ``application/vnd.nnimgr.columns`` have the format that ``/columns`` describes.
 """
@@ -23,27 +23,29 @@ _JSON = "application/json"
 
 Metric = Annotated[str, Query(max_length=500, description="a column of numbers")]
 Mode = Annotated[
-    models.OptimizeMode | None, Query(description="what is best; the tuner's optimize_mode if not given")
+    models.OptimizeMode | None,
+    Query(description="direction of the metric; default: the tuner's optimize_mode"),
 ]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
-ColumnName = Annotated[str, Query(max_length=500, description="a column, as in `columns/schema`")]
-Logarithmic = Annotated[bool | None, Query(description="as the search space says if not given")]
+ColumnName = Annotated[str, Query(max_length=500, description="name of a column, as in `columns/schema`")]
+Logarithmic = Annotated[bool | None, Query(description="logarithmic axis; default: as in the search space")]
 
 
 @router.post("/parallel", response_class=Response, responses=_PACKED)
 async def parallel_coordinates(analysis: Analysis, wanted: models.ParallelQuestion) -> Response:
-    """Parallel coordinates of all trials: histograms on the axes and between neighbouring ones.
+    """Return parallel coordinates of all trials: histograms on the axes and between neighbouring axes.
 
-    An axis of numbers has equal parts (`bins`) from `low` to `high`, of their logarithms if `log`; one of
-    few integers a part for each of these, one of categories a part for each. Of trials without a value
-    there is one more part, the last. Header: `axes` (name, kind, log, bins, low, high, min, max,
-    categories), `total` (trials that the filter lets through), `selected` (those of them in all brushes and
-    the top share), `metric` (min, max).
+    Bins: an axis of numbers has `bins` equal bins from `low` to `high` (of the logarithms if `log`). An axis
+    of few integers, or of categories, has one bin per value. Each axis has one more bin, the last, for trials
+    without a value.
 
-    Columns: for axis i `axis.i.all` and `axis.i.selected` (trials in each part). Between axes i and i + 1
-    the cells that have any trial, numbered `left * (bins of the right axis + 1) + right`: `all.i.cells`,
-    `all.i.counts`, and `selected.i.cells`, `selected.i.counts`, `selected.i.mean` (of the metric).
-    `sequences`: the selected trials, if they are not more than `lines`.
+    Header: `axes` (name, kind, log, bins, low, high, min, max, categories), `total` (trials that match the
+    filter), `selected` (trials that also match all brushes and `top`), `metric` (min, max).
+
+    Columns: for axis i, `axis.i.all` and `axis.i.selected` (trials in each bin). For axes i and i + 1, the
+    cells with trials, numbered `left * (bins of the right axis + 1) + right`: `all.i.cells`, `all.i.counts`,
+    `selected.i.cells`, `selected.i.counts`, `selected.i.mean` (mean of the metric). `sequences`: the selected
+    trials, if there are at most `lines`.
     """
     question = wanted.model_dump(mode="json", by_alias=False)
     return Response(await analysis.ask("parallel", **question), media_type=COLUMNS)
@@ -53,28 +55,35 @@ async def parallel_coordinates(analysis: Analysis, wanted: models.ParallelQuesti
 async def curves(
     analysis: Analysis,
     key: Annotated[
-        str, Query(max_length=500, description="of metrics that are objects; `keys` says which there are")
+        str,
+        Query(
+            max_length=500, description="key of metrics that are objects; `keys` in the answer lists all keys"
+        ),
     ] = "default",
     filter: Filter = "",
     lines: Annotated[
-        int, Query(ge=0, le=10_000, description="at most; evenly spread over the trials")
+        int, Query(ge=0, le=10_000, description="largest number of lines, evenly spread over the trials")
     ] = 1000,
-    points: Annotated[int, Query(ge=4, le=10_000, description="of a line and of the band, at most")] = 200,
+    points: Annotated[
+        int, Query(ge=4, le=10_000, description="largest number of points of a line and of the band")
+    ] = 200,
     sequence: Annotated[
         list[Annotated[int, Field(ge=0, lt=2**32)]] | None,
-        Query(max_length=1000, description="of a trial whose line is wanted in any case; may be repeated"),
+        Query(
+            max_length=1000, description="sequence of a trial whose line is always included; may be repeated"
+        ),
     ] = None,
     index: Annotated[
-        int | None, Query(ge=0, lt=2**53, description="only curves with a value at this step ...")
+        int | None, Query(ge=0, lt=2**53, description="only curves with a value at this step")
     ] = None,
-    low: Annotated[Number, Query(alias="from", description="... that is at least this ...")] = None,
-    high: Annotated[Number, Query(alias="to", description="... and at most this")] = None,
+    low: Annotated[Number, Query(alias="from", description="smallest value at that step")] = None,
+    high: Annotated[Number, Query(alias="to", description="largest value at that step")] = None,
 ) -> Response:
-    """Intermediate metrics: lines with fewer points that keep their peaks, and the band of all that match.
+    """Return intermediate metrics: lines with fewer points that keep their peaks, and the band of all trials.
 
     Header: `total` (matching curves), `lines`, `key`, `keys`. Columns: `line.sequence` and `line.start`
-    (where its points begin; one more, their end); `x` (NNI's sequence of the metric) and `y` of all lines;
-    `band.x`, `band.count` (metrics there), `band.p10`, `band.p50`, `band.p90`.
+    (index of the line's first point; one more entry marks the end); `x` (NNI's sequence of the metric) and
+    `y` of all lines; `band.x`, `band.count` (number of metrics), `band.p10`, `band.p50`, `band.p90`.
     """
     answer = await analysis.ask(
         "curves",
@@ -94,18 +103,20 @@ async def curves(
 async def density(
     analysis: Analysis,
     x: ColumnName,
-    y: Annotated[str | None, Query(max_length=500, description="along x alone if not given")] = None,
+    y: Annotated[
+        str | None, Query(max_length=500, description="name of a column; default: bins along x only")
+    ] = None,
     bins: Annotated[int, Query(ge=2, le=512)] = 64,
     x_log: Annotated[Logarithmic, Query(alias="xLog")] = None,
     y_log: Annotated[Logarithmic, Query(alias="yLog")] = None,
     filter: Filter = "",
     metric: Metric = "value",
 ) -> Response:
-    """A scatter plot as a grid, for when there are too many trials to draw each.
+    """Return a scatter plot as a grid of cells, for more trials than can be drawn as dots.
 
-    Header: `axes` (as of parallel coordinates), `total` (matching trials), `shown` (those that have both
-    values). Columns, of the cells that have any trial: `x`, `y` (numbers of their parts), `count`, and of
-    the metric `mean`, `min`, `max`.
+    Header: `axes` (as in parallel coordinates), `total` (matching trials), `shown` (trials with both values).
+    Columns, for the cells with trials: `x`, `y` (numbers of the bins), `count`, and `mean`, `min`, `max` of
+    the metric.
     """
     answer = await analysis.ask(
         "density", x=x, y=y, bins=bins, x_log=x_log, y_log=y_log, filter=filter, metric=metric
@@ -117,7 +128,7 @@ async def density(
 async def importance(
     analysis: Analysis, filter: Filter = "", metric: Metric = "value", mode: Mode = None
 ) -> Response:
-    """How much each parameter matters for being among the best tenth of the trials, by PED-ANOVA."""
+    """Return the importance of each parameter for being among the best tenth of the trials, by PED-ANOVA."""
     answer = await analysis.ask("importance", filter=filter, metric=metric, mode=mode)
     return Response(answer, media_type=_JSON)
 
@@ -130,7 +141,7 @@ async def history(
     metric: Metric = "value",
     mode: Mode = None,
 ) -> Response:
-    """The best result so far: each trial that was better than all before it, by sequence."""
+    """Return the best result so far: each trial that was better than all earlier trials, by sequence."""
     answer = await analysis.ask("history", points=points, filter=filter, metric=metric, mode=mode)
     return Response(answer, media_type=_JSON)
 
@@ -140,10 +151,10 @@ async def pareto(
     analysis: Analysis,
     filter: Filter = "",
     limit: Annotated[
-        int, Query(ge=2, le=10_000, description="trials at most; evenly spread over the set")
+        int, Query(ge=2, le=10_000, description="largest number of trials, evenly spread over the set")
     ] = 1000,
 ) -> Response:
-    """The Pareto set of the experiment's objectives, in the order of the main one."""
+    """Return the Pareto set of the experiment's objectives, in the order of the main objective."""
     return Response(await analysis.ask("pareto", filter=filter, limit=limit), media_type=_JSON)
 
 
@@ -153,20 +164,31 @@ async def timeline(
     experiment_id: ExperimentId,
     analysis: Analysis,
     begin: Annotated[
-        Number, Query(alias="from", ge=0, description="seconds since the experiment's creation; 0 by default")
+        Number, Query(alias="from", ge=0, description="seconds since the experiment's creation; default: 0")
     ] = None,
-    end: Annotated[Number, Query(alias="to", ge=0, description="the end of all there is by default")] = None,
-    pixels: Annotated[int, Query(ge=10, le=10_000, description="how wide the picture is")] = 1000,
+    end: Annotated[
+        Number,
+        Query(
+            alias="to",
+            ge=0,
+            description="seconds since the experiment's creation; default: the end of the data",
+        ),
+    ] = None,
+    pixels: Annotated[int, Query(ge=10, le=10_000, description="width of the chart")] = 1000,
     filter: Filter = "",
 ) -> Response:
-    """Which attempts ran where and when; what is narrower than a pixel is merged.
+    """Return which attempts ran where and when; attempts narrower than a pixel are merged.
 
-    Header: `lanes` (keeperId, gpu: null without one, part: there are several where attempts share a place),
-    `from` and `to` (of the picture), `begin` and `end` (of all there is), `originAt`. Columns of the bars:
-    `lane`, `start` and `end` (seconds since `originAt`), `sequence`, `attempt`, `count` (more than 1:
-    merged, these are of the first), `busy` (share of the bar that anything ran), `status` (an attempt with
-    a successor is LOST or RETRIED; of a merged bar the most frequent). Of the whole experiment, at the end
-    of each pixel: `queue.at`, `queue.waiting` (trials without a place yet), `queue.running` (attempts).
+    Header: `lanes` (keeperId; gpu, null without a GPU; part, if attempts share a place), `from` and `to` (of
+    the chart), `begin` and `end` (of the data), `originAt`.
+
+    Columns of the bars: `lane`, `start` and `end` (seconds since `originAt`), `sequence`, `attempt`, `count`
+    (above 1: merged; sequence and attempt are those of the first), `busy` (share of the bar in which an
+    attempt ran), `status` (LOST or RETRIED for an attempt with a successor; for a merged bar, the most
+    frequent status).
+
+    Columns of the whole experiment, at the end of each pixel: `queue.at`, `queue.waiting` (trials without a
+    place), `queue.running` (attempts).
     """
     live = parts.manager.find(experiment_id) is not None
     answer = await analysis.ask(
@@ -185,20 +207,28 @@ async def rungs(
     analysis: Analysis,
     filter: Filter = "",
     lines: Annotated[
-        int, Query(ge=1, le=20_000, description="configurations at most; those that came far first")
+        int,
+        Query(
+            ge=1,
+            le=20_000,
+            description="largest number of configurations; those that reached the highest rungs first",
+        ),
     ] = 2000,
 ) -> Response:
-    """Which trials came to which rung, which of them went on, and which were stopped there by whom.
+    """Return which trials reached which rung, which were promoted, and which were stopped there by whom.
 
-    A rung is a budget (`TRIAL_BUDGET`, where trials have several: a promoted configuration is a further
-    trial with a larger one), or else a number of reports at which the assessor has stopped trials; of very
-    many such numbers a range. Header: `by` (budget or step), `minimise`, `total` (configurations that
-    match), `lines` (drawn ones), `rungs` (ascending; of each `from`, `to`, how many of the matching trials
-    came to it: `reached`, what became of them: `promoted`, `stopped`, `running`, `left`, and `cut`, the
-    sequence and value of the worst that went on), `verdicts` (of drawn trials that the assessor has stopped:
-    `sequence`, `reason`, and in `better` the sequences of trials that beat it, as far as the assessor names
-    any). Columns of the points: `rung`, `sequence`, `value`, `fate` and `next` (the point of the same
-    configuration at its next rung; 4294967295: none).
+    A rung is a budget (`TRIAL_BUDGET`), if trials have several: a promoted configuration is another trial
+    with a larger budget. Otherwise a rung is a number of reports at which the assessor has stopped trials, or
+    a range of such numbers if there are very many.
+
+    Header: `by` (budget or step), `minimise`, `total` (matching configurations), `lines` (drawn
+    configurations). `rungs`, ascending, each with `from`, `to`, the number of matching trials that reached it
+    (`reached`), their fates (`promoted`, `stopped`, `running`, `left`), and `cut` (sequence and value of the
+    worst promoted trial). `verdicts` of drawn trials that the assessor has stopped: `sequence`, `reason`, and
+    `better` (sequences of the better trials that the assessor names).
+
+    Columns of the points: `rung`, `sequence`, `value`, `fate` and `next` (the point of the same configuration
+    at its next rung; 4294967295: none).
     """
     return Response(await analysis.ask("rungs", filter=filter, lines=lines), media_type=COLUMNS)
 
@@ -207,10 +237,10 @@ async def rungs(
 async def stopped(
     analysis: Analysis,
     filter: Filter = "",
-    by: Annotated[models.StoppedBy | None, Query(description="only those that it has stopped")] = None,
+    by: Annotated[models.StoppedBy | None, Query(description="only trials that this one has stopped")] = None,
     offset: Annotated[int, Query(ge=0, lt=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """Who was stopped before its end: by whom, at which step, with which value and why; newest first."""
+    """Return the trials that were stopped early, newest first: by whom, at which step and value, and why."""
     answer = await analysis.ask("stopped", filter=filter, by=by, offset=offset, limit=limit)
     return Response(answer, media_type=_JSON)

@@ -18,24 +18,29 @@ router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["analysis"])
 async def read_columns(
     analysis: Analysis,
     since: Annotated[
-        int, Query(ge=0, lt=2**63, description="a revision: only the trials that may have changed since")
+        int,
+        Query(
+            ge=0,
+            lt=2**63,
+            description="revision of an earlier answer: return only trials that may have changed since",
+        ),
     ] = 0,
     names: Annotated[
         str,
         Query(
             max_length=20_000,
-            description="separated by commas, in quotes if they contain one; all if none is named",
+            description="column names, separated by commas, in quotes if they contain a comma; default: all",
         ),
     ] = "",
     filter: Filter = "",
 ) -> Response:
-    """Columns in binary form, with `sequence` as the key of their rows.
+    """Return columns in binary form, with `sequence` as the key of the rows.
 
-    A u32 with the length of a JSON header, the header, zeros up to a multiple of 8, then the buffers; all is
-    little-endian. The header has `revision`, `rows`, `total`, `originAt` (from which times are seconds) and
-    `columns`: of each its `name`, `type` (f32, f64, u8, u16, u32), `offset` from the start of the buffers,
-    `length` in elements and, where its elements are codes, the `categories`. NaN and the highest code are no
-    value.
+    Format: a u32 with the length of a JSON header, the header, zeros up to a multiple of 8, then the buffers;
+    all numbers are little-endian. The header has `revision`, `rows`, `total`, `originAt` (times are seconds
+    since then) and `columns`. Each column has its `name`, `type` (f32, f64, u8, u16, u32), `offset` from the
+    start of the buffers, `length` in elements and, if its elements are codes, its `categories`. NaN and the
+    highest code mean that there is no value.
     """
     return Response(
         await analysis.ask("columns", since=since, names=names, filter=filter), media_type=COLUMNS
@@ -44,5 +49,5 @@ async def read_columns(
 
 @router.get("/columns/schema", response_model=models.ColumnsSchema, responses=refusals(404, 503))
 async def describe_columns(analysis: Analysis) -> Response:
-    """Which columns there are, with their ranges and categories: what a filter can name."""
+    """Return the names of all columns that a filter can use, with their ranges and categories."""
     return Response(await analysis.ask("schema"), media_type="application/json")

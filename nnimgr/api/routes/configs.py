@@ -21,15 +21,15 @@ router = APIRouter(prefix="/api/v1", tags=["experiments"])
 
 @router.post("/validate", responses=refusals(422))
 async def validate_config(parts: Parts, wanted: models.ConfigText) -> models.Validated:
-    """Every problem with its place, or what would start. Nothing is started or written."""
+    """Return all problems with their places, or a plan of the experiment. Nothing is started or written."""
     return await asyncio.to_thread(_validated, parts, wanted)
 
 
 @router.post("/experiments/from-text", status_code=201, responses=refusals(400, 422))
 async def create_from_text(parts: Parts, wanted: models.ConfigText) -> models.Created:
-    """Create and start an experiment from a configuration as users write it.
+    """Create and start an experiment from the text of a configuration.
 
-    It runs in the environment of the server, with its interpreter.
+    It runs in the server's environment, with the server's interpreter.
     """
     config = (await asyncio.to_thread(_load, parts, wanted)).config.canonical()
     space = config.pop("searchSpace")

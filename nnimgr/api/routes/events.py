@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/v1", tags=["events"])
 
 @router.get("/events", response_class=StreamingResponse, responses=streams("text/event-stream"))
 async def follow_changes(parts: Parts) -> StreamingResponse:
-    """The event ``changed`` for each experiment of this server that moves on: its id and its last number.
+    """Stream the event ``changed`` for each experiment of this server with news: its id and its last number.
 
     Read the list of experiments once this answer has begun, and again after a reconnect.
     """
@@ -32,13 +32,13 @@ async def follow_events(
     parts: Parts,
     experiment_id: ExperimentId,
     reader: Reader,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="the cursor, without Last-Event-ID")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="cursor, used without Last-Event-ID")] = 0,
     last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, lt=2**63)] = None,
 ) -> StreamingResponse:
-    """Every fact of the experiment as a server-sent event: its number, its kind and its fields as JSON.
+    """Stream every fact of the experiment as a server-sent event: number, kind, and fields as JSON.
 
-    Reconnecting with the last number loses nothing. The event ``closed`` ends the stream of an experiment
-    that is stopped or that this server does not serve.
+    To lose no event, reconnect with the last number. The event ``closed`` ends the stream of an experiment
+    that is stopped or that this server does not run.
     """
     chunks = event_stream(
         reader,

@@ -27,7 +27,7 @@ from nnimgr.rules.activity import best_so_far, sentence_of
 from nnimgr.rules.facts import DrainReason, ExperimentStatus, TrialStatus
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
-_AT_ONCE = 200  # records of an import that are checked without a pause
+_AT_ONCE = 200  # records of an import that are checked before other tasks may run
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -36,7 +36,7 @@ router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 async def create_experiment(
     parts: Parts, wanted: models.CreateExperiment, response: Response
 ) -> models.Created:
-    """Create and start an experiment; 200 if it exists already with this id and configuration."""
+    """Create and start an experiment. Status 200: it exists already with this id and configuration."""
     new = NewExperiment(
         config=wanted.config,
         search_space=wanted.search_space,
@@ -52,7 +52,7 @@ async def create_experiment(
 
 @router.get("", response_model=models.Experiments)
 async def list_experiments(parts: Parts) -> Response:
-    """All experiments of the index, oldest first, those of other servers among them."""
+    """Return all experiments of the index, oldest first, including those of other servers."""
     await parts.manager.look_again()
     summaries, fill = parts.manager.summaries(), parts.manager.stored.fill
     return await reply(lambda: models.Experiments(experiments=[_summary(fill(item)) for item in summaries]))
@@ -60,7 +60,7 @@ async def list_experiments(parts: Parts) -> Response:
 
 @router.get("/{id}", response_model=models.Experiment, responses=refusals(404))
 async def show_experiment(parts: Parts, experiment_id: ExperimentId, reader: Reader) -> Response:
-    """The profile of an experiment."""
+    """Return the profile of an experiment."""
     known = _known(parts, experiment_id)
     return await reply(lambda: _profile(reader, known))
 
@@ -73,7 +73,7 @@ async def change_experiment(
     reader: Reader,
     changes: Annotated[models.JsonObject, Body()],
 ) -> Response:
-    """Change fields of the configuration while it runs, such as {"trialConcurrency": 4}."""
+    """Change fields of a running experiment's configuration, for example {"trialConcurrency": 4}."""
     await runner.change_config(changes)
     known = _known(parts, experiment_id)
     return await reply(lambda: _profile(reader, known))
@@ -83,7 +83,7 @@ async def change_experiment(
 async def stop_experiment(
     parts: Parts, experiment_id: ExperimentId, how: models.StopExperiment | None = None
 ) -> models.Stopped:
-    """Stop the experiment and its trials; with ``detach`` the trials run on and are listed."""
+    """Stop the experiment and its trials. With ``detach`` the trials continue and are listed."""
     still_running = await parts.manager.stop(experiment_id, detach=how is not None and how.detach)
     leaves = parts.shutdown.until_idle and parts.manager.idle
     runner = parts.manager.find(experiment_id)
@@ -95,7 +95,7 @@ async def stop_experiment(
 async def resume_experiment(
     parts: Parts, experiment_id: ExperimentId, how: models.ResumeExperiment | None = None
 ) -> models.Created:
-    """Go on with a stopped or finished experiment."""
+    """Resume a stopped or finished experiment."""
     surroundings = None
     if how is not None and how.environ is not None:
         surroundings = NewExperiment(
@@ -107,7 +107,7 @@ async def resume_experiment(
 
 @router.post("/{id}/view", responses=refusals(404, 409))
 async def view_experiment(parts: Parts, experiment_id: ExperimentId) -> models.Created:
-    """Show a stopped experiment here as VIEWED: nothing of it runs or changes; a stop ends that."""
+    """Open a stopped experiment as VIEWED: it does not run and cannot be changed. A stop ends the view."""
     await parts.manager.view(experiment_id)
     return models.Created(id=experiment_id)
 
@@ -117,10 +117,14 @@ async def delete_experiment(
     parts: Parts,
     experiment_id: ExperimentId,
     leave_unreachable: Annotated[
-        bool, Query(alias="leaveUnreachable", description="also if something has to be left on a machine")
+        bool,
+        Query(
+            alias="leaveUnreachable",
+            description="delete even if files on unreachable machines cannot be removed",
+        ),
     ] = False,
 ) -> models.Deleted:
-    """Remove a stopped experiment for good: what is on its machines, its folder, its entry in the index."""
+    """Delete a stopped experiment: its files on machines, its folder and its entry in the index."""
     left = await parts.manager.delete(experiment_id, leave=leave_unreachable)
     return models.Deleted(left=left)
 
@@ -129,7 +133,7 @@ async def delete_experiment(
 async def change_labels(
     parts: Parts, experiment_id: ExperimentId, wanted: models.ChangeLabels
 ) -> models.Labels:
-    """Change what a user has noted on an experiment of the index, whether it is open here or not."""
+    """Change the labels of an experiment of the index, whether it is open on this server or not."""
     await parts.manager.label(experiment_id, tags=wanted.tags, archived=wanted.archived)
     summary = parts.manager.summary(experiment_id)
     return models.Labels(tags=list(summary.tags), archived=summary.archived)
@@ -137,16 +141,17 @@ async def change_labels(
 
 @router.post("/{id}/import", responses=refusals(404, 409, 422))
 async def import_data(runner: Live, wanted: models.ImportData) -> models.Done:
-    """Tell the tuner of results that were found elsewhere."""
+    """Give the tuner results from another source."""
     await runner.import_data(await asyncio.to_thread(_checked, wanted.records))
     return models.Done()
 
 
 @router.get("/{id}/export", response_model=models.Export, responses=refusals(404))
 async def export_results(
-    reader: Reader, intermediate: Annotated[bool, Query(description="with all intermediate results")] = False
+    reader: Reader,
+    intermediate: Annotated[bool, Query(description="include all intermediate results")] = False,
 ) -> StreamingResponse:
-    """All trials that have a final result, in the order of their creation."""
+    """Return all trials that have a final result, in the order of their creation."""
     return StreamingResponse(_export(reader, intermediate=intermediate), media_type="application/json")
 
 
@@ -194,7 +199,7 @@ def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """Properties of an experiment from its manager and runner, read on the loop, which alone changes them."""
+    """Properties of an experiment from its manager and runner. Read them on the event loop."""
 
     summary: ExperimentSummary
     active: timedelta | None  # None without a runner
@@ -278,7 +283,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
 
 
 def _viewed(row: ExperimentRow) -> str:
-    return f"nothing of it runs or changes; before, {sentence_of(row.status, row.reason)}"
+    return f"it does not run and cannot be changed; its last state: {sentence_of(row.status, row.reason)}"
 
 
 def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
@@ -291,7 +296,7 @@ def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
     elif known.summary.served or row.status not in (ExperimentStatus.RUNNING, ExperimentStatus.DRAINING):
         told = sentence_of(row.status, row.reason)
     else:
-        told = f"it is not open on this server; by its database it is {row.status}: {row.reason}"
+        told = f"it is not open on this server; its stored status is {row.status}: {row.reason}"
     if best is not None and row.best_value is not None:
         told += f"; {best_so_far(row.best_value, best.sequence)}"
     return f"{told[:1].upper()}{told[1:].rstrip('.')}."
@@ -299,7 +304,7 @@ def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
 
 @lru_cache(maxsize=32)
 def _yaml(text: str) -> str:
-    """Convert a JSON text to YAML. Large texts are slow, and every change asks for them."""
+    """Return a JSON text as YAML. Cached, because large texts are slow and are needed after every change."""
     return yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)
 
 
@@ -346,7 +351,7 @@ def _export(reader: ExperimentReader, *, intermediate: bool) -> Iterator[str]:
 def _intermediates(reader: ExperimentReader, row: TrialRow, held: TrialSet) -> list[float | None]:
     """Return the values that the trial reported before its result.
 
-    A trial with several parameter sets: only the values of this set.
+    For a trial with several parameter sets: only the values of this set.
     """
     metrics = reader.metrics(trial_id=row.trial_id, attempt=row.attempt, kind="PERIODICAL")
     if not reader.further_sets([row.trial_id]):

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["events"])
 _KINDS = frozenset(kind.__name__ for kind in TOLD)
 
 
-Number = Query(ge=0, lt=2**63, description="a fact number")
+Number = Query(ge=0, lt=2**63, description="number of a fact")
 
 
 @router.get("/feed", response_model=models.Feed, responses=refusals(404, 422))
@@ -28,10 +28,10 @@ async def read_feed(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     trial_id: Annotated[str | None, Query(alias="trialId", max_length=16)] = None,
 ) -> Response:
-    """What has happened, a sentence each, newest first; metrics are left out.
+    """Return one sentence for each thing that happened, newest first. Metrics are omitted.
 
-    With ``after`` alone the page begins right behind that number, so that nothing is missed; otherwise it
-    ends right before ``before`` or now.
+    With ``after`` alone, the page begins directly after that number, so that nothing is missed. Otherwise it
+    ends directly before ``before``, or now.
     """
     return await reply(lambda: _feed(reader, before, after, limit, trial_id))
 

@@ -22,7 +22,7 @@ _Members = list[tuple[str, Machine]]
 
 @router.get("/hosts")
 async def list_hosts(parts: Parts) -> models.Hosts:
-    """The machines of the experiments that are open here, what they have and which trial holds what of it."""
+    """Return the machines of the open experiments, with their resources and the trials that hold them."""
     manager = parts.manager
     runners = {name: runner for name in manager.served() if (runner := manager.find(name)) is not None}
     members: dict[str, _Members] = {}

@@ -1,4 +1,4 @@
-"""Logs of an experiment: of its server, of its tuner and assessor, and of its keepers."""
+"""Logs of an experiment: the server's, the log of its tuner and assessor, and its keepers'."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Log:
 
 @router.get("/logs", response_model=models.Logs, responses=refusals(404))
 async def list_logs(parts: Parts, experiment_id: ExperimentId, reader: Reader) -> Response:
-    """The experiment's logs beside those of its trials."""
+    """Return a list of the experiment's logs, without those of its trials."""
     server = _server(parts, experiment_id)
     return await reply(lambda: models.Logs(logs=_entries(reader, parts, experiment_id, server)))
 
@@ -54,10 +54,10 @@ async def read_experiment_log(
     experiment_id: ExperimentId,
     reader: Reader,
     name: Annotated[str, Path(max_length=100)],
-    follow: Annotated[bool, Query(description="go on for as long as somebody reads")] = False,
+    follow: Annotated[bool, Query(description="continue until the client disconnects")] = False,
     tail: Annotated[int | None, Query(ge=0, le=100_000, description="number of last lines to return")] = None,
 ) -> StreamingResponse:
-    """What is in one of them. That of a keeper on another machine is read there, as it is now."""
+    """Return the content of a log. A keeper's log on another machine is read there."""
     server = _server(parts, experiment_id)
     found = await asyncio.to_thread(_logs, reader, parts, experiment_id, server)
     log = next((log for log in found if log.name == name), None)
@@ -65,7 +65,7 @@ async def read_experiment_log(
         names = ", ".join(each.name for each in found)
         raise NotFound(f"There is no log {name}; the experiment's logs are: {names}.")
     if follow and log.path is None:
-        raise RequestRefused(f"The log {name} lies on another machine, where it cannot be followed.")
+        raise RequestRefused(f"The log {name} is on another machine, where it cannot be followed.")
     try:
         chunks = await log_stream(
             lambda following, lines: _read(parts, experiment_id, log, following, lines),
@@ -78,10 +78,10 @@ async def read_experiment_log(
 
 
 def _server(parts: ApiParts, experiment_id: str) -> _Log:
-    """Return the log of the server that has the experiment, or had it last."""
+    """Return the log of the server that runs the experiment, or ran it last."""
     summary = parts.manager.summary(experiment_id)
     port = parts.port if summary.served or summary.port is None else summary.port
-    about = f"What the server on port {port} says, of all its experiments."
+    about = f"Log of the server on port {port}, about all its experiments."
     return _Log(name="server", about=about, path=parts.manager.home.server_log_path(port))
 
 
@@ -90,7 +90,7 @@ def _logs(reader: ExperimentReader, parts: ApiParts, experiment_id: str, server:
     directory = parts.manager.directory(experiment_id)
     dispatcher = _Log(
         name="dispatcher",
-        about="What the tuner and the assessor print and log.",
+        about="Output of the tuner and the assessor.",
         path=directory / "log" / "dispatcher.log",
     )
     return [server, dispatcher, *(_keeper_log(directory, name) for name in reader.keeper_ids())]
@@ -99,11 +99,9 @@ def _logs(reader: ExperimentReader, parts: ApiParts, experiment_id: str, server:
 def _keeper_log(directory: FilePath, keeper_id: str) -> _Log:
     if keeper_id == LOCAL:
         parts, name = _KEEPER_LOG
-        about = "What the keeper on the server's machine complains of."
+        about = "Problems of the keeper on the server's machine."
         return _Log(name=f"{_KEEPER}{keeper_id}", about=about, path=directory.joinpath(*parts, name))
-    about = (
-        f"What the keeper on {host_of(keeper_id) or keeper_id} complains of; it is read there when asked for."
-    )
+    about = f"Problems of the keeper on {host_of(keeper_id) or keeper_id}, read from that machine."
     return _Log(name=f"{_KEEPER}{keeper_id}", about=about, keeper_id=keeper_id)
 
 

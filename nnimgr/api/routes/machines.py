@@ -22,7 +22,7 @@ MachineName = Annotated[str, Path(alias="machine", max_length=300)]
 
 @router.get("", responses=refusals(404, 409))
 async def list_machines(runner: Live) -> models.Machines:
-    """The machines that the experiment's trials run on."""
+    """Return the machines that the experiment's trials run on."""
     return models.Machines(machines=[_machine(machine) for machine in machines.list_all(runner)])
 
 
@@ -30,7 +30,7 @@ async def list_machines(runner: Live) -> models.Machines:
 async def add_machines(
     parts: Parts, experiment_id: ExperimentId, runner: Live, wanted: models.AddMachines
 ) -> models.AddedMachines:
-    """Use more machines: items of ``machineList``. One that is being drained is used again."""
+    """Add machines: items of ``machineList``. A machine that is being drained is used again."""
     directory, found = parts.manager.directory(experiment_id), wanted.machines
     if wanted.text is not None:
         found = await asyncio.to_thread(load_machines_text, wanted.text, base=FilePath.home())
@@ -41,7 +41,7 @@ async def add_machines(
 async def drain_machine(
     runner: Live, name: MachineName, how: models.DrainMachine | None = None
 ) -> models.Machine:
-    """Place nothing more on it; what runs there ends there. With ``undo``: place trials there again."""
+    """Place no more trials on a machine; running trials continue. With ``undo``: place trials there again."""
     await machines.drain(runner, name, undo=how is not None and how.undo)
     return _now(runner, name)
 
@@ -50,9 +50,9 @@ async def drain_machine(
 async def remove_machine(
     runner: Live,
     name: MachineName,
-    force: Annotated[bool, Query(description="stop what runs there: its trials go on elsewhere")] = False,
+    force: Annotated[bool, Query(description="stop its running trials and requeue them")] = False,
 ) -> models.Machine:
-    """Drain it, and use it no longer once nothing runs there."""
+    """Drain a machine, and remove it after its last trial has ended."""
     return _machine(await machines.remove(runner, name, force=force))
 
 

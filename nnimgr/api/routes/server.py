@@ -1,4 +1,4 @@
-"""The server itself: its profile, and signing a browser in and out."""
+"""Routes of the server itself: its profile, and login and logout of a browser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LoginRefused(Exception):
 
 @router.get("/api/v1/server")
 async def show_server(parts: Parts) -> models.ServerProfile:
-    """Which server this is."""
+    """Return the server's profile."""
     return models.ServerProfile(
         version=parts.version,
         pid=os.getpid(),
@@ -32,7 +32,7 @@ async def show_server(parts: Parts) -> models.ServerProfile:
 
 @router.post("/api/v1/server/login-code")
 async def make_login_code(parts: Parts) -> models.LoginAddress:
-    """An address that signs a browser in, once, within twelve hours."""
+    """Return an address that logs a browser in once, within twelve hours."""
     if not parts.credentials.needed:
         return models.LoginAddress(url=parts.url, needs_token=False)
     code = parts.credentials.sessions.new_code()
@@ -65,5 +65,5 @@ def _session(credentials: Credentials, wanted: models.Login) -> str:
         return credentials.sessions.begin()
     session = credentials.sessions.exchange(wanted.code or "")
     if session is None:
-        raise LoginRefused("This address was used already or has expired: ask nnictl for a new one.")
+        raise LoginRefused("This address was used already or has expired. Get a new address with nnictl.")
     return session

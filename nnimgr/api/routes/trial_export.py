@@ -41,20 +41,25 @@ async def export_trials(
     without_result: WithoutResult = False,
     search: Search = "",
     trial_ids: Annotated[
-        str, Query(alias="trialIds", max_length=100_000, description="only these, separated by commas")
+        str,
+        Query(
+            alias="trialIds",
+            max_length=100_000,
+            description="ids of the trials to export, separated by commas; default: all",
+        ),
     ] = "",
     columns: Annotated[
         str,
         Query(
             max_length=20_000,
-            description="separated by commas: id, reason, note or any of `columns/schema`; all if none is "
-            "named",
+            description="names separated by commas: id, reason, note or any of `columns/schema`; "
+            "default: all",
         ),
     ] = "",
 ) -> StreamingResponse:
-    """All trials that match: lines of CSV, or `{"total", "trials"}` with an object of the same columns each.
+    """Return all matching trials: lines of CSV, or `{"total", "trials"}` with one object per trial.
 
-    A file that is cut off is not whole: CSV then ends without the trials that are left, JSON is none.
+    An interrupted answer is incomplete: CSV then lacks the remaining trials, and JSON is not valid.
     """
     found = await analysis.ask_json(
         "export",
@@ -75,7 +80,7 @@ async def export_trials(
 async def _text(
     analysis: Analysis, sequences: list[int], how: dict[str, Any]
 ) -> AsyncGenerator[bytes | str, None]:
-    """Yield the text of the export. Each page of it is a question of its own."""
+    """Yield the text of the export. Each page of it is a separate question to the analysis process."""
     as_json = how["format"] == ExportFormat.JSON.value
     if as_json:
         yield f'{{"total":{len(sequences)},"trials":['

@@ -60,8 +60,10 @@ Search = Annotated[
 WithoutResult = Annotated[
     bool, Query(alias="withoutResult", description="only trials that SUCCEEDED without a usable result")
 ]
-Attempt = Annotated[int | None, Query(ge=1, lt=2**31, description="the latest if not given")]
-After = Annotated[int, Query(ge=0, lt=2**63, description="a fact number: only what is newer")]
+Attempt = Annotated[
+    int | None, Query(ge=1, lt=2**31, description="number of the attempt; default: the latest")
+]
+After = Annotated[int, Query(ge=0, lt=2**63, description="number of a fact: return only newer metrics")]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -69,7 +71,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=100,
         pattern=r"^[!-~]+$",
-        description="any text of the client's that it has not used before, such as a random UUID",
+        description="a text that the client has not used before, such as a random UUID",
     ),
 ]
 MetricLimit = Annotated[int, Query(ge=1, le=10_000)]
@@ -90,7 +92,7 @@ async def list_trials(
     filter: Filter = "",
     without_result: WithoutResult = False,
 ) -> Response:
-    """A page of the trials."""
+    """Return a page of the trials."""
     trial_paths = parts.trial_paths(experiment_id)
     wanted: dict[str, Any] = {
         "offset": offset,
@@ -120,7 +122,7 @@ async def list_trials(
 async def show_trial(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId
 ) -> Response:
-    """A trial with all of its attempts."""
+    """Return a trial with all its attempts."""
     trial_paths = parts.trial_paths(experiment_id)
 
     def build() -> models.TrialDetail:
@@ -133,10 +135,10 @@ async def show_trial(
 
 @router.post("/trials", status_code=201, responses=refusals(404, 409, 422))
 async def add_trial(runner: Live, wanted: models.AddTrial, key: IdempotencyKey = None) -> models.CreatedTrial:
-    """Try this parameter set (a customised trial).
+    """Add a trial with this parameter set (a customised trial).
 
-    A client that got no answer repeats the request with the same `Idempotency-Key`: it gets the trial that
-    the first request has added, or 409 if the parameters are others. The newest 1000 keys are kept.
+    A client that got no answer repeats the request with the same `Idempotency-Key`. It gets the trial that
+    the first request has added, or 409 if the parameters differ. The newest 1000 keys are kept.
     """
     added = await runner.add_trial(wanted.parameters, key=key)
     return models.CreatedTrial(id=added.trial_id, sequence=added.sequence)
@@ -146,7 +148,7 @@ async def add_trial(runner: Live, wanted: models.AddTrial, key: IdempotencyKey =
 async def rerun_trials(
     runner: Live, reader: Reader, wanted: models.RerunTrials | None = None
 ) -> models.RerunStarted:
-    """Run failed trials again: each as a new trial, which counts in the place of the failed one."""
+    """Run failed trials again. Each becomes a new trial, which replaces the failed trial in the count."""
     ids = None if wanted is None else wanted.trial_ids
     started = await runner.rerun(lambda: _failed(reader, ids))
     return models.RerunStarted(
@@ -159,7 +161,7 @@ async def rerun_trials(
 
 @router.post("/trials/stop", status_code=202, responses=refusals(404, 409, 422))
 async def stop_trials(runner: Live, reader: Reader, wanted: models.StopTrials) -> models.StopAnswer:
-    """Stop several trials at once; what cannot be stopped is listed with the reason, the others are."""
+    """Stop several trials at once. Trials that cannot be stopped are listed with the reason."""
     ids = list(dict.fromkeys(wanted.trial_ids))
     stopped = await runner.stop_trials(ids)
     others = [trial_id for trial_id in ids if trial_id not in stopped]
@@ -178,7 +180,7 @@ async def stop_trials(runner: Live, reader: Reader, wanted: models.StopTrials) -
 
 @router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
 async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
-    """Stop a trial. The answer comes when the wish is durable; the trial ends soon after."""
+    """Stop a trial. The answer comes when the stop is stored; the trial ends soon after."""
     try:
         await runner.stop_trial(trial_id)
     except UnknownTrial:
@@ -210,7 +212,7 @@ async def list_metrics(
     after: After = 0,
     limit: MetricLimit = 1000,
 ) -> Response:
-    """A page of the metrics, in the order in which they were recorded."""
+    """Return a page of the metrics, in the order in which they were recorded."""
     return await reply(lambda: _metrics(reader, trial_id, type, after=after, limit=limit))
 
 
@@ -222,7 +224,7 @@ async def list_trial_metrics(
     after: After = 0,
     limit: MetricLimit = 1000,
 ) -> Response:
-    """A page of a trial's metrics, those of all its attempts."""
+    """Return a page of a trial's metrics, over all its attempts."""
 
     def build() -> models.Metrics:
         _trial(reader, trial_id)
@@ -235,13 +237,13 @@ async def list_trial_metrics(
 async def show_trial_curve(
     reader: Reader,
     trial_id: TrialId,
-    points: Annotated[int, Query(ge=4, le=10_000, description="metrics at most")] = 1000,
+    points: Annotated[int, Query(ge=4, le=10_000, description="largest number of metrics")] = 1000,
 ) -> Response:
-    """Intermediate metrics for a chart of one trial.
+    """Return intermediate metrics for a chart of one trial.
 
-    Of more than `points` metrics these are left: the first, the last, and of each of equally many neighbours
-    the one with the lowest value and the one with the highest. `value` decides; metrics that are objects
-    have their other numbers as they are in these.
+    If there are more than `points` metrics, the answer has the first, the last, and the lowest and the
+    highest value of each of several groups of equal size. `value` decides; the other numbers of metrics that
+    are objects are returned with it.
     """
 
     def build() -> models.TrialCurve:
@@ -268,11 +270,11 @@ async def read_log(
     reader: Reader,
     trial_id: TrialId,
     name: LogName,
-    follow: Annotated[bool, Query(description="go on until the attempt has ended")] = False,
+    follow: Annotated[bool, Query(description="continue until the attempt has ended")] = False,
     tail: Annotated[int | None, Query(ge=0, le=100_000, description="number of last lines to return")] = None,
     attempt: Attempt = None,
 ) -> StreamingResponse:
-    """What the trial wrote: its standard output, its standard error, or the log of its own."""
+    """Return a log of the trial: its standard output, its standard error, or its own log."""
     job = await asyncio.to_thread(_job, reader, trial_id, attempt)
     try:
         chunks = await log_stream(
@@ -283,7 +285,7 @@ async def read_log(
             tail=tail,
         )
     except FileNotFoundError:
-        raise NotFound(f"Trial {trial_id} has written no {name}.") from None
+        raise NotFound(f"Trial {trial_id} has not written {name}.") from None
     return TrialStream(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
 
 
@@ -291,12 +293,12 @@ async def read_log(
 async def list_files(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId, attempt: Attempt = None
 ) -> models.TrialFiles:
-    """The files that an attempt has written, where it has run."""
+    """Return a list of the files that an attempt has written, from the machine where it ran."""
     job = await asyncio.to_thread(_job, reader, trial_id, attempt)
     try:
         listing = await parts.list_files(job, experiment_id=experiment_id)
     except FileNotFoundError:
-        raise NotFound(f"Trial {trial_id} has no folder of attempt {job.attempt}.") from None
+        raise NotFound(f"Trial {trial_id} has no folder for attempt {job.attempt}.") from None
     return models.TrialFiles(
         attempt=job.attempt,
         files=[models.TrialFile(**file._asdict()) for file in listing.files],
@@ -317,7 +319,7 @@ async def read_file(
     path: str,
     attempt: Attempt = None,
 ) -> StreamingResponse:
-    """A file that an attempt has written, as long as it is now. A stream that is cut off is not whole."""
+    """Return a file of an attempt, up to its current size. A stream that breaks off is incomplete."""
     job = await asyncio.to_thread(_job, reader, trial_id, attempt)
     try:
         chunks = await begun(parts.read_file(job, path, experiment_id=experiment_id))
