@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ def config(name: str) -> dict[str, Any]:
     return loaded
 
 
-@pytest.mark.parametrize("name", ["quickstart", "shell", "custom_tuner"])
+@pytest.mark.parametrize("name", ["hello", "quickstart", "shell", "custom_tuner"])
 def test_configurations_are_sound(name: str) -> None:
     loaded = config(name)
     space = loaded.get("searchSpace")
@@ -44,6 +46,12 @@ def test_the_quickstart_runs_in_a_cluster_as_well(tmp_path: Path) -> None:
     local = config("quickstart")
     assert loaded.config.trial_command == local["trialCommand"]
     assert loaded.config.tuner.class_args == local["tuner"]["classArgs"]
+
+
+def test_the_trial_of_hello_needs_only_the_standard_library_and_nni() -> None:
+    tree = ast.parse((EXAMPLES / "hello" / "trial.py").read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert names <= {*sys.stdlib_module_names, "nni"}
 
 
 def test_the_shell_trial_writes_frames(tmp_path: Path) -> None:

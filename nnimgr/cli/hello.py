@@ -16,8 +16,7 @@ __all__ = ["hello", "hint"]
 
 _CONFIG = "exp.yml"
 _PYTHON = "python3"
-# "run" installs nnimgr in a checkout first, which makes no sense elsewhere.
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "run")
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*")
 
 
 def hint(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -29,9 +28,9 @@ def hint(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def hello(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Write the quickstart example into a new folder."""
+    """Write an example that needs nothing but nnimgr into a new folder."""
     package = Path(nnimgr.__file__).parent
-    candidates = [package / "examples" / "quickstart", package.parent / "examples" / "quickstart"]
+    candidates = [package / "examples" / "hello", package.parent / "examples" / "hello"]
     source = next((path for path in candidates if path.is_dir()), None)
     if source is None:
         raise CliError(

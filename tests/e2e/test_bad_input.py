@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -132,6 +133,8 @@ FAULTS = {  # what is replaced, by what, and what is said
     ),
 }
 
+MEND = "  Correct exp.yml, then check it: nnictl create --dry-run --config exp.yml\n"
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
@@ -159,7 +162,7 @@ def test_a_fault_names_its_line_its_field_and_what_is_valid(
     assert CONFIG.count(old) == 1
     assert create(CONFIG.replace(old, new)) == 1
     printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", f"ERROR: {said}\n")
+    assert (printed.out, printed.err) == ("", f"ERROR: {said}\n{MEND}")
 
 
 @pytest.mark.parametrize(
@@ -177,13 +180,13 @@ def test_a_file_that_is_no_configuration(
     home: Home, capsys: pytest.CaptureFixture[str], content: bytes, said: str
 ) -> None:
     assert create(content) == 1
-    assert capsys.readouterr().err == f"ERROR: {said}\n"
+    assert capsys.readouterr().err == f"ERROR: {said}\n{MEND}"
 
 
 def test_no_file(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     for name, said in (("none.yml", "this file does not exist"), ("code", "cannot be read: Is a directory")):
         assert main(["create", "--config", name, "--port", str(free_port())]) == 1
-        assert capsys.readouterr().err == f"ERROR: {name}: {said}\n"
+        assert capsys.readouterr().err.startswith(f"ERROR: {name}: {said}\n")
 
 
 def test_directories_that_are_none(home: Home, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -193,6 +196,7 @@ def test_directories_that_are_none(home: Home, capsys: pytest.CaptureFixture[str
         f"ERROR: exp.yml:4:1: trialCodeDirectory: the directory {tmp_path}/nowhere does not exist",
         f"ERROR: exp.yml:8:1: experimentWorkingDirectory: the directory {tmp_path}/exp.yml/work "
         f"cannot be made: {tmp_path}/exp.yml is not a directory",
+        MEND.rstrip(),
     ]
 
 
@@ -205,9 +209,9 @@ def test_a_busy_port_is_told_once_the_file_is_right(home: Home, capsys: pytest.C
         assert "trialConcurency: unknown field" in capsys.readouterr().err
         assert create(CONFIG, port=port) == 1
         printed = capsys.readouterr()
-    assert printed.err == (
-        f"ERROR: Port {port} is not idle (Address already in use); choose another with --port.\n"
-    )
+    told, mend = printed.err.splitlines()
+    assert told == f"ERROR: Port {port} is not idle (Address already in use)."
+    assert re.fullmatch(r"  Choose another port: nnictl create --port \d+", mend)
 
 
 def test_a_home_on_a_read_only_file_system(
@@ -219,13 +223,13 @@ def test_a_home_on_a_read_only_file_system(
         assert create(CONFIG) == 1
         assert capsys.readouterr().err == (
             f"ERROR: Cannot write to {fixed.path}/home (Read-only file system); "
-            "set NNIMGR_HOME to a directory in which you may write.\n"
+            "set NNIMGR_HOME to a directory in which you may write.\n  See: nnictl create --help\n"
         )
         monkeypatch.setenv("NNIMGR_HOME", str(home.path))
         assert create(CONFIG + f"experimentWorkingDirectory: {fixed.path}/work\n") == 1
         assert capsys.readouterr().err == (
             f"ERROR: exp.yml:8:1: experimentWorkingDirectory: the directory {fixed.path}/work "
-            f"cannot be made: {fixed.path} cannot be written (Read-only file system)\n"
+            f"cannot be made: {fixed.path} cannot be written (Read-only file system)\n{MEND}"
         )
 
 
@@ -235,7 +239,7 @@ def test_places_without_permission(home: Home, tmp_path: Path) -> None:
     Path("exp.yml").write_text(CONFIG)
     assert create_unprivileged() == (
         f"ERROR: exp.yml:4:1: trialCodeDirectory: the directory {tmp_path}/code "
-        "cannot be read (Permission denied)\n"
+        f"cannot be read (Permission denied)\n{MEND}"
     )
     os.chmod("code", 0o755)
     Path("shut").mkdir(mode=0o000)
@@ -250,13 +254,14 @@ def test_places_without_permission(home: Home, tmp_path: Path) -> None:
         "cannot be read (Permission denied)",
         f"ERROR: exp.yml:9:1: experimentWorkingDirectory: the directory {tmp_path}/shut/work "
         f"cannot be made: {tmp_path}/shut cannot be written (Permission denied)",
+        MEND.rstrip(),
     ]
     shutil.rmtree(home.path)
     home.path.mkdir(mode=0o555)
     Path("exp.yml").write_text(CONFIG)
     assert create_unprivileged() == (
         f"ERROR: Cannot write to {home.path} (Permission denied); "
-        "set NNIMGR_HOME to a directory in which you may write.\n"
+        "set NNIMGR_HOME to a directory in which you may write.\n  See: nnictl create --help\n"
     )
 
 
