@@ -21,7 +21,7 @@ Example = tuple[tuple[float, ...], float]
 def spirals(count: int, seed: int) -> list[Example]:
     """Return points of two spirals as (features, label), with some noise."""
     draw = random.Random(seed)
-    found = []
+    found: list[Example] = []
     for at in range(count):
         label = at % 2
         turn = draw.uniform(0.3, 1.0)
