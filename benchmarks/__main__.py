@@ -2,8 +2,9 @@
 
     python -m benchmarks [--peers] [--only throughput ...] [--quick] [--table docs/benchmarks.md]
 
-Every row is printed as soon as it is there; a program that fails is a row that says so. The exit status is 1
-if a limit does not hold. ``--quick`` takes small sizes: to try the programs, not to believe their figures.
+Each row is printed as soon as it is measured. A program that fails gives a row with its error. The exit
+status is 1 if a limit is exceeded. ``--quick`` uses small sizes: it tests the programs, and its figures are
+not meaningful.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ LIBRARIES = ("nnimgr", "sqlalchemy", "fastapi", "uvicorn", "pydantic")
 
 
 def rows(ground: Ground, peers: Peers, names: Sequence[str], *, quick: bool) -> Iterator[Row]:
-    """Yield the rows of these programs, as soon as they are measured."""
+    """Yield the rows of these programs, each as soon as it is measured."""
     for name in names:
         module = importlib.import_module(f"benchmarks.{name}")
         options_of = argparse.ArgumentParser()

@@ -1,8 +1,8 @@
-"""The cluster that KUBECONFIG names, for a benchmark: a namespace, a user, and bare Jobs by kubectl.
+"""Cluster that KUBECONFIG names, for a benchmark: a namespace, a user, and bare Jobs by kubectl.
 
-The user is a ServiceAccount with the rights that the service needs, and with a FlowSchema of its own. By the
-FlowSchema, the API server counts the user's requests separately. Watches do not belong to a flow; ``watches``
-counts those of all clients that use JSON, which no part of the control plane does.
+The user is a ServiceAccount with the permissions that the service needs, and with its own FlowSchema. With
+the FlowSchema, the API server counts the user's requests separately. Watches do not belong to a flow;
+``watches`` counts those of all clients that use JSON, which no part of the control plane does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KINDS = ("jobs", "pods", "events", "secrets", "configmaps")
 
 
 class NoCluster(Exception):
-    """Raised if there is no cluster or it does not answer; the message is one sentence."""
+    """Error: there is no cluster, or it does not answer. The message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

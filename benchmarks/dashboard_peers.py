@@ -1,13 +1,12 @@
-"""Our dashboard beside NNI 3.0's own web page, of the same trials, in the same browser, in turn.
+"""Our dashboard compared with NNI 3.0's own web page: the same trials in the same browser, in turn.
 
     python -m benchmarks.dashboard_peers --peers [--trials 1000] [--seconds 30]
 
-The trials are those of ``benchmarks.past``, all of this machine; ``benchmarks.nni_past`` puts them into NNI's
-database. On both sides the experiment runs on, with two trials that sleep: an NNI page of one that is over
-asks for nothing any more. Every load is one of a browser that knows nothing yet. A page is usable in the
-frame in which its tables have rows; NNI's shows the 10 best trials on its overview, and the first 20 in its
-table.
-Without ``--peers`` there is nothing to measure.
+The trials are those of ``benchmarks.past``, all of this machine; ``benchmarks.nni_past`` writes them into
+NNI's database. In both products the experiment continues with two sleeping trials, because NNI's page sends
+no requests for a finished experiment. Each load is in a fresh browser. A page is usable in the frame in which
+its tables have rows. NNI's page shows the 10 best trials on its overview, and the first 20 in its table.
+Without ``--peers``, nothing is measured.
 """
 
 from __future__ import annotations

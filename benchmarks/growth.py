@@ -1,10 +1,10 @@
-"""Whether an experiment becomes dearer as its past grows: CPU of a trial, memory, and opening it again.
+"""Cost of an experiment with a long past: CPU per trial, memory, and time to open it again.
 
     python -m benchmarks.growth [--trials 11000] [--runs 5] [--past 100000] [--metrics 10]
 
-The real runner with its database and the tuner Random in its process, in a server's process of its own; the
-service runs nothing, so the figures are the server's alone (see ``growth_server``). The past is left by a
-crash just before a snapshot was due; opening it is compared with opening an empty experiment, in turn.
+The real runner, with its database and the tuner Random, runs in a separate server process. The service runs
+nothing, so the figures are only the server's (see ``growth_server``). The past ends with a crash just before
+a snapshot is due. Opening it is compared with opening an empty experiment, in turn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Mark = Sequence[float]  # trials, CPU s of the server, resident MiB
 
 
 def serve(directory: Path, what: str, *, trials: int, metrics: int) -> dict[str, Any]:
-    """Run one part in a process of its own. Raise CalledProcessError."""
+    """Run one part in a separate process. Raise CalledProcessError."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.growth_server", str(directory), what),

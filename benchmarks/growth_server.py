@@ -1,8 +1,8 @@
-"""The server's part in ``growth``: one experiment run by the real runner, on a service that runs nothing.
+"""Server's part of ``growth``: one experiment run by the real runner, on a service that runs nothing.
 
     python -m benchmarks.growth_server DIRECTORY life|fill|reopen --trials N [--metrics M]
 
-A process of its own, so that its CPU and memory are the runner's alone. Prints one JSON object.
+It is a separate process, so that its CPU and memory are only the runner's. It prints one JSON object.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MORE = 8  # trials that a reopened experiment runs before it counts as open
 
 
 class Forgetful(FakeService):
-    """Forgets a job whose end is committed, like a real service, so that only the server's memory grows."""
+    """Service that forgets a job once its end is committed, so that only the server's memory grows."""
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
         FakeService.committed(self, facts)
@@ -63,7 +63,7 @@ class Forgetful(FakeService):
 
 @dataclass(slots=True)
 class Instant:
-    """A tuner without a process, for making a past whose costs are not measured."""
+    """Tuner without a process, for making a past whose costs are not measured."""
 
     on_message: Callable[[m.FromChild], None]
 

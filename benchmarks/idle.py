@@ -1,4 +1,4 @@
-"""What a thousand trials cost that do nothing: the keeper's CPU, and the memory of what watches over each.
+"""Cost of a thousand sleeping trials: the keeper's CPU, and the memory of each trial's shim.
 
     python -m benchmarks.idle [--trials 1000] [--seconds 30]
 

@@ -1,10 +1,10 @@
-"""How many metrics a second become durable when trials report as fast as they can, and in what memory.
+"""Rate of durable metrics when trials report as fast as they can, and the server's memory meanwhile.
 
     python -m benchmarks.ingest [--trials 8] [--reports 40000] [--runs 3] [--peers]
 
-The trials wait until all of them run, then report floats one call at a time. The rate runs from the first
-report to the moment when the last row is in the database; then every row is compared, content and order. The
-server's high-water mark is taken above its resident memory just before the first report.
+The trials wait until all of them run, then report floats one call at a time. The rate is measured from the
+first report to the moment when the last row is in the database. Then the content and order of all rows are
+checked. The server's high-water mark is relative to its resident memory just before the first report.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Trials in the cluster that KUBECONFIG names, beside bare Jobs that kubectl creates there.
+"""Trials in the cluster that KUBECONFIG names, compared with bare Jobs that kubectl creates there.
 
     python -m benchmarks.kubernetes [--parts own shared kill] [--trials 60] [--pairs 3] [--concurrency 8]
 
-``own``: trials with a pod each, from the request that creates the experiment to DONE, over as many bare Jobs
-of the same image, at the same parallelism, that run a Python file without an SDK; in turn. What the API
-server was asked meanwhile by our user, as it counts it itself.
-``shared``: the same with ``reuseMode``, trials a second.
-``kill``: kill -9 of the server in the middle, and another one: what is stored, and which pods there were.
+``own``: trials with a pod each, from the request that creates the experiment to DONE. They are compared, in
+turn, with the same number of bare Jobs of the same image and parallelism that run a Python file without an
+SDK. The requests of our user are those that the API server has counted.
+``shared``: the same with ``reuseMode``, in trials per second.
+``kill``: kill -9 of the server in the middle, and a new server. The stored rows and the pods are checked.
 
-Needs ``kubectl`` with the rights to make a namespace, a Role and a FlowSchema, an image with a ``python3``
-there (NNIMGR_BENCHMARK_IMAGE) and pods that reach this machine at the node's address (else
+Requirements: ``kubectl`` with permission to create a namespace, a Role and a FlowSchema; an image with
+``python3`` (NNIMGR_BENCHMARK_IMAGE); and pods that reach this machine at the node's address (else
 NNIMGR_BENCHMARK_MANAGER_IP).
 """
 

@@ -1,10 +1,10 @@
-"""CPU of one event of a Kubernetes watch with many pods, over that with few.
+"""CPU of one event of a Kubernetes watch with many pods, relative to that with few pods.
 
     python -m benchmarks.kubernetes_watch [--pods 10000] [--events 20000] [--runs 5]
 
-The events are lines of JSON as an API server writes them; each changes what is known of its job. Reading
-them from a socket is left out, everything after that is measured. Both sizes are taken in turn, in short
-slices, in one process: what the garbage collector costs there is shared by both.
+The events are lines of JSON as an API server writes them; each changes the state of its job. Everything is
+measured except reading the lines from a socket. Both sizes are measured in turn, in short slices, in one
+process, so they share the cost of the garbage collector.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""From a trial's report to the assessor's decision, and from a report to the stop signal in the trial.
+"""Time from a trial's report to the assessor's decision, and from a report to the stop signal in the trial.
 
     python -m benchmarks.latency [--reports 1000] [--stops 40] [--peers]
 
-Decision: two trials report 50 times a second; an assessor that answers at once notes how old each report is.
-Signal: trials report every 20 ms until the assessor judges one report bad; the trial notes when SIGTERM came.
+Decision: two trials report 50 times a second; an assessor that answers at once records the age of each
+report. Signal: trials report every 20 ms until the assessor judges one report bad; the trial records when
+SIGTERM came.
 """
 
 from __future__ import annotations

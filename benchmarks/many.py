@@ -1,10 +1,10 @@
-"""What many open experiments cost that do next to nothing: coming back after kill -9, idle CPU, memory.
+"""Cost of many open experiments with one sleeping trial each: recovery after kill -9, idle CPU, memory.
 
     python -m benchmarks.many [--experiments 100] [--seconds 20] [--tuner TPE]
 
-Each experiment has one sleeping trial, whose own process is not counted. The server is killed and started
-again; it is back once each experiment is open and its keeper has called. CPU is read from the scheduler's own
-clock. Memory is the sum of the proportional shares (PSS) of server, tuners, keepers, spawners and shims.
+The trials' own processes are not counted. The server is killed and started again; it has recovered once each
+experiment is open and its keeper has called. CPU is read from the scheduler's own clock. Memory is the sum of
+the proportional shares (PSS) of server, tuners, keepers, spawners and shims.
 """
 
 from __future__ import annotations

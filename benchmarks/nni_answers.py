@@ -1,12 +1,13 @@
-"""The answers of NNI 3.0's own manager beside ours, byte by byte, about the same trials.
+"""Answers of NNI 3.0's own manager compared with ours, byte by byte, about the same trials.
 
     python -m benchmarks.nni_answers [--trials 100] [--sdk 3.0 2.10.1] [--record tests/e2e/nni_answers.json]
 
-The experiment of ``tests/e2e/answers.py`` runs on NNI 3.0 with its own SDK, since its manager has no channel
-for an older one, and on ours with each published SDK; its trials one at a time, so that NNI's order is
-theirs. Then each route is asked on both sides, and every answer compared. The exit status is 1 if anything
-differs. NNI takes two seconds for a trial, and ``python -m benchmarks.peers.setup nni`` installs it.
-``--record`` keeps what NNI has said, for ``tests/e2e/test_nni_answers.py``: with ``--trials 10 --sdk``.
+The experiment of ``tests/e2e/answers.py`` runs on NNI 3.0 with its own SDK, because its manager has no
+channel for an older one, and on our server with each published SDK. Our trials run one at a time, in the
+order of NNI's. Then each route is requested on both sides, and all answers are compared. The exit status is 1
+if an answer differs. NNI takes two seconds for a trial, and ``python -m benchmarks.peers.setup nni`` installs
+it. ``--record`` writes NNI's answers to a file for ``tests/e2e/test_nni_answers.py``; use it with ``--trials
+10 --sdk``.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def answers(side: Side) -> Answers:
 
 @dataclass(slots=True)
 class Tally:
-    """Results of one route's comparison. ``differences``: one sentence each.
+    """Results of the comparison of one route. ``differences``: one sentence each.
 
     ``reordered``: number of answers with equal records where only ours are in the order of the reports.
     """
@@ -120,7 +121,7 @@ def compare(wanted: Answers, given: Answers) -> dict[str, Tally]:
 
 
 def of_metrics(route: str) -> bool:
-    """Return whether the route answers with metrics."""
+    """Return True if the route answers with metrics."""
     return route.startswith("metric-data")
 
 

@@ -1,9 +1,8 @@
-"""The trials of ``past`` in NNI 3.0's own experiment folder, with NNI's manager running on it.
+"""Trials of ``past`` in NNI 3.0's own experiment folder, with NNI's manager running on it.
 
-NNI creates the experiment and its database: it runs two trials that sleep, and is stopped. Then our trials
-are written into that database as events and metrics, and NNI resumes the experiment as its own. So NNI shows
-the same trials as our server. Two sleeping trials keep the experiment running, because NNI's page sends
-requests only then.
+NNI creates the experiment and its database: it runs two sleeping trials, and is stopped. Then our trials are
+written into that database as events and metrics, and NNI resumes the experiment. So NNI shows the same trials
+as our server. Two sleeping trials keep the experiment running, because NNI's page sends requests only then.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""Writes a finished experiment into a home, for measuring what shows experiments (the dashboard, exports).
+"""Program that writes a finished experiment into a home, to measure the dashboard and exports.
 
     python -m benchmarks.past HOME [--trials 100000] [--metrics 10] [--id past] [--seed 1]
     NNIMGR_HOME=HOME nnimgr serve --port 8080
 
-A hundred thousand trials take a minute and a half. The server lists the experiment and answers all that
-reads it; it is STOPPED, so that ``nnictl view past --port 8080`` opens its page and ``nnictl resume past``
-runs more trials of it here (its other machines do not exist, and say so). It has ten parameters, one of them
-a nested choice; results that depend on them; a further key beside the default of each result; trials that
-have succeeded, failed, or were stopped by the assessor, by maxTrialDuration or by a user; a few with a second
-attempt; and the GPUs of three machines beside this one.
+A hundred thousand trials take a minute and a half. The experiment is STOPPED: ``nnictl view past --port
+8080`` opens its page, and ``nnictl resume past`` runs more trials on this machine (its other machines do not
+exist). It has ten parameters, one of them a nested choice; results that depend on them; a second key in each
+result; trials that have succeeded, failed, or were stopped by the assessor, by maxTrialDuration or by a user;
+a few trials with a second attempt; and the GPUs of three machines beside this one.
 
-The same arguments make the same experiment. A home is moved by copying it and naming the new place in
+The same arguments make the same experiment. To move a home, copy it and write the new path into
 ``.experiment``: ``cp -r HOME OTHER && sed -i "s#HOME#OTHER#" OTHER/.experiment``.
 
-The facts are invented, what follows from them is not: the core's own plan decides, the store's own writer
-writes.
+Only the facts from outside are invented: the core's own plan decides what follows, and the store's own writer
+writes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CPU, memory and parents of processes, from the kernel's accounts. Linux."""
+"""CPU time, memory and parents of processes, from /proc. Linux only."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Trials on machines over SSH: hosts of their own on this box, in network namespaces (needs root).
+"""Trials on machines over SSH. The machines are simulated on this one, in network namespaces (needs root).
 
     python -m benchmarks.remote [--parts throughput first cut many] [--pairs 3] [--runs 5] [--cut 60] ...
 
-``throughput``: trials of 0.2 s on four machines, in turn with the same on this machine's own keeper.
-``first``: from the request that creates an experiment to its first trial's start, on a machine never seen
-and on one seen before, beside a bare ``ssh host python3 -c pass`` and ``scp`` of the bytes that are sent.
-``cut``: one of three links is cut in the middle; what ran and what is stored are compared row by row.
-``many``: 100 machines with 10 trials each that report every 2 s: the server's CPU per metric, over that with
-one such machine, and over that with one machine that has them all.
+``throughput``: trials of 0.2 s on four machines, in turn with the same trials on this machine's own keeper.
+``first``: the time from the request that creates an experiment to its first trial's start, on a new machine
+and on a known one, compared with a bare ``ssh host python3 -c pass`` and ``scp`` of the bytes that are sent.
+``cut``: one of three links is cut in the middle; the trials and the stored rows are compared.
+``many``: 100 machines with 10 trials each that report every 2 s: the server's CPU per metric, relative to one
+such machine, and to one machine with all trials.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure. ``details`` are further figures, such as the speed of the disk and of the bare loop."""
+    """Row of the table. ``details`` are further figures, such as the speed of the disk and a bare loop."""
 
     name: str
     value: float | None
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def ok(self) -> bool | None:
-        """Whether the limit holds, or None without a limit. A row without a value fails its limit."""
+        """True if the limit holds, or None without a limit. A row without a value fails its limit."""
         if self.limit is None:
             return None
         if self.value is None:
@@ -136,7 +136,7 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def emit(row: Row) -> Row:
-    """Print the row at once: JSON to standard output, a line for people to standard error. Return it."""
+    """Print the row at once: JSON to standard output, a readable line to standard error. Return the row."""
     print(row.json(), flush=True)
     print(row.sentence(), file=sys.stderr, flush=True)
     return row

@@ -1,8 +1,8 @@
-"""What the trial API costs a trial: CPU of importing it, reading the parameters and one report.
+"""Cost of the trial API for a trial: CPU for importing it, reading the parameters and one report.
 
     python -m benchmarks.sdk [--runs 50]
 
-Over ``python -c pass`` of the same interpreter, in turn; medians.
+The figures are medians above ``python -c pass`` of the same interpreter, measured in turn.
 """
 
 from __future__ import annotations

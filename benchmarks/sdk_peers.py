@@ -1,10 +1,11 @@
-"""A trial with the published SDKs of NNI beside one with ours: its CPU, and whether every metric arrives.
+"""Trial with the published SDKs of NNI compared with our SDK: its CPU, and whether every metric arrives.
 
     python -m benchmarks.sdk_peers [--runs 15] [--trials 100] [--reports 20]
 
-CPU is that of a whole trial without an experiment around it, of its interpreter and of what it starts, in
-turn; medians. Then so many trials with each published SDK run in experiments of ours, and every metric is
-compared with what was reported. The SDKs come as ``tests/e2e/sdks.py`` says; what cannot be had is no row.
+CPU is that of a whole trial outside an experiment, with its interpreter and its child processes; medians,
+measured in turn. Then ``--trials`` trials with each published SDK run in our experiments, and every metric is
+compared with the reported value. ``tests/e2e/sdks.py`` installs the SDKs; an SDK that cannot be installed
+gives no row.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How good the tuners are, and what they cost, beside Optuna's multivariate TPE and NNI 3.0's.
+"""Quality and cost of the tuners, compared with Optuna's multivariate TPE and NNI 3.0's TPE.
 
     python -m benchmarks.search [--parts tpe random spread budget cost] [--quick]
         [--results FILE] [--again TPE ...] [--table docs/search.md]
 
-Seven problems, 100 trials at concurrency 4, seeds 0 to 29; d is (our median - theirs) / Random's
-interquartile range, so negative is better, with 95 % bootstrap intervals. ``--results`` keeps the runs in a
-file, of which ``--again`` forgets those of some tuners. Optuna is of this environment; NNI is the peer
-``nni`` (``python -m benchmarks.peers.setup nni``).
+There are seven problems, with 100 trials at concurrency 4 and seeds 0 to 29. d is (our median - theirs) /
+Random's interquartile range, so negative is better, with 95 % bootstrap intervals. ``--results`` stores the
+runs in a file, and ``--again`` runs some tuners again. Optuna is installed in this environment; NNI is the
+peer ``nni`` (``python -m benchmarks.peers.setup nni``).
 """
 
 from __future__ import annotations

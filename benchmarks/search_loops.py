@@ -1,7 +1,7 @@
-"""One search: a number of trials, some of them pending at any time. The oldest pending trial ends next.
+"""One search with a number of trials, some of them pending at any time. The oldest pending trial ends next.
 
-A tuner is one of ours, by its name in the registry, or a peer. Optuna runs in its own loop in this process.
-NNI's TPE runs in an interpreter of its own (``peers/run_nni_tpe``).
+A tuner is a built-in one, by its name in the registry, or a peer. Optuna runs in a loop in this process.
+NNI's TPE runs in a separate interpreter (``peers/run_nni_tpe``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTUNA, NNI = "Optuna's multivariate TPE", "NNI 3.0's TPE"
 
 
 class NotThere(Exception):
-    """The tuner cannot be run here. The message says why."""
+    """Error: the tuner cannot be run here. The message says why."""
 
 
 class Searcher(ABC):

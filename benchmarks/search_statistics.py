@@ -21,7 +21,7 @@ class Interval:
 
     @property
     def below(self) -> bool:
-        """Whether the whole interval is below 0."""
+        """True if the whole interval is below 0."""
         return self.high < 0
 
     @property

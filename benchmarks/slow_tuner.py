@@ -1,10 +1,10 @@
-"""What a tuner that thinks for 30 s over each suggestion costs everybody else on the server.
+"""Effect of a tuner that takes 30 s per suggestion on other experiments of the same server.
 
     python -m benchmarks.slow_tuner [--reports 500] [--requests 400]
 
-An experiment whose trials report 50 times a second has an assessor that answers at once and notes how old
-each report is; meanwhile a client asks for that experiment and for its trials, in turn. First alone, then
-beside two experiments whose tuners think, several times; a row is the median of the latter over the former.
+An experiment whose trials report 50 times a second has an assessor that answers at once and records the age
+of each report. Meanwhile a client requests that experiment and its trials, in turn. This is measured alone,
+then beside two experiments with slow tuners, several times. A row is the median of the second over the first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""From ``nnictl create`` (no server running) to the first trial's process, against bare imports.
+"""Time from ``nnictl create`` (no server running) to the first trial's process, relative to bare imports.
 
     python -m benchmarks.startup [--runs 5] [--peers]
 
-Taken in turn with ``python -c 'import fastapi, uvicorn, sqlalchemy, pydantic, numpy'``. Also: the CPU time of
-``nnictl --help`` and the resident memory of an idle server.
+It is measured in turn with ``python -c 'import fastapi, uvicorn, sqlalchemy, pydantic, numpy'``. Further
+rows: the CPU time of ``nnictl --help`` and the resident memory of an idle server.
 """
 
 from __future__ import annotations

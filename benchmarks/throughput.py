@@ -1,11 +1,11 @@
-"""How many trials a second, against a bare loop of the same interpreter that does nothing.
+"""Trials per second, relative to a bare loop of the same interpreter that does nothing.
 
     python -m benchmarks.throughput [--trials 600] [--pairs 5] [--concurrency 8 2] [--peers]
 
-A trial reads its parameter, reports one final result and exits; all of it is durable. The rate runs from the
-first trial's start to DONE; then one SUCCEEDED row and one final metric of each trial must be there. Taken in
-turn with ``python -c pass`` started by Popen at the same concurrency, on the same interpreter of a plain
-virtual environment; the row is the median of the pairs' shares.
+A trial reads its parameter, reports one final result and exits; all of this is durable. The rate is from the
+first trial's start to DONE. Then each trial must have one SUCCEEDED row and one final metric. It is measured
+in turn with ``python -c pass``, started by Popen at the same concurrency, on the same interpreter of a plain
+virtual environment. The row is the median of the shares of all pairs.
 """
 
 from __future__ import annotations

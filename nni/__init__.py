@@ -1,4 +1,4 @@
-"""Interface for existing NNI code. ``import nni`` loads only the trial API; other names are loaded on use."""
+"""API for existing NNI code. ``import nni`` loads only the trial API; other names are loaded on use."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def __getattr__(name: str) -> Any:
         sentence = f"module 'nni' has no attribute '{name}'"
         if importlib.util.find_spec("nnimgr") is None:
             sentence += (
-                f" here: {error}. Beside trials alone, nni holds only their functions; install nnimgr in "
-                "this environment for the rest."
+                f" here: {error}. This copy of nni has only the functions for trials; install "
+                "nnimgr in this environment for all others."
             )
         elif error.name != f"nni.{name}":
             sentence += f": {error}"

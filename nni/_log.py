@@ -1,4 +1,4 @@
-"""``nni.silence_stdout`` and ``nni.enable_global_logging``. Any Python from 3.8."""
+"""``nni.silence_stdout`` and ``nni.enable_global_logging``. Python 3.8 or newer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of ``nni.utils`` that trial code uses, which works without nnimgr. Any Python from 3.8."""
+"""Part of ``nni.utils`` for trial code, which works without nnimgr. Python 3.8 or newer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["merge_parameter"]
 def merge_parameter(base_params: Base, override_params: dict[str, Any] | None) -> Base:
     """Update ``base_params``, a dict or an argparse.Namespace, in place with ``override_params``. Return it.
 
-    Raise ValueError for a key that the base lacks and for a value of another type. None may become anything,
-    and a float may become an int.
+    Raise ValueError for a key that ``base_params`` lacks, and for a value of another type. None can be
+    replaced by any type, and a float by an int.
     """
     held = base_params if isinstance(base_params, dict) else vars(base_params)
     for key, value in (override_params or {}).items():

@@ -1,4 +1,4 @@
-"""``nni.choice``, ``nni.uniform`` and similar functions. Any Python from 3.8.
+"""Functions of search spaces: ``nni.choice``, ``nni.uniform`` and others. Python 3.8 or newer.
 
 Each returns one named dimension of a search space. A dimension has a default, can draw and check a value, and
 can describe itself in NNI's search space format.
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class SampleValidationError(ValueError):
-    """A value is not in the space."""
+    """Error: a value is not in the search space."""
 
 
 class Mutable:
@@ -72,7 +72,7 @@ class Mutable:
     def validate(self, sample: dict[str, Any]) -> None:
         """Raise SampleValidationError if the sample has no value of this dimension."""
         if not self.contains(sample):
-            raise SampleValidationError(f"{sample.get(self.label)!r} is no value of {self!r}")
+            raise SampleValidationError(f"{sample.get(self.label)!r} is not a value of {self!r}")
 
     def freeze(self, sample: dict[str, Any]) -> Any:
         """Return the sample's value of this dimension. Raise SampleValidationError."""
@@ -93,7 +93,7 @@ class Categorical(Mutable):
         super().__init__(label, "choice", values)
         self.values = list(values)
         if not self.values:
-            raise ValueError("there must be something to choose from")
+            raise ValueError("give at least one choice")
         self._default = self.values[0] if default is None else default
 
     def default(self) -> Any:

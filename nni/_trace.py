@@ -33,7 +33,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
 class PayloadTooLarge(Exception):
-    """A pickle is larger than ``pickle_size_limit``."""
+    """Error: a pickle is larger than ``pickle_size_limit``."""
 
 
 # ---- trace ------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class Traceable:
 
     @property
     def trace_symbol(self) -> Any:
-        """The class or function that created the object."""
+        """Class or function that created the object."""
         return self.__dict__["_nni_symbol"]
 
     @trace_symbol.setter
@@ -172,7 +172,7 @@ def _trace_function(function: Any, kw_only: bool) -> Any:
         if result is None:
             return Traceable(function, positional, named)
         if isinstance(result, (*_FUNCTIONS, types.ModuleType, type)):
-            raise TypeError(f"{result!r} cannot carry how it was made")
+            raise TypeError(f"{result!r} cannot store how it was created")
         if not hasattr(result, "__dict__"):
             kind = type(result)
             result = _make_traceable(type(kind.__name__, (kind,), {}))(result)
@@ -339,7 +339,7 @@ def load(
             string = fp.read()
     text: Any = string.decode() if isinstance(string, bytes) else string
     if not isinstance(text, str):
-        raise TypeError("there must be a text, or a file in fp")
+        raise TypeError("give a text, or a file as fp")
     try:
         return json.loads(text, object_hook=_decode, **json_kwargs)
     except ValueError:

@@ -1,6 +1,6 @@
-"""The trial API over NNI's file protocol.
+"""Trial API over NNI's file protocol.
 
-Every trial pays for this import, so ``json`` and ``re`` are not imported. The variables ``NNI_*`` are read
+Each trial imports this module, so it does not import ``json`` and ``re``. The variables ``NNI_*`` are read
 when a function is called. Without ``NNI_PLATFORM`` the trial runs outside an experiment: it gets no
 parameters, and its results go to standard output.
 """
@@ -221,9 +221,7 @@ class _Trial:
         """Write one frame with one call, so that frames of a trial's processes do not mix."""
         payload = text.encode("ascii") + b"\n"
         if len(payload) >= _LIMIT:
-            raise AssertionError(
-                f"Metric too long: {len(payload)} bytes, and at most {_LIMIT - 1} can be reported"
-            )
+            raise AssertionError(f"Metric too long: {len(payload)} bytes; the limit is {_LIMIT - 1} bytes")
         if self._metrics is None:
             self._metrics = _open_metrics(os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics"))
         frame = b"ME%06d" % len(payload) + payload
@@ -232,7 +230,7 @@ class _Trial:
             self._retract(count)
 
     def _retract(self, count: int) -> NoReturn:
-        """Remove a partial frame if it is still the file's end. It would corrupt all later frames."""
+        """Remove a partial frame if the file ends with it, because it would corrupt all later frames."""
         assert self._metrics is not None
         end = os.lseek(self._metrics, 0, os.SEEK_CUR)
         if os.fstat(self._metrics).st_size == end:
@@ -247,7 +245,8 @@ class _Trial:
             self._request()
             if not self._index:
                 sys.stderr.write(
-                    f"nni: waiting for {path}, which is not there. Did the trial clear its folder before it "
+                    f"nni: waiting for {path}, which does not exist. Did the trial clear its folder before "
+                    "it "
                     "called nni.get_next_parameter()?\n"
                 )
         pause = _FIRST_LOOK_S

@@ -1,4 +1,4 @@
-"""NNI's JSON form of standard library and numpy values. Any Python from 3.8."""
+"""Conversion of standard library and numpy values to NNI's JSON form. Python 3.8 or newer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["REST", "decode_plain", "encode_plain", "strip_comments"]
 REST = object()  # marks a value of another type
 _INSTANT = ("year", "month", "day", "hour", "minute", "second", "microsecond")
 _MOMENTS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
-    (datetime.datetime, "__datetime__", _INSTANT),  # before date, because it is a date, too
+    (datetime.datetime, "__datetime__", _INSTANT),  # before date: a datetime is also a date
     (datetime.date, "__date__", _INSTANT[:3]),
     (datetime.time, "__time__", _INSTANT[3:]),
     (datetime.timedelta, "__timedelta__", ("days", "seconds", "microseconds")),
@@ -72,7 +72,7 @@ def _encode_numpy(value: Any) -> Any:
 
 
 def decode_plain(found: dict[str, Any]) -> Any:
-    """Return the value for which a JSON object stands. Most objects stand for themselves."""
+    """Return the value that a JSON object represents. Most objects represent themselves."""
     if "__enum__" in found:
         module, name = found["__enum__"]["__enum_instance_type__"]
         return getattr(importlib.import_module(module), name)[found["__enum__"]["name"]]

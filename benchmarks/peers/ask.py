@@ -1,7 +1,7 @@
-"""Runs a benchmark's task in each peer, and reads the results.
+"""Runner of a benchmark's task in each peer, and reader of the results.
 
-Each peer runs as a program of its own, ``run_<peer>.py``, in its own environment (see ``setup``) with a home
-of its own. Afterwards, all its processes are ended.
+Each peer runs as a separate program, ``run_<peer>.py``, in its own environment (see ``setup``) with its own
+home. Afterwards, all its processes are ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NNI 3.0 in its own interpreter: ``run_nni.py KIND ORDER``. See ``ask``. Runs on Python 3.8, too."""
+"""Measurements of NNI 3.0 in its own interpreter: ``run_nni.py KIND ORDER``. See ``ask``. Python 3.8."""
 
 from __future__ import annotations
 

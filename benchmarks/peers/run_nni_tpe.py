@@ -1,4 +1,4 @@
-"""NNI 3.0's TPE in its own interpreter. Orders and answers are lines of JSON. Runs on Python 3.8, too.
+"""NNI 3.0's TPE in its own interpreter. Orders and answers are lines of JSON. Also for Python 3.8.
 
 ``{"new": {"space", "seed"}}`` creates a tuner, which ``{"ask": id}`` and ``{"tell": [id, parameters,
 value]}`` use. ``{"cost": {"space", "past", "rounds"}}`` returns the CPU ms of one ask and tell after a past,

@@ -1,4 +1,4 @@
-"""Optuna in its own interpreter: ``run_optuna.py KIND ORDER``. See ``ask``.
+"""Measurements of Optuna in its own interpreter: ``run_optuna.py KIND ORDER``. See ``ask``.
 
 Optuna starts no trial processes itself. The objective starts a bare interpreter, as Optuna's users do if they
 want processes. It runs twice, with each of its two storages that survive a crash.

@@ -1,4 +1,4 @@
-"""Ray Tune in its own interpreter: ``run_ray.py KIND ORDER``. See ``ask``."""
+"""Measurements of Ray Tune in its own interpreter: ``run_ray.py KIND ORDER``. See ``ask``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def trainable(config: dict[str, Any]) -> None:
 
 
 class Judge(FIFOScheduler):  # type: ignore[misc]
-    """Scheduler that decides nothing, and notes the time of each possible decision."""
+    """Scheduler that stops no trial, and records the time of each possible decision."""
 
     def __init__(self) -> None:
         super().__init__()

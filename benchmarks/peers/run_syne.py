@@ -1,4 +1,4 @@
-"""Syne Tune in its own interpreter: ``run_syne.py KIND ORDER``. See ``ask``.
+"""Measurements of Syne Tune in its own interpreter: ``run_syne.py KIND ORDER``. See ``ask``.
 
 It polls its trials: ten times per second here, and every five seconds by default.
 """
@@ -35,7 +35,7 @@ for number in range(int(given.reports) + 1):
 
 
 class Seen(TunerCallback):  # type: ignore[misc]
-    """Notes every result: when it was seen, when reported, and the trial's first line and first report."""
+    """Callback that records every result, when it was seen and reported, and the trial's first line."""
 
     def __init__(self) -> None:
         self.results: list[tuple[float, float, float, float]] = []

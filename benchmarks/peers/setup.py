@@ -1,9 +1,9 @@
-"""Make the peers' virtual environments.
+"""Program that creates the peers' virtual environments.
 
     python -m benchmarks.peers.setup [nni] [ray] [optuna] [syne]
 
-They lie in ``$NNIMGR_BENCHMARKS``, or ``~/.cache/nnimgr-benchmarks``. A peer that needs
-another Python gets the first that is found in PATH, or what ``$NNIMGR_BENCHMARKS_PYTHON_<PEER>`` names.
+The environments are in ``$NNIMGR_BENCHMARKS``, or ``~/.cache/nnimgr-benchmarks``. A peer that needs another
+Python gets the first suitable one in PATH, or the one that ``$NNIMGR_BENCHMARKS_PYTHON_<PEER>`` names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tuner and an assessor in the form that NNI expects."""
+"""Custom tuner and assessor in the form that NNI expects."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nni.utils import OptimizeMode, extract_scalar_reward
 
 
 class HillClimber(Tuner):
-    """Takes a random step from the best point so far; draws the first points at random."""
+    """Tuner that takes a random step from the best point so far. It draws the first points at random."""
 
     def __init__(self, optimize_mode: str = "maximize", step: float = 0.1, seed: int | None = None) -> None:
         self._sign = 1 if OptimizeMode(optimize_mode) is OptimizeMode.Maximize else -1
         self._step = step
         self._random = random.Random(seed)
         self._space: dict[str, list[float]] = {}
-        self._best: tuple[float, dict[str, float]] | None = None  # the reward and its parameters
+        self._best: tuple[float, dict[str, float]] | None = None  # best reward so far, and its parameters
 
     def update_search_space(self, search_space: dict[str, Any]) -> None:
         self._space = {name: spec["_value"] for name, spec in search_space.items()}
@@ -38,7 +38,7 @@ class HillClimber(Tuner):
         self._learn(parameters, value)
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
-        """Use earlier results; also called with the past results after the tuner's process was restarted."""
+        """Use earlier results: imported data, or all results after a restart of the tuner's process."""
         for record in data:
             self._learn(record["parameter"], record["value"])
 
@@ -49,7 +49,7 @@ class HillClimber(Tuner):
 
 
 class Threshold(Assessor):
-    """Stops a trial whose last result is above a limit."""
+    """Assessor that stops a trial if its last result is above a limit."""
 
     def __init__(self, worst: float) -> None:
         self._worst = worst

@@ -1,7 +1,8 @@
-"""Cross-validates one classifier on the breast cancer data that ships with scikit-learn.
+"""Trial that cross-validates one classifier on the breast cancer data that ships with scikit-learn.
 
-Without an experiment (``python3 trial.py``) it uses the default parameters: a random forest with
-scikit-learn's defaults, on data that are not scaled. Their accuracy is 0.9613; the experiment finds 0.9807.
+Outside an experiment (``python3 trial.py``) it uses the default parameters: a random forest with
+scikit-learn's defaults, on data that are not scaled. Its accuracy is then 0.9613; the experiment finds
+0.9807.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def build(parameters: dict[str, Any]) -> Any:
 def main() -> None:
     parameters = nni.get_next_parameter(default=DEFAULTS)
     inputs, labels = load_breast_cancer(return_X_y=True)
-    warnings.simplefilter("ignore")  # solvers warn that they do not converge on data that were not scaled
+    warnings.simplefilter("ignore")  # solvers warn that they do not converge on unscaled data
     accuracies = []
     for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(inputs, labels):
         model = build(parameters).fit(inputs[train], labels[train])

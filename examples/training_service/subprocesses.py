@@ -1,4 +1,4 @@
-"""A training service in one file: each job is a process of this machine.
+"""Training service in one file: each job is a process of this machine.
 
 Use it with ``nnictl trainingservice register --package subprocesses`` (this directory on PYTHONPATH) and
 ``trainingService: {platform: subprocesses}``. ``BatchService`` does everything that does not depend on the
@@ -27,16 +27,16 @@ MARK = "NNIMGR_JOB_ID="  # environment variable that marks all processes of a jo
 
 
 class SubprocessConfig(BaseModel):
-    """``trainingService`` of this platform."""
+    """Configuration of this platform, under ``trainingService``."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     platform: Literal["subprocesses"] = "subprocesses"
-    poll_seconds: Annotated[float, Field(gt=0)] = 0.2  # between two looks at the jobs
+    poll_seconds: Annotated[float, Field(gt=0)] = 0.2  # interval between two checks of the jobs
 
 
 class SubprocessPlatform(BatchPlatform):
-    """Runs each job's script in its own session, which continues without the server."""
+    """Platform that runs each job's script in its own session, which continues without the server."""
 
     name = "subprocesses"
 
@@ -47,7 +47,7 @@ class SubprocessPlatform(BatchPlatform):
     async def submit(self, job: BatchJob) -> None:
         await asyncio.to_thread(
             subprocess.run,
-            # the script goes through a pipe because all users can see arguments
+            # send the script through a pipe, because all users can see arguments
             ["setsid", "--fork", "/bin/sh", "-s"],
             input=job.script.encode(),
             stdout=subprocess.DEVNULL,

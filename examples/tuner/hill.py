@@ -1,4 +1,4 @@
-"""A custom tuner in one file: hill climbing from the best result so far.
+"""Custom tuner in one file: hill climbing from the best result so far.
 
 Its tests are ``nnimgr.testing.TunerConformance`` (see ``tests/test_example_tuner.py``).
 """
@@ -14,13 +14,13 @@ from nnimgr.search_space import parse, sample
 
 
 class HillTuner(Tuner):
-    """Draws a set at random, or takes the best set so far and draws one of its parameters again.
+    """Tuner that draws a set at random, or copies the best set so far and draws one of its parameters again.
 
-    Each set depends only on the seed, its id and the results so far. So ``recall`` has nothing to do: after a
-    restart the results are fed again.
+    Each set depends only on the seed, its id and the earlier results. So ``recall`` has nothing to do: after
+    a restart the tuner gets the results again.
     """
 
-    _accept_customized = True  # learn also from sets that users have tried by hand
+    _accept_customized = True  # also learn from sets that users have added
 
     def __init__(self, optimize_mode: str = "maximize", explore: float = 0.3, seed: int = 0) -> None:
         self._sign = 1 if OptimizeMode(optimize_mode) is OptimizeMode.Maximize else -1
@@ -37,7 +37,7 @@ class HillTuner(Tuner):
             return drawn
         changed = rng.choice(list(drawn))
         best = self._best[1]
-        # the best set is of another search space
+        # the best set belongs to another search space
         if not isinstance(best, dict) or best.keys() != drawn.keys():
             return drawn
         return {name: drawn[name] if name == changed else best[name] for name in drawn}
@@ -52,7 +52,7 @@ class HillTuner(Tuner):
             self._learn(record["parameter"], record["value"])
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """Do nothing: a set that an earlier process gave changes nothing here."""
+        """Do nothing: sets of an earlier process do not affect this tuner."""
 
     def _learn(self, parameters: Any, value: Any) -> None:
         score = self._sign * extract_scalar_reward(value)

@@ -1,1 +1,1 @@
-"""Questions about all trials of an experiment, answered from numpy columns in a process of their own."""
+"""Questions about all trials of an experiment, answered from numpy columns in a separate process."""

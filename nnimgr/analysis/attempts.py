@@ -1,4 +1,4 @@
-"""All attempts of an experiment's trials as arrays, brought up to date by what has changed."""
+"""Arrays of all attempts of an experiment's trials, which are updated with changed attempts only."""
 
 from __future__ import annotations
 

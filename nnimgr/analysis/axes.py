@@ -73,7 +73,7 @@ def axis(columns: Columns, name: str, *, log: bool | None = None, bins: int, fie
 
 
 def brushed(columns: Columns, brushes: Mapping[str, Mapping[str, Any]]) -> Array:
-    """Return which trials (bool, one per row) are in all of these brushes.
+    """Return which trials (bool, one per row) match all of these brushes.
 
     Each brush is ``{"range": [a, b]}`` (both ends included; None: open) or ``{"values": [...]}``. Raise
     BadQuestion.
@@ -112,7 +112,7 @@ def _axis(columns: Columns, name: str, log: bool | None, bins: int, field: str) 
         )
     least, most = float(finite.min()), float(finite.max())
     if log and least <= 0:
-        raise BadQuestion(field, f"{name} has no logarithmic axis, since its lowest value is {least:g}")
+        raise BadQuestion(field, f"{name} cannot have a logarithmic axis: its lowest value is {least:g}")
     log = least > 0 and name in columns.logarithmic if log is None else log
     low, high, count = _range(finite, least, most, log, bins)
     begin, end = (math.log(low), math.log(high)) if log else (low, high)
@@ -147,7 +147,7 @@ def _range(finite: Array, least: float, most: float, log: bool, bins: int) -> tu
 
 
 def _of_categories(columns: Columns, name: str, bins: int) -> Axis:
-    """Build an axis with one part per category, or, for very many categories, parts that hold several."""
+    """Build an axis with one part per category, or with several categories per part if there are many."""
     categories, codes = columns.categories[name], columns.arrays[name]
     count = max(1, len(categories))
     parts = count if count <= max(bins, MOST_BINS) else bins

@@ -1,4 +1,4 @@
-"""The binary form of columns (``application/vnd.nnimgr.columns``).
+"""Binary form of columns (``application/vnd.nnimgr.columns``).
 
 A u32 with the length of a JSON header, the header, zeros up to a multiple of 8, then the buffers, each of
 which starts at a multiple of 8. All numbers are little-endian. ``columns`` in the header gives the name,
@@ -20,7 +20,7 @@ from nnimgr.analysis.column import Array
 __all__ = ["PackedColumn", "compact", "pack"]
 
 _TYPES = {"float32": "f32", "float64": "f64", "uint8": "u8", "uint16": "u16", "uint32": "u32"}
-_EXACT = 2**24  # up to here float32 has every integer
+_EXACT = 2**24  # float32 represents every integer up to here
 _LARGEST, _SMALLEST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
 
 

@@ -17,7 +17,7 @@ __all__ = ["Following", "follow", "once"]
 
 T = TypeVar("T")
 
-_MOST_TABLES = 8  # one is, for example, the metrics of one key: 24 MB for a million metrics
+_MOST_TABLES = 8  # a table is, for example, the metrics of one key: 24 MB for a million metrics
 _MOST = 128  # results per revision: for 100,000 trials at most half a megabyte each
 
 

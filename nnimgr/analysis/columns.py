@@ -31,7 +31,7 @@ TIMES = ("created", "started", "ended")
 MOST_COLUMNS = 500  # limited, because a trial can report any number of keys
 
 _SPARE = 1.25
-_MANY = 4  # if more than one in this number of trials has changed, reading all is faster
+_MANY = 4  # if more than one trial in this number has changed, reading all is faster
 
 
 class Columns:
@@ -231,7 +231,8 @@ class Columns:
     def _parameter(self, name: str, *, coded: bool) -> Numbers | Coded | None:
         """Return the column of a parameter.
 
-        A numeric column becomes coded if another value comes, unless declared.
+        A numeric column becomes coded when a value is not a number, unless the parameter is declared as a
+        number.
         """
         column = self._columns.get(name)
         if column is None:

@@ -36,7 +36,7 @@ def curves(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
     key = arguments.get("key") or DEFAULT_KEY
     known = keys(columns, snapshot)
     if key not in known:
-        raise BadQuestion("key", f"no intermediate metric has the key {key}; they have: {', '.join(known)}")
+        raise BadQuestion("key", f"no intermediate metric has the key {key}; valid are: {', '.join(known)}")
     lines = lines_of(columns, snapshot, key)
     asked = (key, arguments.get("filter") or "", *(arguments.get(name) for name in ("index", "low", "high")))
     points = arguments["points"]

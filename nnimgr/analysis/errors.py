@@ -6,11 +6,11 @@ __all__ = ["AnalysisFailed", "BadQuestion"]
 
 
 class AnalysisFailed(Exception):
-    """There is no answer, although the question is valid. The message is one sentence for the user."""
+    """Error: there is no answer, although the question is valid. The message is one sentence for the user."""
 
 
 class BadQuestion(Exception):
-    """The question is not valid.
+    """Error: the question is not valid.
 
     ``field``: the invalid field, by its name in the API. ``position``: place of the error in a text, from 0.
     """

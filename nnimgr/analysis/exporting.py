@@ -24,7 +24,7 @@ from nnimgr.store.bulk import ExportRow, Snapshot
 __all__ = ["export", "export_page"]
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # first characters that make spreadsheets read a formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # spreadsheets take text that begins so as a formula
 
 _OWN: Mapping[str, Callable[[ExportRow], Any]] = {
     "id": lambda row: row.trial_id,
@@ -54,7 +54,7 @@ def export(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
     names = parse_names(arguments["columns"], field="columns")
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
-        message = f"there is no column {unknown}; those of every trial are {', '.join(_OWN)}"
+        message = f"there is no column {unknown}; valid for all trials are {', '.join(_OWN)}"
         raise BadQuestion("columns", message)
     sequences = columns.arrays["sequence"][in_order(columns, snapshot, arguments)]
     return json.dumps({"sequences": sequences.tolist(), "columns": names or known}).encode()

@@ -1,8 +1,9 @@
-"""Filters of trials: the grammar of NNI's page with some extensions.
+"""Filters of trials: the syntax of NNI's dashboard with some extensions.
 
-Terms joined by ``;``, all of which must hold: ``name:value``, ``name:[a, b]`` (one of the values for a column
-of categories, from a to b for numbers), and ``name > v``, ``<``, ``>=``, ``<=``, ``≠`` (or ``!=``). Names and
-values may be JSON strings in quotes. ``null`` matches a trial without a value, which matches no other term.
+A trial must match all terms, which are separated by ``;``: ``name:value``, ``name:[a, b]`` (one of the values
+for a column of categories, from a to b for numbers), and ``name > v``, ``<``, ``>=``, ``<=``, ``≠`` (or
+``!=``). Names and values may be JSON strings in quotes. ``null`` matches a trial without a value, which
+matches no other term.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Value:
 
     @property
     def plain(self) -> Any:
-        """The JSON value that the text stands for."""
+        """JSON value of the text."""
         if not self.quoted:
             try:
                 return json.loads(self.text)
@@ -161,7 +162,7 @@ class _Parser:
             try:
                 text, end_at = json.JSONDecoder().raw_decode(self._text, begin)
             except ValueError:
-                raise self._unexpected(f"{what} whose quotes are closed") from None
+                raise self._unexpected(f"{what} with a closing quote") from None
             if not _is_unicode(text):
                 raise self._unexpected(f"{what} of valid Unicode")
             self._at = end_at
@@ -210,7 +211,7 @@ def _matches(columns: Columns, term: Term) -> Array:
 
 
 def _column(columns: Columns, term: Term) -> str:
-    """Return the column that a term names: of a trial, or of a parameter or metric, also without prefix."""
+    """Return the column that a term names. The prefix of parameters and metrics may be omitted."""
     lower = " ".join(term.name.lower().split())
     lower = _ALIASES.get(lower, lower)
     own = [name for name in columns.arrays if not name.startswith((PARAMETERS, METRICS))]
@@ -318,5 +319,5 @@ def _instant(text: str, origin_at: datetime | None) -> float:
 
 
 def _unordered(term: Term) -> BadQuestion:
-    message = f"expected : or ≠ after {term.name}, which holds no numbers, found {term.operator}"
+    message = f"expected : or ≠ after {term.name}, which has no numbers, found {term.operator}"
     return BadQuestion("filter", message, position=term.position)

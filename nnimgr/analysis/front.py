@@ -1,4 +1,7 @@
-"""Points that no other point dominates. A dominating point is nowhere higher, and lower in one coordinate."""
+"""Points that no other point dominates.
+
+A point dominates another if it is lower in one coordinate and higher in none.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +44,14 @@ def _front(points: Array, rows: Array) -> Any:
     if len(rows) <= _FEW:
         others = points[rows]
         lower = (others[:, None] <= others[None]).all(axis=2)  # [i, j]: i is nowhere higher than j
-        return rows[lower.sum(axis=0) == 1]  # the only such point is itself
+        return rows[lower.sum(axis=0) == 1]  # the only such point is the point itself
     first, second = np.array_split(rows, 2)
     first, second = _front(points, first), _front(points, second)
     return np.concatenate((first, second[~_covered(points, first, second, points.shape[1] - 1)]))
 
 
 def _covered(points: Array, by: Array, rows: Array, last: int) -> Array:
-    """Return which rows (bool) have a point of ``by`` that is no higher in the coordinates 1 to ``last``."""
+    """Return which rows (bool) have a point of ``by`` that is not higher in the coordinates 1 to ``last``."""
     if not len(by) or not len(rows):
         return np.zeros(len(rows), bool)
     if last == 2:

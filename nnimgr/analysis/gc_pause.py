@@ -1,4 +1,4 @@
-"""Pauses of Python's search for circular garbage."""
+"""Pause of Python's cyclic garbage collector."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["uncollected"]
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Disable the search for circular garbage in this context.
+    """Disable the cyclic garbage collector in this context.
 
-    For code that makes millions of tuples without cycles, where the search would double the time.
+    Use it for code that makes millions of tuples without cycles: collections would double the time.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""The best result so far, trial by trial. With few points, also an experiment's sparkline."""
+"""Best result so far, trial by trial. With few points, it is also an experiment's sparkline."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ divergence of these two densities, up to a factor that all parameters share:
 
     v = E_all[(p_best(x) / p_all(x) - 1)^2]
 
-Its importance is its share in the sum of all. The cost is one look at each trial, whatever their number.
+Its importance is its share in the sum of all variances. The cost is proportional to the number of trials.
 
 The densities are taken on a grid. Densities of numbers are smoothed by Gaussian kernels with Scott's width,
 as in the paper, on the logarithms if the search space is logarithmic. The mass of a kernel beyond the
@@ -74,7 +74,7 @@ def _importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, An
     if len(rows) < FEWEST:
         return told | {
             "best": 0,
-            "sentence": f"Importance takes {FEWEST} trials with a result; there are {len(rows)}.",
+            "sentence": f"Importance needs {FEWEST} trials with a result; there are {len(rows)}.",
         }
     loss = loss[rows]
     if loss.min() == loss.max():
@@ -87,7 +87,7 @@ def _importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, An
     parameters = [found for found in parameters if found.size > 1]
     shares = _shares(parameters, loss, share)
     if not shares.sum() > 0:
-        return told | {"sentence": "No parameter has had more than one value, or none makes a difference."}
+        return told | {"sentence": "All parameters are constant, or none makes a difference."}
     errors = _errors(parameters, loss, share)
     order = np.argsort(-shares, kind="stable")
     return told | {

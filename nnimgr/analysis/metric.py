@@ -1,4 +1,4 @@
-"""The metric of a chart, and whether low values of it are good."""
+"""Metric of a chart, and whether its low values are good."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["best_share", "losses", "metric_values", "minimises"]
 
 
 def minimises(snapshot: Snapshot, arguments: Mapping[str, Any]) -> bool:
-    """Return whether low values are good, by ``mode``, else by the main objective or the tuner."""
+    """Return True if low values are good, by ``mode``, else by the main objective or the tuner."""
     mode = arguments.get("mode") or optimize_mode(snapshot.config())
     return bool(mode == "minimize")
 

@@ -50,7 +50,7 @@ def selected(
 
 
 def ordered(columns: Columns, rows: Array, name: str, *, descending: bool) -> Array:
-    """Sort these rows (ascending positions) by a column. Rows without a value come last, ties by sequence."""
+    """Return these rows (ascending), sorted by a column. Rows without a value come last, ties by sequence."""
     values = _ranks(columns, name)[rows]
     return np.asarray(rows[np.argsort(-values if descending else values, kind="stable")])
 

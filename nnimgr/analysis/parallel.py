@@ -103,7 +103,7 @@ def _counts(cells: Array, among: Array, size: int) -> Array:
 
 
 def _sparse(name: str, counts: Array) -> Iterator[PackedColumn]:
-    """Yield the cells that have any trial, and their counts."""
+    """Return the cells that contain trials, and their counts."""
     found = np.flatnonzero(counts)
     yield PackedColumn(f"{name}.cells", found.astype(np.uint32))
     yield PackedColumn(f"{name}.counts", counts[found].astype(np.uint32))

@@ -1,4 +1,4 @@
-"""The Pareto set: trials that no other trial dominates in the objectives."""
+"""Pareto set: trials that no other trial dominates in the objectives."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from nnimgr.store.bulk import Snapshot
 
 __all__ = ["DEFAULT_KEY", "Lines", "keys", "lines_of"]
 
-DEFAULT_KEY = "default"  # the number of a metric that is a number, or the main number of an object
+DEFAULT_KEY = "default"  # key of a metric that is a number, or of an object's main number
 _LOOKED_AT = 50  # latest objects to read for the list of keys
 
 
@@ -82,7 +82,7 @@ class _Points:
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
         """Implement ``Following``."""
-        # A safeguard: new trials only come at the end.
+        # safeguard: new trials only come at the end
         if not np.array_equal(self._ids, columns.ids[: len(self._ids)]):
             self._clear()
             after = 0

@@ -1,8 +1,8 @@
-"""The server's side of the analysis process: starts it, sends questions and returns its answers.
+"""Server's side of the analysis process: it starts the process, sends questions and returns the answers.
 
-The analysis is a process of its own, because a question about 100,000 trials takes memory and processor time
-that the server needs. The first question starts the process. It ends by itself when it has been idle for a
-while, and the next question starts it again, also after a crash.
+The analysis is a separate process, because a question about 100,000 trials takes memory and processor time
+that the server needs. The first question starts the process. It exits when it has been idle for a while. The
+next question starts it again, also after a crash.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _KEPT_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LAN
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _TAIL_BYTES = 4096
 _READ_BYTES = 1 << 20
-_LEAVES = "The server leaves."
+_LEAVES = "The server is shutting down."
 
 logger = logging.getLogger(__name__)
 
 
 class Analyst:
-    """Asks one process, one question at a time, in the order in which they came."""
+    """Client of the analysis process. It sends one question at a time, in the order of arrival."""
 
     def __init__(self, *, idle_s: float = IDLE_S, answer_s: float = ANSWER_S) -> None:
         self._idle_s, self._answer_s = idle_s, answer_s
@@ -72,7 +72,7 @@ class Analyst:
                 }
             )
         )
-        # A task of its own, because an answer that the process has begun must be read to its end.
+        # A separate task, because an answer that the process has begun must be read to its end.
         exchange = asyncio.create_task(self._in_turn(asked), name=f"analysis:{question}")
         exchange.add_done_callback(_take_failure)
         try:
@@ -94,7 +94,7 @@ class Analyst:
             if answer is None and not asked.dropped:
                 answer = await self._exchange(asked.frame)  # the process had left before it read the question
         if answer is None:
-            raise AnalysisFailed("The analysis process ends as soon as it has started.")
+            raise AnalysisFailed("The analysis process exits right after its start.")
         return answer
 
     async def _exchange(self, asked: bytes) -> bytes | None:
@@ -130,19 +130,19 @@ class Analyst:
 @dataclass(slots=True)
 class _Asked:
     frame: bytes
-    dropped: bool = False  # whether no caller waits for the answer any more
+    dropped: bool = False  # True when no caller waits for the answer
 
 
 class _Broken(Exception):
-    """The process has ended, or is about to end."""
+    """Error: the process has ended, or is about to end."""
 
 
 class _Stopped(Exception):
-    """The process is suspended (SIGSTOP) and cannot answer before it is continued."""
+    """Error: the process is suspended (SIGSTOP) and cannot answer."""
 
 
 class _Child:
-    """A running process, and the last part of its standard error."""
+    """Running process, and the last part of its standard error."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -176,18 +176,18 @@ class _Child:
             self.process.kill()
 
     async def ended(self) -> str:
-        """Wait for the process to end. Return a sentence about how it ended."""
+        """Wait for the process to end. Return a sentence that says how it ended."""
         await self.process.wait()
         await self._listening
         last = next((line for line in reversed(self._tail.decode(errors="replace").splitlines()) if line), "")
         sentence = f"The analysis process {how_it_ended(self.process.returncode)}"
-        return f"{sentence}; its last words were: {last[:300]}" if last else f"{sentence}."
+        return f"{sentence}; its last output: {last[:300]}" if last else f"{sentence}."
 
     async def _listen(self) -> None:
         stream = self.process.stderr
         assert stream is not None
         while text := await stream.read(_TAIL_BYTES):
-            logger.error("the analysis process says: %s", text.decode(errors="replace").rstrip())
+            logger.error("output of the analysis process: %s", text.decode(errors="replace").rstrip())
             self._tail = (self._tail + text)[-_TAIL_BYTES:]
 
 

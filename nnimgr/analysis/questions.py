@@ -1,4 +1,4 @@
-"""The available questions: functions of an experiment's columns, its database and arguments."""
+"""Available questions: functions of an experiment's columns, its database and arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUESTIONS: Mapping[str, Question] = {
     "rungs": rungs,
 }
 
-_KEPT = 4  # experiments whose columns stay in memory
+_KEPT = 4  # largest number of experiments whose columns stay in memory
 
 
 class Answers:

@@ -1,4 +1,4 @@
-"""The rungs of successive halving: the trials that reached each, continued from it, or were stopped there."""
+"""Rungs of successive halving: which trials reached each rung, continued from it, or were stopped there."""
 
 from __future__ import annotations
 

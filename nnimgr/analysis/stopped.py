@@ -1,4 +1,4 @@
-"""Stopped trials: who stopped each, at which step, with which value, and how far the others came."""
+"""Stopped trials: who stopped each, at which step and value, and how many trials came further."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _merged(bars: dict[str, Array], low: float, high: float, pixels: int) -> dic
 
 
 def _queue(columns: Columns, table: AttemptTable, low: float, high: float, pixels: int) -> list[PackedColumn]:
-    """Return how many trials have no place (yet), and how many attempts run, per pixel."""
+    """Return how many trials wait for a place, and how many attempts run, per pixel."""
     at = low + (np.arange(pixels) + 1) * (high - low) / pixels
     waits, runs = once(columns, "queue", lambda: _changes(columns, table))
     found = [
@@ -156,7 +156,7 @@ def _queue(columns: Columns, table: AttemptTable, low: float, high: float, pixel
 
 
 def _changes(columns: Columns, table: AttemptTable) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Return the sorted begins and ends of trials' waiting for a first place, and of attempts' running."""
+    """Return the sorted begins and ends of the trials' waiting times and of the attempts' running times."""
     placed = np.full(len(columns), np.inf)
     there = ~np.isnan(table["placed"])
     np.minimum.at(placed, table.rows(columns)[there], table["placed"][there])

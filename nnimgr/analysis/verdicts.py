@@ -1,4 +1,4 @@
-"""Trials that the assessor has judged Bad: the attempt, the step and the value of each verdict."""
+"""Trials that the assessor has judged bad: the attempt, the step and the value of each verdict."""
 
 from __future__ import annotations
 

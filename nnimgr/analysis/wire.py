@@ -34,7 +34,7 @@ def failure(error: Exception) -> dict[str, Any]:
     kind = next((name for known, name in kinds.items() if isinstance(error, known)), "fault")
     message = str(error)
     if kind == "fault":
-        message = f"the analysis failed with {type(error).__name__}; the server's log says more"
+        message = f"the analysis failed with {type(error).__name__}; see the server's log"
     return {"failed": kind, "message": message}
 
 

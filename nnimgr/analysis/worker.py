@@ -1,4 +1,4 @@
-"""The analysis process: ``python -m nnimgr.analysis.worker``, started by ``nnimgr.analysis.process``.
+"""Program of the analysis process, ``python -m nnimgr.analysis.worker``; ``process`` starts it.
 
 It answers the frames of its standard input one after the other. It exits when it has been idle for a while or
 when the server has ended. Its other output goes to standard error, which the server reads.
@@ -43,7 +43,7 @@ def main(idle_s: float) -> int:
 
 
 def _be_the_first_to_go() -> None:
-    """If memory runs out, have the kernel kill this process rather than the server or a trial."""
+    """If memory runs out, make the kernel kill this process before the server and the trials."""
     try:
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")

@@ -1,1 +1,1 @@
-"""The built-in assessors. Each file has one public class."""
+"""Built-in assessors. Each file has one public class."""

@@ -1,4 +1,4 @@
-"""ASHA that stops trials: a trial ends at a rung if it is not among the best trials that came there."""
+"""ASHA as an assessor: it stops a trial at a rung if the trial is not among the best trials there."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _Entry = tuple[float, int, str]  # loss, order of arrival, trial
 
 
 class ASHAAssessor(JudgingAssessor):
-    """Bad if, at a rung, a trial's last result is not among the best 1 / ``eta`` of the trials there so far.
+    """Assessor that stops a trial at a rung if its last result is not among the best 1 / ``eta`` there.
 
     Rungs are at ``min_budget`` reports, ``eta`` times that and so on, below ``max_budget`` (None: no limit).
     The trial itself is included, and at least one trial counts as best.
 
-    The order of arrival matters, so a rebuild makes all calls again.
+    Verdicts depend on the order of reports, so a restarted assessor gets all reports again.
     """
 
     replayable: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class ASHAAssessor(JudgingAssessor):
         better = tuple(trial for _, _, trial in entries[max(0, kept - _NAMED) : kept][::-1])
         return Why(
             f"{self.shown(loss)} at step {rung} is not among the best {kept} of the {len(entries)} trials at "
-            f"this rung (the last one in is {last[2]} with {self.shown(last[0])})",
+            f"this rung (the worst of these is {last[2]} with {self.shown(last[0])})",
             rung,
             better,
         )

@@ -1,4 +1,4 @@
-"""Stopping by extrapolation: a trial whose curve is not expected to come near the best result."""
+"""Stopping by extrapolation: a trial ends if its curve is not expected to come near the best result."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["CurvefittingAssessor"]
 
 
 class CurvefittingAssessor(JudgingAssessor):
-    """Bad if a trial's expected result at step ``epoch_num`` is worse than a limit.
+    """Assessor that stops a trial if its expected result at step ``epoch_num`` is worse than a limit.
 
     The limit is the best last report of a succeeded trial, relaxed by the fraction 1 - ``threshold`` of it.
 
-    Trials are judged after ``start_step`` reports, and then at every ``gap``-th, once a trial has succeeded.
-    Raise ModuleNotFoundError if scipy is not installed.
+    Trials are judged after ``start_step`` reports, and then at every ``gap``-th report, once a trial has
+    succeeded. Raise ModuleNotFoundError if scipy is not installed.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 _MOST_POINTS = 60  # points of a curve that are fitted
 _MOST_TRIES = 25  # iterations for the shape of each kind of curve
-_LEAST_POINTS = 4  # one more than the number of a curve's parameters
+_LEAST_POINTS = 4  # number of a curve's parameters, plus one
 
 # Kinds of curves c + a g(x): g by its shape, and the lowest and highest shape. x is 1 at the last step.
 _KINDS: tuple[tuple[Callable[[Floats, float], Floats], float, float], ...] = (
@@ -30,7 +30,7 @@ def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
     """Return the expected value at a step (counted from 1) beyond the start of a curve, or None.
 
     None in the curve is an unknown value. The result is the mean over kinds of curves, weighted by how well
-    each fits. It is None if there are too few points. The cost does not grow with the curve.
+    each fits. It is None if there are too few points. The cost does not depend on the length of the curve.
     """
     known = [at for at, value in enumerate(curve) if value is not None]
     if len(known) < _LEAST_POINTS:
@@ -60,7 +60,7 @@ def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
 
 
 def _fitted(g: Floats, y: Floats) -> tuple[float, float, float]:
-    """Return a, c and the sum of squared errors of the best a g + c."""
+    """Return a, c and the sum of squared errors of the best fit a g + c."""
     centred = g - g.mean()
     square = float(centred @ centred)
     a = float(centred @ y) / square if square > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Base of the built-in assessors: reports converted to losses once, and the reason of a verdict."""
+"""Base of the built-in assessors: converts reports to losses once, and gives reasons for verdicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["JudgingAssessor", "Seen", "Why", "finite"]
 
 
 class Why(NamedTuple):
-    """Reason why a trial is bad. ``rung`` and ``better`` as in ``Assessor``."""
+    """Reason for a bad verdict. ``rung`` and ``better`` are as in ``Assessor``."""
 
     reason: str
     rung: int | None = None
@@ -20,9 +20,9 @@ class Why(NamedTuple):
 
 
 class Seen:
-    """Reports of a trial as losses, of which lower is better.
+    """Reports of a trial as losses; lower losses are better.
 
-    A report that is not a finite number has none.
+    A report that is not a finite number has no loss.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Seen:
         return len(self.losses)
 
     def extend(self, history: list[Any], sign: float) -> None:
-        """Add the reports that are not seen yet."""
+        """Add the new reports."""
         for value in history[self.step :] if len(history) > self.step else ():
             number = finite(value)
             loss = None if number is None else sign * number
@@ -63,7 +63,7 @@ class JudgingAssessor(Assessor):
         """Learn from a trial that has ended."""
 
     def shown(self, loss: float) -> str:
-        """Return the reported number for a loss, in short form."""
+        """Return the reported number for a loss as short text."""
         return f"{self._sign * loss:.4g}"
 
     @property

@@ -1,4 +1,4 @@
-"""Median stopping: a trial that is worse than the median of other trials' averages at its step."""
+"""Median stopping: a trial ends if it is worse than the median of other trials' averages at its step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["MedianstopAssessor"]
 
 
 class MedianstopAssessor(JudgingAssessor):
-    """Bad if, after ``start_step`` reports, a trial's best result so far is worse than a median.
+    """Assessor that stops a trial if its best result, after ``start_step`` reports, is worse than a median.
 
-    The median is that of the running averages that all succeeded trials had at the same step. If the number
-    of averages is even, the middle one that is easier to reach is used. A result that is not a finite number
-    is left out of best and average. The cost of a report does not grow with the number of reports; the cost
-    of a trial's end grows with the logarithm of the number of trials.
+    The median is over the running averages of all succeeded trials at the same step. If the number of
+    averages is even, the easier of the two middle ones is used. Results that are not finite numbers are
+    ignored. The cost of a report does not grow with the number of reports; the cost of a trial's end grows
+    with the logarithm of the number of trials.
     """
 
     def __init__(self, optimize_mode: str = "maximize", start_step: int = 0) -> None:
@@ -35,7 +35,7 @@ class MedianstopAssessor(JudgingAssessor):
             return None
         return Why(
             f"its best result by step {seen.step}, {self.shown(seen.best)}, is {self.worse} "
-            f"{self.shown(median)}, the median of what {len(averages)} trials had averaged by then"
+            f"{self.shown(median)}, the median of the averages of {len(averages)} trials at that step"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

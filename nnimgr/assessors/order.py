@@ -1,4 +1,4 @@
-"""The number at one rank among growing numbers, updated in logarithmic time."""
+"""Data structure for the number at one rank in a growing set, with updates in logarithmic time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Place"]
 class Place:
     """The ``rank(n)``-th smallest of n numbers, counted from 1.
 
-    Another number must raise the rank by 0 or 1.
+    With each added number, the rank must rise by 0 or 1.
     """
 
     def __init__(self, rank: Callable[[int], int]) -> None:
         self._rank = rank
-        self._below: list[float] = []  # heap of the smallest numbers up to the rank, each negated
+        self._below: list[float] = []  # heap of the smallest numbers up to the rank, negated
         self._above: list[float] = []  # heap of the other numbers
 
     def __len__(self) -> int:
@@ -36,10 +36,10 @@ class Place:
 
     @property
     def number(self) -> float:
-        """The number at the rank. Raises IndexError if there are no numbers."""
+        """Number at the rank. Raises IndexError if there are no numbers."""
         return -self._below[0]
 
     @property
     def next(self) -> float:
-        """The number after the rank, or the number at the rank if that is the last one."""
+        """Number after the rank, or the number at the rank if that is the last one."""
         return self._above[0] if self._above else self.number

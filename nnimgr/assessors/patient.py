@@ -1,4 +1,4 @@
-"""Patience: a trial is stopped only if it has not improved for a while."""
+"""Patience: a trial is stopped only if it has not improved for a number of reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["PatientAssessor"]
 
 
 class PatientAssessor(JudgingAssessor):
-    """Bad if none of the last ``patience`` reports was better than the best earlier one by over
+    """Assessor that stops a trial if none of the last ``patience`` reports beat the best earlier report by
     ``min_delta``.
 
     If ``wrapped`` is given, it must also find the trial bad. ``wrapped`` is another built-in assessor,
@@ -35,12 +35,12 @@ class PatientAssessor(JudgingAssessor):
 
     @property
     def replayable(self) -> bool:  # type: ignore[override]
-        """Whether the wrapped assessor is replayable."""
+        """True if the wrapped assessor is replayable."""
         return self._wrapped is not None and bool(self._wrapped.replayable)
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
-        # The wrapped assessor is asked at each report, because it learns from the reports. Its verdict has no
-        # effect until the patience ends.
+        # Ask the wrapped assessor at each report, because it learns from the reports. Its verdict is only
+        # used when the patience ends.
         bad = self._wrapped is not None and not self._wrapped.assess_trial(trial_job_id, trial_history).value
         own = super().assess_trial(trial_job_id, trial_history)
         if self._wrapped is None or own is AssessResult.Good:
@@ -60,9 +60,7 @@ class PatientAssessor(JudgingAssessor):
         self._marks[trial_job_id] = seen.step, best, at
         if best == math.inf or seen.step - at < self._patience:
             return None
-        return Why(
-            f"it has not become better than {self.shown(best)} at step {at} for {seen.step - at} reports"
-        )
+        return Why(f"no improvement over {self.shown(best)} (step {at}) in {seen.step - at} reports")
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
         self._marks.pop(trial_job_id, None)

@@ -1,4 +1,4 @@
-"""Stopping by percentile: a trial that is not among a given percentage of the best at its step."""
+"""Stopping by percentile: a trial ends if it is not among a given percentage of the best at its step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["PercentileAssessor"]
 
 
 class PercentileAssessor(JudgingAssessor):
-    """Bad if a trial's best result so far is worse than a percentile of other results at the same step.
+    """Assessor that stops a trial if its best result is worse than a percentile of others at the same step.
 
     The percentile is over all succeeded trials: the best ``percentile`` percent continue.
 
-    Trials are judged after ``n_startup_trials`` trials have succeeded and ``n_warmup_steps`` reports have
-    come, and then at every ``interval_steps``-th report.
+    Trials are judged once ``n_startup_trials`` trials have succeeded, after ``n_warmup_steps`` reports and
+    then at every ``interval_steps``-th report.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PercentileAssessor(JudgingAssessor):
             return None
         return Why(
             f"its best result by step {step}, {self.shown(seen.best)}, is {self.worse} {self.shown(limit)}, "
-            f"which the best {100 * self._share:g} % of {len(others)} trials had at that step"
+            f"the limit of the best {100 * self._share:g} % of {len(others)} trials at that step"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
@@ -62,6 +62,6 @@ class PercentileAssessor(JudgingAssessor):
         return step > self._warmup and (step - self._warmup - 1) % self._interval == 0
 
     def _limit(self, others: Place) -> float:
-        """Return the percentile. Interpolate linearly between two numbers."""
+        """Return the percentile, interpolated linearly between two numbers."""
         at = self._share * (len(others) - 1)
         return others.number + (at - math.floor(at)) * (others.next - others.number)

@@ -1,4 +1,4 @@
-"""Stopping at a threshold: a trial whose result is outside the range of sensible results."""
+"""Stopping at a threshold: a trial ends if its result is outside a given range."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ThresholdAssessor"]
 
 
 class ThresholdAssessor(JudgingAssessor):
-    """Bad if the last result is less than ``lower`` or greater than ``upper``.
+    """Assessor that stops a trial if its last result is less than ``lower`` or greater than ``upper``.
 
     Trials are judged after ``n_warmup_steps`` reports, and then at every ``interval_steps``-th report.
     ``optimize_mode`` has no effect.

@@ -1,4 +1,4 @@
-"""Stopping by the Wilcoxon signed-rank test: a trial that is worse than the best one, step by step."""
+"""Stopping by the Wilcoxon signed-rank test: a trial ends if it is worse than the best trial at each step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_STEPS = 1000  # latest steps to compare, so that a report's cost is limite
 
 
 class WilcoxonAssessor(JudgingAssessor):
-    """Bad if the reports are worse than those of the best succeeded trial at the same steps.
+    """Assessor that stops a trial whose reports are worse than the best succeeded trial's at the same steps.
 
     They are worse if the test's p is less than ``p_threshold`` and the mean is worse, too. This assessor is
     for trials that report a result for each part of the work, such as a fold or an instance, and whose final

@@ -1,4 +1,4 @@
-"""Addresses in options and configurations, at which keepers on other machines find the server."""
+"""Addresses of the server for keepers on other machines, as in options and configurations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Address", "check_url", "is_url"]
 
 
 class Address(NamedTuple):
-    """A host, optionally with a port."""
+    """Host, optionally with a port."""
 
     host: str
     port: int | None
@@ -31,7 +31,7 @@ class Address(NamedTuple):
             if not port:
                 raise ValueError(f"{text!r} has no port after its colon")
         if not host or any(character in host for character in " /@?#[]"):
-            raise ValueError(f"{text!r} is no address, name, address:port or name:port")
+            raise ValueError(f"{text!r} is not an address, name, address:port or name:port")
         if not port:
             return cls(host, None)
         if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
@@ -47,7 +47,7 @@ class Address(NamedTuple):
 
 
 def is_url(text: str) -> bool:
-    """Check whether the text is a URL that leads to the server, and not an address of its machine."""
+    """Return True if the text is a URL that leads to the server, and not an address of its machine."""
     return "://" in text
 
 
@@ -58,12 +58,12 @@ def check_url(text: str) -> str:
     """
     said = text.strip()
     if not said.lower().startswith("https://"):
-        raise ValueError(f"{text!r} has to begin with https://, since keepers send their tokens there")
+        raise ValueError(f"{text!r} must begin with https://, because keepers send their tokens there")
     try:
         parts = urlsplit(said)
         named = bool(parts.hostname) and parts.port != 0
     except ValueError:
         named = False
     if not named or "@" in parts.netloc or parts.query or parts.fragment or any(c.isspace() for c in said):
-        raise ValueError(f"{text!r} is no address as https://host[:port][/prefix]")
+        raise ValueError(f"{text!r} must be an address like https://host[:port][/prefix]")
     return said.rstrip("/")

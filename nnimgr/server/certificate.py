@@ -1,4 +1,4 @@
-"""Certificate of the keepers' door: self-signed, made once, and identified by its fingerprint."""
+"""Certificate of the keepers' address: self-signed, created once, and identified by its fingerprint."""
 
 from __future__ import annotations
 

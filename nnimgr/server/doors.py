@@ -1,11 +1,11 @@
-"""Doors of the server for keepers: a socket for this machine's keepers, one for tunnels, network addresses.
+"""Doors: addresses of the server for keepers. They are sockets for this machine and for tunnels, and ports.
 
 All doors serve the keepers' routes only, and no other address of the server has these routes. The socket for
 this machine's keepers uses plain HTTP, because the kernel shows both ends the user of the other end. All
 other doors use TLS. Keepers get the certificate's fingerprint with their token and check it.
 
 A proxy in front of a door (a service, an ingress) is not part of this server. If it ends TLS itself, keepers
-check its certificate by their own authorities.
+check its certificate with their own authorities.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Doors"]
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S = 10.0
-FIRST_REQUEST_S = 20.0  # for the headers, because anybody may connect to a network door
+FIRST_REQUEST_S = 20.0  # sent in the headers, because anyone can connect to a network door
 LAST_ANSWERS_S = 2.0
 _ROUTES = "/keepers/v1/"
 _GIVEN = "nniManagerIp"
@@ -60,7 +60,7 @@ class _Listening:
     state: ServerState
 
     async def close(self) -> None:
-        """Stop listening. Requests under way get some time to finish."""
+        """Stop listening. Requests in progress get some time to finish."""
         for server in self.servers:
             server.close()
         for connection in list(self.state.connections):
@@ -95,7 +95,7 @@ class _Connection(BoundedHTTP):
 
 
 class _LocalConnection(_Connection):
-    """Connection at the socket for this machine's keepers. Other users than the server's own are refused."""
+    """Connection at the socket for this machine's keepers. Other users than the server's own are rejected."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -105,13 +105,13 @@ class _LocalConnection(_Connection):
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """The network door that was opened with the server."""
+    """Network door that was opened at the start of the server."""
 
     port: int
     hosts: frozenset[_Host]
 
     def serves(self, wanted: Address, hosts: _Hosts) -> bool:
-        """Check whether a caller of one of these hosts (resolved from ``wanted``) reaches this door."""
+        """Return True if a caller of one of these hosts (resolved from ``wanted``) reaches this door."""
         return wanted.port in (None, self.port) and any(
             host in self.hosts or ((host[0], _ANY[host[0]]) in self.hosts and _is_ours(host))
             for host in hosts
@@ -121,10 +121,10 @@ class _Standing:
 class Doors:
     """Doors of a server (``KeeperDoors``).
 
-    ``app`` answers the keepers. ``folder`` (mode 0700) holds the certificate, and the ports and sockets under
-    ``name``, which only one server uses at a time. ``url``: a URL from elsewhere that leads to this server.
-    ``authorities``: PEM of the authorities that sign the certificate of a proxy there; None: the keepers'
-    machines know them.
+    ``app`` answers the keepers. ``folder`` (mode 0700) contains the certificate, and the ports and sockets
+    under ``name``, which only one server uses at a time. ``url``: a URL on other machines that leads to this
+    server. ``authorities``: PEM of the authorities that sign the certificate of a proxy there; None: the
+    keepers' machines know them.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Doors:
             return self._private
 
     async def listen(self, address: str) -> None:
-        """Open a network door at "address:port" of this machine, wildcards included, before anybody needs it.
+        """Open a network door at "address:port" of this machine (wildcards included), before it is needed.
 
         Raise ServiceUnavailable.
         """
@@ -202,12 +202,12 @@ class Doors:
         return Reach([url], fingerprint, self._authorities)
 
     def _shared(self, wanted: Address) -> Reach | None:
-        """Return a door that was opened without a given port and got the wanted port; None: there is none."""
+        """Return a door that was opened without a given port and got the wanted port, or None."""
         urls = () if wanted.port is None else (wanted.url(wanted.port),)
         return next((reach for reach in self._network.values() if tuple(reach.urls) == urls), None)
 
     async def close(self) -> None:
-        """Close all doors. Requests that were held back have been answered before."""
+        """Close all doors. Held requests must have been answered before."""
         async with self._opening:
             await asyncio.gather(*(listening.close() for listening in self._open))
             self._open.clear()
@@ -237,7 +237,7 @@ class Doors:
             listener = bind_private(path)
         except OSError as error:
             raise ServiceUnavailable(
-                f"the socket {path} for keepers cannot be made: {error.strerror}"
+                f"the socket {path} for keepers cannot be created: {error.strerror}"
             ) from error
         try:
             await self._serve([listener], tls=tls)
@@ -275,7 +275,7 @@ class Doors:
             raise ServiceUnavailable(f"the certificate {path} of the keepers' door: {reason}") from error
         except ValueError as error:
             raise ServiceUnavailable(
-                f"{path} is not a key with its certificate any more; delete it to get a new one"
+                f"{path} no longer contains a key and its certificate; delete the file to get a new one"
             ) from error
         return context, hashlib.sha256(certificate).hexdigest()
 
@@ -326,7 +326,7 @@ class Doors:
 
 
 def _without_prefix(app: ASGIApp) -> ASGIApp:
-    """Return the application that ignores a prefix which a proxy leaves before the keepers' routes."""
+    """Return an application that removes a proxy's prefix before the keepers' routes."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         at = scope.get("path", "").find(_ROUTES)
@@ -349,14 +349,14 @@ async def _resolve(host: str, *, said: str) -> _Hosts:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ServiceUnavailable(f"{said} {host} is not known here: {reason}") from error
+        raise ServiceUnavailable(f"{said} {host} cannot be resolved: {reason}") from error
     hosts: _Hosts = list(dict.fromkeys((family, _numeric(address)) for family, _, _, _, address in found))
     named = host != "localhost" and not _is_numeric(host)
     if named and all(ipaddress.ip_address(number.partition("%")[0]).is_loopback for _, number in hosts):
         numbers = ", ".join(number for _, number in hosts)
         raise ServiceUnavailable(
-            f"{said} {host} means {numbers} here, where no other machine can call; "
-            "give the address by which this machine is reached"
+            f"{said} {host} is {numbers} here, which other machines cannot reach; "
+            "give an address of this machine that they can reach"
         )
     return hosts
 
@@ -403,7 +403,7 @@ def _listen(
 
 
 def _is_ours(host: _Host) -> bool:
-    """Check whether this machine has the address."""
+    """Return True if this machine has the address."""
     try:
         _bind(*host, 0).close()
     except OSError:
@@ -429,9 +429,9 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 
 def _why(wanted: Address, error: OSError, *, said: str) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"this machine does not have the address {wanted.host} that {said} names"
+        return f"{said} {wanted.host} is not an address of this machine"
     if error.errno == errno.EADDRINUSE:
-        return f"port {wanted.port} of {wanted.host}, which {said} names, is used by something else"
+        return f"{said}: port {wanted.port} of {wanted.host} is already in use"
     if error.errno == errno.EINVAL and ":" in wanted.host and "%" not in wanted.host:
-        return f"{said} {wanted.host} needs its interface after it, as in {wanted.host}%eth0"
-    return f"{said} {wanted.host} cannot be listened at: {error.strerror or error}"
+        return f"{said} {wanted.host} needs an interface, for example {wanted.host}%eth0"
+    return f"cannot listen at {said} {wanted.host}: {error.strerror or error}"

@@ -15,7 +15,7 @@ _KEEP_ALIVE_S = 75  # keepers use the same connection again
 _CONNECTIONS = 8_000
 _MOST_HEAD = 256 << 10  # bytes of a request outside of its body
 _LINGER_S = 2.0
-_FRAMING = 16  # most bytes of framing for each byte in a chunk of a body
+_FRAMING = 16  # largest number of framing bytes for each byte in a chunk of a body
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%s"
@@ -26,12 +26,12 @@ _SENTENCE = (
 
 
 class BoundedHTTP(HttpToolsProtocol):
-    """uvicorn's protocol with a limit on the bytes of address, headers and trailers.
+    """Protocol of uvicorn with a limit on the bytes of address, headers and trailers.
 
     Without the limit, uvicorn would collect all of them, even from callers without a credential.
     """
 
-    _beside = 0  # bytes of this request outside of its body
+    _beside = 0  # bytes of this request outside its body
     _refused = False
 
     def data_received(self, data: bytes) -> None:
@@ -53,7 +53,7 @@ class BoundedHTTP(HttpToolsProtocol):
     def _refuse(self) -> None:
         """Answer 431, and discard the following input for a while, so that the client can read the answer."""
         self._refused = True
-        self.logger.warning("A request with more than %d bytes beside its body was refused.", _MOST_HEAD)
+        self.logger.warning("Rejected a request with more than %d bytes outside its body.", _MOST_HEAD)
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()
             return

@@ -1,4 +1,4 @@
-"""Unix sockets of the server, in the home's private folder and open to its own user only."""
+"""Unix sockets of the server, in the home's private folder, for the server's own user only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bind_private(path: Path) -> socket.socket:
 
 
 def is_own_user(transport: asyncio.BaseTransport) -> bool:
-    """Check whether the process at the other end of a Unix socket may use the server."""
+    """Return True if the process at the other end of a Unix socket may use the server."""
     connected = transport.get_extra_info("socket")
     with socket.socket(fileno=os.dup(connected.fileno())) as peer:  # uvloop's socket has no getsockopt
         return is_trusted(peer_uid(peer))

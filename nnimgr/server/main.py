@@ -51,42 +51,40 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nnimgr", description="The server of nnimgr.")
     parser.add_argument("--version", action="version", version=__version__)
     serve = parser.add_subparsers(dest="command", required=True).add_parser(
-        "serve", help="serve the experiments of one port until told to stop"
+        "serve", help="run the server of one port until it is stopped"
     )
     serve.add_argument("--port", type=_port, default=8080)
     serve.add_argument("--host", default="127.0.0.1", help="the address to bind (default: %(default)s)")
     serve.add_argument(
-        "--allowed-host", action="append", default=[], metavar="NAME", help="a further name of this server"
+        "--allowed-host", action="append", default=[], metavar="NAME", help="another host name of this server"
     )
-    serve.add_argument("--url-prefix", type=_prefix, help="what stands before NNI's routes, such as a/b")
+    serve.add_argument("--url-prefix", type=_prefix, help="prefix of NNI's routes, such as a/b")
     serve.add_argument(
         "--no-token",
         action="store_true",
-        help="let everybody on this machine do everything, for clients that know no token",
+        help="give all users of this machine full access, for clients without support for tokens",
     )
-    serve.add_argument(
-        "--until-idle", action="store_true", help="leave when no experiment but stopped ones are left"
-    )
-    keepers = serve.add_argument_group("keepers of other machines, where no tunnel leads here")
+    serve.add_argument("--until-idle", action="store_true", help="exit when no active experiment is left")
+    keepers = serve.add_argument_group("keepers on other machines without a tunnel")
     keepers.add_argument(
         "--keepers-listen",
         metavar="ADDRESS:PORT",
-        help=f"open their door there at once, for a service or an ingress (or ${_KEEPERS}LISTEN)",
+        help=f"listen there for keepers from the start, for a service or an ingress (or ${_KEEPERS}LISTEN)",
     )
     keepers.add_argument(
         "--keepers-url",
         metavar="URL",
-        help="where keepers of an experiment without nniManagerIp find that door, as "
+        help="URL of that address for experiments without nniManagerIp, as "
         f"https://host[:port][/prefix] (or ${_KEEPERS}URL)",
     )
     keepers.add_argument(
         "--keepers-ca",
         metavar="FILE",
-        help="certificates of who signs what ends TLS before that door, in PEM; without it, who the keepers' "
-        f"machines know (or ${_KEEPERS}CA)",
+        help="authorities, in PEM, of the certificate of a proxy that ends TLS there; default: those "
+        f"known on the keepers' machines (or ${_KEEPERS}CA)",
     )
-    serve.add_argument("--ready-fd", type=int, metavar="N", help="write a byte there once ready")
-    serve.add_argument("--log-file", type=Path, help="log there (rotated) and not to standard error")
+    serve.add_argument("--ready-fd", type=int, metavar="N", help="write a byte to this descriptor when ready")
+    serve.add_argument("--log-file", type=Path, help="log to this file (rotated) instead of standard error")
     serve.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
     return parser
 
@@ -120,8 +118,8 @@ def _serve(parsed: argparse.Namespace) -> None:
     )
     if options.no_token and options.host not in _LOOPBACK:
         raise CannotServe(
-            f"--no-token goes with --host {' or '.join(_LOOPBACK)} only: others could run commands here "
-            f"by way of {options.host}."
+            f"--no-token is only allowed with --host {' or '.join(_LOOPBACK)}: otherwise other people could "
+            f"run commands here through {options.host}."
         )
     _allow_open_files()
     if options.ready_fd is not None:
@@ -134,10 +132,10 @@ def _serve(parsed: argparse.Namespace) -> None:
     ):
         _start_log(parsed, token=home.token())
         if options.host not in _LOOPBACK:
-            logger.warning("%s can be reached by others, and what it says is not encrypted", options.url)
+            logger.warning("other machines can reach %s, whose traffic is not encrypted", options.url)
         if options.no_token:
             logger.warning(
-                "it was started with --no-token: anyone on this machine can steer its experiments and run "
+                "it was started with --no-token: anyone on this machine can control its experiments and run "
                 "commands as this user"
             )
         gc.disable()  # saves a sixth of the import time
@@ -169,7 +167,7 @@ def _keeper_options(parsed: argparse.Namespace) -> KeeperOptions:
 
 
 def _said(given: str | None, what: str) -> tuple[str | None, str]:
-    """Return an option or, if it was not given, its environment variable; and the name of the one used."""
+    """Return the value of an option or of its environment variable, and the name of the one used."""
     variable = f"{_KEEPERS}{what.upper()}"
     if given is not None:
         return given, f"--keepers-{what}"
@@ -183,7 +181,7 @@ def _read_authorities(path: str, name: str) -> str:
         text = Path(path).read_text(encoding="ascii")
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError) as error:
-        raise CannotServe(f"{name} {path} holds no certificates in PEM.") from error
+        raise CannotServe(f"{name} {path} contains no certificates in PEM.") from error
     except OSError as error:
         raise CannotServe(f"{name} {path} cannot be read: {error.strerror}.") from error
     return text
@@ -225,8 +223,9 @@ def _bind_local(home: Home, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         raise CannotServe(
-            f"The socket {path} cannot be made ({error.strerror}); set {HOME_VARIABLE} to a directory on a "
-            "file system that takes Unix sockets."
+            f"The socket {path} cannot be created ({error.strerror}); set {HOME_VARIABLE} to a directory on "
+            "a "
+            "file system that supports Unix sockets."
         ) from error
     return listener
 
@@ -236,7 +235,7 @@ def _start_log(parsed: argparse.Namespace, *, token: str) -> None:
 
     level = parsed.log_level or os.environ.get(LEVEL_VARIABLE, "").lower() or "info"
     if level not in LEVELS:
-        raise CannotServe(f"{LEVEL_VARIABLE} is {level!r}; it takes one of: {', '.join(LEVELS)}.")
+        raise CannotServe(f"{LEVEL_VARIABLE} is {level!r}; it must be one of: {', '.join(LEVELS)}.")
     try:
         start_log(level, file=parsed.log_file, secrets=(token,))
     except OSError as error:
@@ -251,7 +250,7 @@ def _allow_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < _LEAST_FILES:
         raise CannotServe(
-            f"At most {hard} files can be open here (ulimit -n), and a server needs {_LEAST_FILES} to start "
+            f"Only {hard} files can be open here (ulimit -n), but a server needs {_LEAST_FILES} to start "
             "and stop trials safely. Raise the limit, for example with: ulimit -n 4096."
         )
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)

@@ -11,16 +11,16 @@ _ANY = ("0.0.0.0", "::")
 
 
 class CannotServe(Exception):
-    """The server cannot start. The message is one sentence for the user."""
+    """Error: the server cannot start. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperOptions:
-    """Addresses at which keepers on other machines find the server.
+    """Addresses where keepers on other machines find the server.
 
-    ``listen``: "address:port" of a door that is opened at once. ``url``: a URL from elsewhere that leads to
-    this server. ``authorities``: PEM of the authorities that sign the certificate of a proxy there; None: the
-    keepers' machines know them.
+    ``listen``: "address:port" of a door that is opened at once. ``url``: a URL on other machines that leads
+    to this server. ``authorities``: PEM of the authorities that sign the certificate of a proxy there; None:
+    the keepers' machines know them.
     """
 
     listen: str | None = None
@@ -38,7 +38,7 @@ class ServeOptions:
     ready_fd: int | None = None
     allowed_hosts: tuple[str, ...] = field(default=())
     url_prefix: str = ""  # prefix of NNI's routes, without slashes around it
-    no_token: bool = False  # everybody who can connect may do everything
+    no_token: bool = False  # all who can connect have full access
     keepers: KeeperOptions = KeeperOptions()
 
     @property

@@ -113,7 +113,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         async with parts.manager:
             serving = asyncio.create_task(server.serve(sockets=[listeners.port]), name="server:http")
             await _until_told(options, parts, serving)
-        # Keepers are served until here, because keepers without work have to get their order to leave.
+        # Serve keepers until here, because idle keepers must still get their order to exit.
         hub.close()
         await assembly.close()
         await doors.close()
@@ -123,7 +123,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
 
 
 async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.Task[None]) -> None:
-    """Return when the server has to leave. From then on it refuses requests."""
+    """Return when the server has to exit. From then on it rejects requests."""
     closing = parts.shutdown.closing
     loop = asyncio.get_running_loop()
 
@@ -155,12 +155,12 @@ async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> Non
         return
     while not manager.idle:
         await manager.wait_idle()
-        await parts.shutdown.quiet()  # a request that creates an experiment may be among them
-    leave("no experiment is left but stopped ones")
+        await parts.shutdown.quiet()  # one of them may create an experiment
+    leave("no active experiment is left")
 
 
 class _HTTPServer(uvicorn.Server):
-    """uvicorn's server without its signal handlers, and with a call when it is ready."""
+    """Server of uvicorn without its signal handlers, and with a call when it is ready."""
 
     def __init__(self, app: ASGIApp, *, local: socket.socket, on_ready: Callable[[], None]) -> None:
         super().__init__(
@@ -176,7 +176,7 @@ class _HTTPServer(uvicorn.Server):
         self._leaving.set()
 
     async def main_loop(self) -> None:
-        """Update the Date header until the server leaves.
+        """Update the Date header until the server exits.
 
         uvicorn's own loop wakes up ten times a second for this, which is half of an idle server's work.
         """
@@ -204,7 +204,7 @@ class _HTTPServer(uvicorn.Server):
 
 
 class _LocalConnection(HttpToolsProtocol):
-    """Connection at the Unix socket. Other users than the server's own are refused."""
+    """Connection at the Unix socket. Other users than the server's own are rejected."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -52,6 +52,6 @@ class Watchdog:
                 continue
             frame = sys._current_frames().get(thread_id)
             stack = "".join(traceback.format_stack(frame)) if frame is not None else "(unknown)"
-            logger.warning("the event loop stands still for over %.1f s at:\n%s", self._stall_s, stack)
+            logger.warning("the event loop has been blocked for %.1f s at:\n%s", self._stall_s, stack)
             self._alive.wait()
-            logger.warning("the event loop goes on after %.2f s", time.monotonic() - asked_at)
+            logger.warning("the event loop continues after %.2f s", time.monotonic() - asked_at)

@@ -24,7 +24,7 @@ class AssessorConformance:
     or is ``replayable``, it must also give the same answers after a rebuild.
     """
 
-    builtin: ClassVar[bool] = False  # only for nnimgr's own, which get numbers as results
+    builtin: ClassVar[bool] = False  # only for built-in assessors, whose results are always numbers
     trials: ClassVar[int] = 10  # trials per test
 
     def make(self) -> Any:
@@ -105,7 +105,7 @@ class AssessorConformance:
                 value = _value(step, slope=slope)
                 said = [other.report(trial, value, recorded=False) for other in others]
                 good = assessor.report(trial, value)
-                assert said == [good] * len(said), f"built anew it judges {trial} otherwise"
+                assert said == [good] * len(said), f"after a rebuild it judges {trial} differently"
                 if not good:
                     break
             assessor.end(trial, success=number % 4 != 3)

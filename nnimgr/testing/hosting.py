@@ -1,4 +1,4 @@
-"""Host of an algorithm under test: the same as in an experiment, but without a process of its own."""
+"""Host of an algorithm under test: as in an experiment, but without a separate process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class _Heard(Channel):
-    """Channel that keeps the host's messages. No line waits in it, and no call is watched."""
+    """Channel that keeps the host's messages. It has no queue and no watchdog."""
 
     def __init__(self) -> None:
         self.messages: list[FromChild] = []
@@ -106,7 +106,7 @@ class _Hosted:
             if isinstance(message, Failed):
                 found.append(f"{message.sentence}\n{message.traceback}")
             elif isinstance(message, Ready) and message.note is not None and " raised " in message.note:
-                found.append(message.note)  # errors in calls of the past, reported together
+                found.append(message.note)  # errors in calls for past events, reported together
         return found
 
 
@@ -160,7 +160,7 @@ class HostedTuner(_Hosted):
         self.do(self._host.build)
 
     def anew(self, *, up_to: int | None = None) -> HostedTuner:
-        """Return the tuner as after the death of its process, when facts up to ``up_to`` were recorded."""
+        """Return the tuner as after a restart of its process, with the facts up to ``up_to``."""
         return HostedTuner(
             self._make,
             self.record,
@@ -179,7 +179,7 @@ class HostedTuner(_Hosted):
         return self._tell(Ask(parameter_ids=ids, fed_to=self._fed_to))
 
     def answer(self, parameter_id: int) -> str | None:
-        """Return the JSON text of the set for this id, or None. Create no trial for it."""
+        """Return the JSON text of the set for this id, or None. This creates no trial for it."""
         self.do(lambda: self._host.handle(Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to)))
         given = [each for each in self.heard.messages if isinstance(each, Suggestion)]
         return next((each.parameters for each in given if each.parameter_id == parameter_id), None)
@@ -228,7 +228,7 @@ class HostedTuner(_Hosted):
         for each in fresh:
             match each:
                 case Suggestion(parameter_id=parameter_id, parameters=text):
-                    assert parameter_id in self.owed, f"a set for id {parameter_id}, which nobody waits for"
+                    assert parameter_id in self.owed, f"a set for id {parameter_id}, which was not requested"
                     self.owed.remove(parameter_id)
                     fed_to = each.fed_to
                     trial_id = self.record.suggested(parameter_id, text, fed_to=fed_to, state=each.state)
@@ -258,7 +258,7 @@ class HostedAssessor(_Hosted):
         self.do(self._host.build)
 
     def anew(self) -> HostedAssessor:
-        """Return the assessor as after the death of its process."""
+        """Return the assessor as after a restart of its process."""
         found = HostedAssessor(self._make, self.record, builtin=self._builtin, rebuild_to=self.record.number)
         found._reports = dict(self._reports)
         return found

@@ -79,7 +79,7 @@ class Record:
         )
 
     def over(self, end: f.TrialEnded, text: str | None) -> int:
-        """Add an end that is given in full. Return the fact's number."""
+        """Add an end with all its fields. Return the fact's number."""
         value = None if text is None else _number(json.loads(text))
         self._db.end_trial(end, text, value)
         return self.add(end)

@@ -63,7 +63,7 @@ _RESULTS = (0.5, {"default": 1.5, "time": 3, "note": "x"}, 3, -2.5e6, {"default"
 _BY = {
     Way.RECALL: "by recall",
     Way.STATE: "by load_state",
-    Way.REPLAY: "by the same calls, as it is called replayable",
+    Way.REPLAY: "by the same calls, because it is replayable",
 }
 _MOST = 60  # sets after which a finite space counts as endless
 
@@ -78,14 +78,14 @@ class TunerConformance:
     """
 
     search_space: ClassVar[Space] = _FLAT
-    # To which the experiment changes; None: a part of the first space.
+    # Search space that the experiment changes to; None: a part of the first space.
     other_space: ClassVar[Space | None] = None
     nested_space: ClassVar[Space | None] = _NESTED  # None: the tuner refuses nested spaces
     finite_space: ClassVar[Space | None] = _FINITE  # None: the tuner has no finite space
-    exact: ClassVar[bool] = True  # whether its sets are inside the space as NNI defines it
+    exact: ClassVar[bool] = True  # True if its sets are inside the space as NNI defines it
     adds: ClassVar[tuple[str, ...]] = ()  # parameters that the tuner adds to those of the space
-    takes_over: ClassVar[bool] = True  # whether it may replace another tuner
-    builtin: ClassVar[bool] = False  # only for nnimgr's own, whose results are always numbers
+    takes_over: ClassVar[bool] = True  # True if it may replace another tuner
+    builtin: ClassVar[bool] = False  # only for built-in tuners, whose results are always numbers
     trials: ClassVar[int] = 14  # trials per test
 
     def make(self) -> Any:
@@ -108,7 +108,7 @@ class TunerConformance:
         assert lab.given(tuner), "it has given nothing"
 
     def test_it_goes_over_to_another_space(self, lab: Lab) -> None:
-        """The trials of the first space end afterwards."""
+        """The space changes. The trials of the first space end afterwards."""
         tuner = lab.tuner(self.search_space)
         run(tuner, 5)
         lab.given(tuner)
@@ -132,7 +132,7 @@ class TunerConformance:
     def test_a_tuner_that_had_no_more_may_be_asked_again(self, lab: Lab) -> None:
         """The tuner answers with NoMoreTrialError again, and raises no other exception."""
         if self.finite_space is None:
-            pytest.skip("it has no space with an end")
+            pytest.skip("it has no finite space")
         tuner = lab.tuner(self.finite_space)
         for number in range(_MOST):
             tuner.ask()
@@ -201,7 +201,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_users_submit_trials_of_their_own(self, lab: Lab) -> None:
-        """Their sets may be outside the space, and may have been given before."""
+        """Sets of users may be outside the space, and may have been given before."""
         tuner = lab.tuner(self.search_space)
         known = [trial.parameters for trial in tuner.ask(2)]
         for parameters in (*known, {"somewhere": "else"}, {}, {"uniform": 1e9, "choice": "unknown"}):
@@ -251,7 +251,7 @@ class TunerConformance:
                 again = tuner.anew(up_to=up_to).answer(parameter_id)
                 before = given[0] if given else None
                 assert again == before, (
-                    f"set {parameter_id} is another one when it is built anew {_BY[way]}: it was {before}, "
+                    f"set {parameter_id} is another one when it is rebuilt {_BY[way]}: it was {before}, "
                     f"and is {again}"
                 )
             if len(tuner.trials) > 2:
@@ -259,7 +259,7 @@ class TunerConformance:
                 tuner.end(tuner.trials[0], value, success=value is not NO_RESULT)
 
     def test_built_anew_it_goes_on(self, lab: Lab) -> None:
-        """Whatever state it keeps, it gets the results of trials that began before the rebuild."""
+        """Whatever state the tuner keeps, it gets the results of trials that began before the rebuild."""
         tuner = lab.tuner(self.search_space)
         run(tuner, 6)
         again = tuner.anew()
@@ -270,7 +270,7 @@ class TunerConformance:
     def test_it_takes_another_ones_place(self, lab: Lab) -> None:
         """The earlier trials have other tuners' sets, and some of them are still running."""
         if not self.takes_over:
-            pytest.skip("it is put in no other tuner's place")
+            pytest.skip("it never replaces another tuner")
         record = lab.record(self.search_space)
         for number, parameters in enumerate(({"somewhere": "else"}, {"uniform": 0.5}, {}, {"n": 1})):
             trial = record.suggested(number, json.dumps(parameters), fed_to=record.number, state='{"old": 1}')
@@ -291,7 +291,7 @@ class TunerConformance:
         """About half of all sets are forbidden."""
         tuner = self.make()
         if not callable(getattr(tuner, "obey", None)):
-            pytest.skip("it has no obey: it is asked again until it gives a set that will do")
+            pytest.skip("it has no obey: it is asked again until it gives a valid set")
 
         def feasible(parameters: Any) -> bool:
             text = json.dumps(self.without_additions(parameters), sort_keys=True)
@@ -311,7 +311,7 @@ class TunerConformance:
         """A tuner that obeys has to implement `duplicates: skip` itself."""
         tuner = self.make()
         if self.finite_space is None or not callable(getattr(tuner, "obey", None)):
-            pytest.skip("it has no space with an end, or no obey: then what repeats is not taken from it")
+            pytest.skip("it has no finite space, or no obey: then repeated sets are rejected")
         tuner.obey(Rules(never_repeat=True))
         tuner.update_search_space(dict(self.finite_space))
         given: set[str] = set()

@@ -1,1 +1,1 @@
-"""The built-in tuners. Each file has one public class."""
+"""Built-in tuners. Each file has one public class."""

@@ -1,4 +1,4 @@
-"""Search for the point that is most promising by a model of the results."""
+"""Search for the most promising point according to a model of the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Acquisition", "Search", "improvement"]
 # Maps means and standard deviations, shape (n,), to scores, of which higher is better.
 Acquisition = Callable[[Floats, Floats], Floats]
 
-_PAIRS = 1_000_000  # limit of candidates times results when many candidates are compared
+_PAIRS = 1_000_000  # limit of the number of candidates times results, for comparisons of many candidates
 _NEAR = 1000  # limit of candidates around good points
 # Distances at which each round looks for neighbours of a candidate.
 _ROUNDS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
@@ -67,7 +67,7 @@ class Search:
         for at in np.argsort(-reached, kind="stable")[: _POLISHED if self._smooth else 0]:
             refined[at] = self._uphill(acquisition, refined[at])
         reached = self._scores(acquisition, self._exact(refined))
-        # A refined point may no longer be allowed, so its original stays a candidate.
+        # A refined point may not be allowed, so the original point stays a candidate.
         points, scores = np.concatenate([refined, points]), np.concatenate([reached, scores])
         for at in np.argsort(-scores, kind="stable"):
             parameters = self._cube.decode(points[at])
@@ -92,7 +92,7 @@ class Search:
         return points[kept], scores[kept]
 
     def _exact(self, points: Floats) -> Floats:
-        """Return the exact encodings of the parameter sets for which the points stand."""
+        """Return the exact encodings of the parameter sets that the points represent."""
         return np.array([self._cube.snapped(point) for point in points])
 
     def _refined(self, acquisition: Acquisition, points: Floats, scores: Floats) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""Simulated annealing as in hyperopt: near one of the best sets, and nearer as results come in."""
+"""Simulated annealing as in hyperopt: draws near one of the best sets, and nearer as results come in."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class AnnealTuner(PointTuner):
 
 
 def _lie(losses: Floats, liar: str) -> float:
-    """Return the loss that open sets are assumed to have."""
+    """Return the assumed loss of open sets."""
     lowest, highest = float(losses.min()), float(losses.max())
     match liar:
         case "min":

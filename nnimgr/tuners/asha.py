@@ -13,10 +13,10 @@ __all__ = ["ASHA", "Promotions"]
 
 
 class ASHA(ModelTuner):
-    """Adds ``TRIAL_BUDGET`` to the parameters. Its meaning depends on ``mode``.
+    """Tuner that adds ``TRIAL_BUDGET`` to the parameters. Its meaning depends on ``mode``.
 
     ``promotion``: the budget is ``min_budget`` at first. The best 1 / ``eta`` of all trials that have ended
-    with a budget run again with ``eta`` times that budget. Nothing is waited for: if no trial can be
+    with a budget run again with ``eta`` times that budget. The tuner never waits: if no trial can be
     promoted, a new one begins. ``stopping``: the budget is always ``max_budget``. The assessor ASHA, which
     comes with the tuner, stops the trials that are not among the best 1 / ``eta`` after ``min_budget``
     reports, ``eta`` times as many, and so on. ``searcher``: the source of new configurations: ``random``, or
@@ -72,7 +72,7 @@ class _Run:
 
 
 class Promotions(Schedule):
-    """The rungs' budgets are ``lowest``, ``eta`` times that and so on, and finally ``highest``."""
+    """Schedule of promotions. Budgets of the rungs: ``lowest``, ``eta`` times that and so on, ``highest``."""
 
     def __init__(self, lowest: int, highest: int, eta: int) -> None:
         self._eta = eta
@@ -139,8 +139,8 @@ class Promotions(Schedule):
 
     @property
     def busy(self) -> bool:
-        """Whether a running trial can lead to a promotion. Even half-finished rungs may promote something."""
+        """True if a running trial can lead to a promotion, which is possible even in a half-finished rung."""
         return any(run.rung in self._rungs[:-1] for run in self._runs.values())
 
     def why_waiting(self) -> str:
-        return "it waits for a result, since every parameter set of the search space has been suggested"
+        return "it waits for a result: every parameter set of the search space has been suggested"

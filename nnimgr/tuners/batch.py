@@ -1,4 +1,4 @@
-"""Batch: the parameter sets that the user has listed, one after the other."""
+"""Batch: tries the parameter sets that the user has listed, one after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BatchTuner", "fault_of_space"]
 
 
 class BatchTuner(Tuner):
-    """Gives the options of the search space's only ``choice``, in their order.
+    """Tuner that gives the options of the search space's only ``choice``, in their order.
 
     An option that is listed twice is given twice, unless the rules forbid it. An option that does not meet
     the constraints is skipped. A set that was given or imported is not given again, not even from a new

@@ -18,7 +18,7 @@ __all__ = ["BOHB", "ModelTuner"]
 
 
 class ModelTuner(BudgetTuner):
-    """Base of the tuners with a schedule that learn which configurations are good.
+    """Base of the scheduled tuners that learn which configurations are good.
 
     They learn from the results with the largest budget that has enough of them. Results of sets without a
     budget, such as imported ones, count as results with ``max_budget``.
@@ -68,7 +68,7 @@ class ModelTuner(BudgetTuner):
 
 
 class BOHB(ModelTuner):
-    """Adds ``TRIAL_BUDGET``, from ``min_budget`` to ``max_budget``, to the parameters.
+    """Tuner that adds ``TRIAL_BUDGET``, from ``min_budget`` to ``max_budget``, to the parameters.
 
     ``config_space``, a file in NNI that repeats the search space, must be None. The other arguments are those
     of ``ModelArguments``. Raise ModuleNotFoundError if numpy is not installed.

@@ -1,4 +1,4 @@
-"""The model of BOHB: kernel density estimates of good and of other configurations. Uses numpy."""
+"""Model of BOHB: kernel density estimates of good and of other configurations. Uses numpy."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _Density:
         count, width = points.shape
         narrow = count ** (-1 / (4 + width))
         self._widths = np.maximum(1.06 * points.std(axis=0) * narrow, min_bandwidth)
-        # For choices: the part of a kernel on other options than its point's.
+        # For choices: the weight of a kernel on options other than its point's.
         most = (self._options - 1) / np.maximum(self._options, 1)
         self._leaks = np.maximum(most * narrow, np.minimum(min_bandwidth, most))
 

@@ -1,4 +1,4 @@
-"""Base of tuners that run many configurations with a small budget and the best again with larger ones.
+"""Base of tuners that run many configurations with a small budget, and the best again with larger budgets.
 
 A *configuration* is a parameter set without its budget. A trial runs a configuration with a budget. A
 promoted configuration runs again, as another trial.
@@ -25,9 +25,9 @@ Configuration = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """The next trial to run: a configuration (None: a new one) with a budget.
+    """Next trial to run: a configuration (None: a new one) with a budget.
 
-    ``place`` is the schedule's own.
+    Only the schedule uses ``place``.
     """
 
     budget: int
@@ -40,11 +40,11 @@ class Schedule(ABC):
 
     @abstractmethod
     def next(self) -> Slot | None:
-        """Return the next trial to run, or None while that depends on running trials. Change nothing."""
+        """Return the next trial to run, or None while that depends on running trials. Change no state."""
 
     @abstractmethod
     def give(self, parameter_id: int, slot: Slot, configuration: Configuration) -> None:
-        """Record that the slot that ``next`` returned is taken."""
+        """Record that the slot returned by ``next`` is taken."""
 
     @abstractmethod
     def end(self, parameter_id: int, loss: float | None) -> None:
@@ -56,7 +56,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def take_back(self, parameter_id: int) -> bool:
-        """Free a slot again. Return whether its configuration was a new one."""
+        """Free a slot again. Return True if its configuration was a new one."""
 
     @abstractmethod
     def no_more_new(self) -> None:
@@ -69,7 +69,7 @@ class Schedule(ABC):
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether a running trial's end may lead to a further trial."""
+        """True if a running trial's end may lead to another trial."""
 
     @abstractmethod
     def why_waiting(self) -> str:

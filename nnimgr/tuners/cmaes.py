@@ -1,7 +1,7 @@
 """CMA-ES: a normal distribution that adapts its shape to the region of good results (Hansen, 2016).
 
-The library cmaes does the mathematics. It is told the results in the order of arrival, one population at a
-time, whoever suggested them. So a late or failed trial delays no other.
+The library cmaes does the mathematics. It gets the results in the order of arrival, one population at a time,
+including results of sets that it has not suggested. So a late or failed trial does not delay others.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _ATTEMPTS = 32  # attempts to find an allowed set at a distance from open ones
 
 
 class CmaesTuner(PointTuner):
-    """Draws from the distribution, which starts in the middle of the space with a deviation of ``sigma0``.
+    """Tuner that draws from a distribution, first in the middle of the space with a deviation of ``sigma0``.
 
     ``sigma0`` is a share of each parameter's range. If ``population_size`` is null, the number of columns
     decides. A choice has one column per option, and the option with the largest value is taken. When the
-    distribution has converged, another one starts elsewhere with twice the population. Raise
+    distribution has converged, another one starts at a random place with twice the population. Raise
     ModuleNotFoundError if cmaes is not installed.
     """
 
@@ -109,7 +109,7 @@ class CmaesTuner(PointTuner):
         """Return the points' features as if the distribution had drawn them.
 
         Columns that are inactive in a point are filled from another draw, because they carry no information.
-        A point farther away than any draw, such as a result from elsewhere, is moved nearer.
+        A point farther away than any draw, such as an imported result, is moved nearer.
         """
         draws = np.array([self._distribution.ask() for _ in range(max(len(points), _REFERENCE))])
         active = self.cube.features_of(self.cube.active_in(points))

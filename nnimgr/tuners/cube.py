@@ -93,7 +93,7 @@ class Cube(Encoding):
 
     @property
     def centre(self) -> Floats:
-        """The centre of the cube in the form of ``one_hot``. It is equally near to all options."""
+        """Centre of the cube in the form of ``one_hot``. It is equally near to all options."""
         options_of = [column.options for column in self.columns]
         parts = [[0.5] if not options else [math.sqrt(0.5) / options] * options for options in options_of]
         return np.array([number for part in parts for number in part])

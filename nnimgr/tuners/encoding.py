@@ -1,9 +1,9 @@
-"""A search space as a unit cube. Uses numpy.
+"""Search space as a unit cube. Uses numpy.
 
 Every parameter, nested ones too, is a column of numbers from 0 to 1. A number's column is its distribution
 function, so that a point drawn evenly from the cube is a set drawn from the space. A choice's column is
 divided into as many equal parts as there are options. The columns of a nested choice's options come after it;
-those of the options that were not chosen are *inactive* and hold 0.5.
+those of the options that were not chosen are *inactive* and contain 0.5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evolution: the best sets are a population, and the better one of two random members has offspring."""
+"""Evolution: the best sets are a population, and the better of two random members is varied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST, _MOST = 0.02, 0.3  # distance that a number moves, as a share of its ran
 
 
 class EvolutionTuner(PointTuner):
-    """Draws ``population_size`` sets at random, then varies the better of two members of the population.
+    """Tuner that draws ``population_size`` random sets, then varies the better of two members.
 
     The population is the best eighth of all results, but at most ``population_size``. A random number of
     parameters varies: numbers move by steps of random size, and choices are drawn again.

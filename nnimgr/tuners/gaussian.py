@@ -27,7 +27,7 @@ def quick() -> Iterator[None]:
     import sklearn.gaussian_process
 
     with one_thread(), sklearn.config_context(assume_finite=True), warnings.catch_warnings():
-        # A length at its bound and a search without convergence are good enough.
+        # warnings are not useful: a length at its bound and a search without convergence are good enough
         warnings.simplefilter("ignore")
         yield
 

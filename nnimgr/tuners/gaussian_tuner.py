@@ -18,17 +18,17 @@ __all__ = ["GaussianTuner"]
 
 Integers = NDArray[np.int64]
 
-# Results that are modelled, because the cost grows with their cube and these show where good sets are.
+# Results that are modelled: the cost grows with their cube, and these show where good sets are.
 _MOST = 400
-_MOST_FITTED = 150  # results to which the kernel is fitted, because that takes fifty times as long as its use
+_MOST_FITTED = 150  # results for fitting the kernel, because a fit takes fifty times as long as its use
 _ELITE = 5
 
 
 class GaussianTuner(PointTuner):
-    """Draws ``cold_start_num`` sets at random, then has ``promising`` choose a set by a model of the results.
+    """Tuner that draws ``cold_start_num`` random sets, then has ``promising`` choose sets by a model.
 
-    The open sets count as if they had given their expected results. If there are many results, only the best
-    and the newest ones are modelled. Raise ModuleNotFoundError if scikit-learn is not installed.
+    Open sets count as if they had given their expected results. If there are many results, only the best and
+    the newest ones are modelled. Raise ModuleNotFoundError if scikit-learn is not installed.
     """
 
     def __init__(

@@ -13,11 +13,11 @@ from nnimgr.tuners import grid
 
 __all__ = ["Given", "can_repeat"]
 
-_MOST_INFEASIBLE = 200_000  # infeasible grid points in a row, after which no other points are expected
+_MOST_INFEASIBLE = 200_000  # infeasible grid points in a row after which the search of the grid ends
 
 
 def can_repeat(space: Space) -> bool:
-    """Return whether the same set is likely to be drawn twice.
+    """Return True if the same set is likely to be drawn twice.
 
     It is not if a parameter of the first level is continuous, nor in an empty space, where nothing can vary.
     """
@@ -31,7 +31,7 @@ class Given:
     """The sets given so far, in all spaces, and the position in the grid."""
 
     def __init__(self) -> None:
-        # Number of times each set was given or run otherwise, by identity.
+        # Number of times each set was given or run by a user, by identity.
         self._times: Counter[str] = Counter()
         self._space = Space(())
         self._feasible: Callable[[Any], bool] | None = None
@@ -50,11 +50,11 @@ class Given:
         return True
 
     def knows(self, parameters: Any) -> bool:
-        """Return whether the set was given before, or run otherwise."""
+        """Return True if the set was given before, or run by a user."""
         return identity(parameters) in self._times
 
     def remember(self, parameters: Any) -> None:
-        """Count the set as given, or run otherwise, once more."""
+        """Count the set once more as given or run by a user."""
         self._times[identity(parameters)] += 1
 
     def forget(self, parameters: Any) -> None:

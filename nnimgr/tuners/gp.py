@@ -14,9 +14,10 @@ __all__ = ["GPTuner"]
 
 
 class GPTuner(GaussianTuner):
-    """Tries the set with the largest ``utility``: "ei", expected improvement; "poi", its probability; "ucb".
+    """Tuner that tries the set with the largest ``utility``: "ei", expected improvement; "poi"; "ucb".
 
-    ``kappa``: the weight of uncertainty in ucb. ``xi``: the least improvement for ei and poi. Both are in
+    ``poi`` is the probability of improvement. ``kappa``: the weight of uncertainty in ucb. ``xi``: the
+    least improvement for ei and poi. Both are in
     units of the results' usual distance from their median. ``nu``: Matérn's smoothness. ``alpha``: the
     variance added to every result, in the square of that unit.
     """

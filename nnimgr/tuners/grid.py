@@ -1,9 +1,9 @@
-"""A search space as a numbered grid, which is never held in memory.
+"""Search space as a numbered grid, which is never stored in memory.
 
 Options and integers are all in the grid at every level. Any other parameter has 1, 3, 7, ... values at level
-0, 1, 2, ...: its quantiles in halves, quarters, eighths. A quantised parameter has all its values as soon as
-they are not more than that; before, several quantiles may be the same value. A level contains every point of
-the lower levels.
+0, 1, 2, ...: its quantiles in halves, quarters, eighths. A quantised parameter has all its values once they
+are not more than that; before, several quantiles may be the same value. A level contains every point of the
+lower levels.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _multiples(spec: Numeric) -> tuple[int, int]:
 
 def _quantile(spec: Numeric, fraction: float) -> float:
     if spec.type.gaussian:
-        from statistics import NormalDist  # imported late: slow, and seldom needed
+        from statistics import NormalDist  # imported late: slow, and seldom used
 
         x = NormalDist(spec.a, spec.b).inv_cdf(fraction)
         return math.exp(x) if spec.type.logarithmic else x

@@ -1,4 +1,4 @@
-"""Grid search: every point of a grid, then those of finer grids while a parameter can be refined."""
+"""Grid search: every point of a grid, then the points of finer grids while a parameter can be refined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["GridSearchTuner"]
 
 
 class GridSearchTuner(Tuner):
-    """Gives the points of ``nnimgr.tuners.grid`` in their order, except repeated and imported points.
+    """Tuner that gives the points of a grid (``grid.py``) in order, except repeated and imported points.
 
     The search ends, with NoMoreTrialError, only if no parameter is continuous. ``optimize_mode`` has no
     effect.
@@ -33,7 +33,7 @@ class GridSearchTuner(Tuner):
     def update_search_space(self, search_space: dict[str, Any]) -> None:
         space = spaces.parse(search_space)
         if not space.parameters:
-            raise ValueError("GridSearch needs a search space with at least one parameter, and it is empty")
+            raise ValueError("GridSearch needs a search space with at least one parameter; this one is empty")
         self._given.change(space, self._rules.feasible)
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> dict[str, Any]:

@@ -149,10 +149,10 @@ class Brackets(Schedule):
                 f"it waits for {trials} of bracket {bracket.number}, rung {len(bracket.rungs)} (budget "
                 f"{rung.budget}), to promote the best"
             )
-        return "it waits for nothing"
+        return "it does not wait for a trial"
 
     def _awaited(self) -> Iterator[tuple[_Bracket, _Rung, int]]:
-        """Yield the brackets in which trials run, their last rungs, and the number of these trials."""
+        """Yield the brackets with running trials, their last rungs, and the number of these trials."""
         for bracket in self._brackets:
             rung = bracket.rungs[-1]
             if len(rung.given) > len(rung.losses):

@@ -12,7 +12,7 @@ from nnimgr.tuners.given import Given, can_repeat
 __all__ = ["LearningTuner"]
 
 _DRAWS = 100  # draws of one set from the model, before it is drawn from the whole space
-_BLIND_DRAWS = 100_000  # so many because perhaps only one set in a thousand is allowed
+_BLIND_DRAWS = 100_000  # many draws, because perhaps only one set in a thousand is allowed
 
 
 class LearningTuner(Tuner):
@@ -60,7 +60,7 @@ class LearningTuner(Tuner):
     def learned(self, parameters: Any, loss: float) -> None:
         """Learn a result, of which lower is better.
 
-        ``parameters`` may be outside of the space, or anything.
+        ``parameters`` may be outside the space, or anything.
         """
 
     def allows(self, parameters: Any) -> bool:
@@ -119,7 +119,7 @@ class LearningTuner(Tuner):
     # ---- beneath ------------------------------------------------------------------------------------------
 
     def _must_differ(self, space: spaces.Space) -> bool:
-        """Return whether given sets have to be remembered, so that no set is given twice."""
+        """Return True if the tuner must remember given sets, so that no set is given twice."""
         return self._rules.never_repeat or (can_repeat(space) and not self._rules.may_repeat)
 
     def _allowed(self, rng: Random, parameter_id: int) -> dict[str, Any] | None:
@@ -135,9 +135,7 @@ class LearningTuner(Tuner):
                 return parameters
         if self._repeats:
             return None
-        raise ValueError(
-            f"of {_BLIND_DRAWS} parameter sets drawn at random none meets the search space's constraints"
-        )
+        raise ValueError(f"none of {_BLIND_DRAWS} random parameter sets meets the search space's constraints")
 
     def _remember(self, parameters: Any) -> None:
         if self._repeats:

@@ -1,4 +1,4 @@
-"""Metis: trials that find where the optimum is (Li, Liang, He, Zhang, Cao and Wang, USENIX ATC 2018)."""
+"""Metis: Bayesian optimisation that measures doubtful results again (Li and others, USENIX ATC 2018)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NU, _ALPHA = 2.5, 1e-6  # of the Gaussian process; not arguments in NNI
 _WARM_UP = 10_000
 _DOUBT = 1.5  # standard deviations below its mean at which a set may still be the best one
 _ODD = 3.0  # a result this many standard deviations from its prediction is measured again
-_OFTEN = 3  # limit for measuring a set
-_SAME = 1e-9  # rounding moves a point by less than this
+_OFTEN = 3  # largest number of measurements of a set
+_SAME = 1e-9  # rounding moves a point by less than this distance
 
 
 class MetisTuner(GaussianTuner):
-    """Explores, exploits or measures again.
+    """Tuner that explores, exploits or measures again.
 
     With ``exploration_probability``, it tries the most uncertain set among those that may still be the best.
     Otherwise, or always with ``no_candidates``, it tries the set with the best expected result. Unless

@@ -1,4 +1,4 @@
-"""Optuna's samplers as tuners: a study in memory is asked and told. It holds nothing that cannot be rebuilt.
+"""Optuna's samplers as tuners. The study is in memory, and its data can be rebuilt.
 
 A suggestion is a function of (seed, parameter id, earlier calls) and of the sampler's notes on its trials and
 its study. ``dump_state`` returns the notes for each parameter set, unless they can be computed, and
@@ -37,7 +37,7 @@ _OF_PARAMS = "tpe:relative_params"  # notes that repeat the trial's params
 
 
 class CmaEsSampler(optuna.samplers.CmaEsSampler):
-    """Models always the same numbers.
+    """Sampler that always models the same numbers.
 
     Optuna's sampler models the numbers that all results so far have in common. With nested choices these
     become fewer, and then the sampler fails, or draws at random from then on.
@@ -53,14 +53,14 @@ class CmaEsSampler(optuna.samplers.CmaEsSampler):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The trial for which the study was asked last."""
+    """Trial for which the study was asked last."""
 
     number: int
     parameters: dict[str, Any]
 
 
 class OptunaTuner(LearningTuner):
-    """Has one of Optuna's samplers suggest sets. Supports several objectives if the sampler does.
+    """Tuner that uses one of Optuna's samplers. It supports several objectives if the sampler does.
 
     ``sampler``: the name of its class, with or without "Sampler" at the end. ``sampler_args``: arguments of
     its constructor; classes among them (a crossover) are given by name. Raise ValueError, and
@@ -99,7 +99,7 @@ class OptunaTuner(LearningTuner):
     # ---- the study ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Create the study of the present space, with all results and open sets that are inside of it."""
+        """Create the study of the current space, with all results and open sets that are inside it."""
         self._translation = Translation(self.space)
         self._storage = InMemoryStorage()
         self._sampler = self._make_sampler()
@@ -260,7 +260,7 @@ class OptunaTuner(LearningTuner):
 
 
 class NSGA2Tuner(OptunaTuner):
-    """The elitist genetic algorithm NSGA-II (Deb and others, 2002), made for several objectives."""
+    """Genetic algorithm NSGA-II with elitism (Deb and others, 2002), for several objectives."""
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ def _arguments_of(sampler: type[BaseSampler], given: dict[str, Any]) -> dict[str
     for name in given:
         if name not in takes:
             raise ValueError(
-                f"{sampler.__name__} takes no argument {name!r} in sampler_args; valid ones are "
+                f"{sampler.__name__} takes no argument {name!r} in sampler_args; valid arguments are "
                 f"{', '.join(sorted(takes))}"
             )
     if isinstance(given.get("crossover"), str):

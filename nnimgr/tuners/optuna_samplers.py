@@ -26,7 +26,7 @@ _SUFFIX = "Sampler"
 _NOT_HERE = {
     "gridsampler": "use the tuner GridSearch",
     "bruteforcesampler": "use the tuner GridSearch",
-    "partialfixedsampler": "leave the fixed parameters out of the search space",
+    "partialfixedsampler": "remove the fixed parameters from the search space",
 }
 
 
@@ -53,7 +53,7 @@ def fault_of_sampler(value: Any) -> str | None:
 def fault_of_arguments(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:
     """Return the path and the error in ``classArgs`` that are valid one by one, or None."""
     if "seed" in (arguments.get("sampler_args") or {}):
-        return ("sampler_args", "seed"), "belongs beside sampler_args, not among them"
+        return ("sampler_args", "seed"), "must be beside sampler_args, not inside"
     name = sampler_class(arguments.get("sampler") or "TPE")
     if several and name is not None and not SAMPLERS[name]:
         able = ", ".join(each.removesuffix(_SUFFIX) for each, takes in SAMPLERS.items() if takes)

@@ -39,7 +39,7 @@ _GRID = np.linspace(-_REACH, _REACH, len(_TABLE))
 
 
 class Axes:
-    """The parameters of a mixture: columns of codes that hold numbers, and columns that hold choices."""
+    """Parameters of a mixture: columns of codes that contain numbers, and columns that contain choices."""
 
     def __init__(self, dimensions: Sequence[Number | Categories]) -> None:
         self.width = len(dimensions)

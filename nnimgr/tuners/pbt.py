@@ -37,7 +37,7 @@ class _Member:
 
 
 class PBTTuner(LearningTuner):
-    """Trains a population one generation at a time. Each trial continues from a checkpoint of an earlier one.
+    """Tuner that trains a population by generations. Each trial continues from an earlier checkpoint.
 
     A trial's ``save_checkpoint_dir`` is ``all_checkpoint_dir``/generation/member. The trial loads from
     ``load_checkpoint_dir`` if a checkpoint is there: the same directory in the first generation, then that of
@@ -45,7 +45,7 @@ class PBTTuner(LearningTuner):
     a result, continue from members of the best ``fraction`` with changed parameters. Each parameter is drawn
     again with ``resample_probability``, else moved by ``factor`` of its range (a choice and an integer: by
     one). ``factors`` is another name of ``factor``, from NNI's validation. Results imported before the first
-    trial become the first members. ``all_checkpoint_dir`` None: the experiment's own.
+    trial become the first members. ``all_checkpoint_dir`` None: the experiment's own directory.
     """
 
     waits: ClassVar[bool] = True
@@ -102,7 +102,7 @@ class PBTTuner(LearningTuner):
     def why_waiting(self) -> str:
         count = sum(not member.ended for member in self._members)
         trials = "a trial" if count == 1 else f"{count} trials"
-        return f"it waits for {trials} of generation {self._generation} to begin the next one"
+        return f"it waits for {trials} of generation {self._generation} before the next one begins"
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
         super().recall(parameter_id, parameters)
@@ -136,7 +136,7 @@ class PBTTuner(LearningTuner):
         self._take_in()
 
     def _take_in(self) -> None:
-        """Take results from elsewhere. The best ones start the first generation, unless it has begun."""
+        """Record imported results. The best ones start the first generation, unless it has begun."""
         for parameters, loss in self.results:
             if isinstance(parameters, Mapping):
                 self._imported.append((loss, len(self._imported), _without_directories(parameters)))
@@ -188,7 +188,7 @@ class PBTTuner(LearningTuner):
         self._runs[parameter_id] = member
 
     def _end(self, parameter_id: int | None, loss: float | None) -> None:
-        """Record that a trial of this generation has ended, or was run again and has a result now."""
+        """Record that a trial of this generation has ended, or got a result when it was run again."""
         member = self._runs.get(-1 if parameter_id is None else parameter_id)
         if member is None:
             return

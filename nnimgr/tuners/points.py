@@ -1,4 +1,4 @@
-"""Base of tuners that see a search space as a unit cube: holds results and open sets as points."""
+"""Base of tuners that treat a search space as a unit cube: keeps results and open sets as points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST = 1e150  # squares of smaller numbers are finite
 
 
 class PointTuner(LearningTuner):
-    """Holds sets inside the space with a finite result as points of ``cube``, in the order of arrival."""
+    """Base class that keeps sets in the space with a finite result as points of ``cube``, by arrival."""
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
         super().__init__(optimize_mode, seed)
@@ -51,7 +51,7 @@ class PointTuner(LearningTuner):
         return np.array(list(self._pending.values())).reshape(len(self._pending), self.cube.width)
 
     def drawn(self, rng: Random) -> dict[str, Any]:
-        """Draw an allowed set from the space, if possible at a distance from the open ones."""
+        """Return an allowed random set, if possible at a distance from the open sets."""
         pending = self.pending
         best, farthest, looks = None, -math.inf, 0
         for _ in range(_BLIND_DRAWS):

@@ -1,4 +1,4 @@
-"""Quasi-random search: the points of a Sobol sequence, which leaves no part of the space empty."""
+"""Quasi-random search: the points of a Sobol sequence, which covers the space evenly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTH = 2**30  # limit of points of scipy's Sobol sequences
 
 
 class QmcTuner(RandomTuner):
-    """Suggest, for parameter id n, point n of a scrambled Sobol sequence over all parameters and nested ones.
+    """Tuner that suggests, for parameter id n, point n of a scrambled Sobol sequence over all parameters.
 
     If that point is not allowed, the point of a sequence with another scrambling is taken. Raise
     ModuleNotFoundError if scipy is not installed.

@@ -13,7 +13,7 @@ __all__ = ["RandomTuner"]
 
 
 class RandomTuner(LearningTuner):
-    """Draws each set with a generator made from (seed, parameter id), so no earlier call has to be repeated.
+    """Tuner that draws each set with a generator seeded by (seed, parameter id), whatever was called before.
 
     A set that was given before is replaced by the first point of a grid that was not given. If the grid has
     no such point, NoMoreTrialError is raised. ``optimize_mode`` has no effect.

@@ -19,7 +19,7 @@ from nnimgr.tuners.points import PointTuner, calm
 __all__ = ["SMACTuner"]
 
 _COLD = 10  # sets that are drawn at random first
-_CHANCE = 0.2  # chance of a later random set, smac's default: forests may overlook a region for ever
+_CHANCE = 0.2  # chance that a later set is random, as in smac, because forests may overlook a region
 _WARM_UP = 5_000  # candidates drawn from the space
 _STARTS = 50  # best candidates whose neighbours are searched
 _MOST = 2000  # newest results for the forest
@@ -34,9 +34,9 @@ _FOREST |= {"max_leaf_nodes": None, "n_jobs": 1}
 
 
 class SMACTuner(PointTuner):
-    """Tries the set with the largest expected improvement on the best one, and sometimes a random set.
+    """Tuner that tries the set with the largest expected improvement, and sometimes a random set.
 
-    The open sets count as if they had given their expected results. ``config_dedup``, NNI's switch against
+    Open sets count as if they had given their expected results. ``config_dedup``, NNI's switch against
     repeated sets, has no effect, because no set is repeated. Raise ModuleNotFoundError if smac is not
     installed.
     """

@@ -1,7 +1,7 @@
 """TPE, the tree-structured Parzen estimator (Bergstra, Bardenet, Bengio and Kégl, NeurIPS 2011).
 
-This file holds all but the model. The model (``tpe_model``) loads numpy, which takes longer than the rest of
-the tuner's start. So it is loaded only when there are results to learn from.
+The model is in ``tpe_model``, which loads numpy. Loading numpy takes longer than the rest of the tuner's
+start, so the model is loaded only when there are results to learn from.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["TpeArguments", "TpeTuner"]
 
 
 class TpeTuner(LearningTuner):
-    """Draws parameter sets from where good results are denser than bad ones.
+    """Tuner that draws parameter sets from where good results are denser than bad ones.
 
     Raise ModuleNotFoundError if numpy is not installed.
     """

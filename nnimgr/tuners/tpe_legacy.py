@@ -1,4 +1,4 @@
-"""NNI's name for the TPE that it had from hyperopt, with the arguments of hyperopt's TPE."""
+"""TPE under NNI's old name TPE from hyperopt, with the arguments of hyperopt's TPE."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The model of TPE: a tree of search spaces, each with its trials' codes and the ranks of their results.
+"""Model of TPE: a tree of search spaces, each with its trials' codes and the ranks of their results.
 
 The parameters of one space are modelled together (Falkner, Klein and Hutter, ICML 2018; Watanabe 2023,
-arXiv:2304.11127). A nested choice is a parameter like any other. Each of its options has a space of its own,
+arXiv:2304.11127). A nested choice is a parameter like any other. Each of its options has a separate space,
 whose parameters are learned from the trials that took this option.
 """
 
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _MOST_BAD = 500  # trials for the density of bad ones, which is smooth, so that this number shows its form
-_ROOM = 16  # with this number of open trials, the half of the candidates nearest to them is left out
+_ROOM = 16  # with this number of open trials, the half of the candidates that is nearest to them is left out
 _FEW = 8  # up to this number, new results are inserted one by one
 
 

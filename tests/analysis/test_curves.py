@@ -152,7 +152,7 @@ def test_keys_of_metrics_that_are_objects() -> None:
     assert header["keys"] == ["default", "loss"]
     assert lines(found) == {0: [(0, 2.0), (2, 1.0)]}
     with pytest.raises(
-        BadQuestion, match="no intermediate metric has the key note; they have: default, loss"
+        BadQuestion, match="no intermediate metric has the key note; valid are: default, loss"
     ):
         ask(columns, snapshot, key="note")
 

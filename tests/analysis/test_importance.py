@@ -94,7 +94,7 @@ def test_the_draws_are_the_same_each_time() -> None:
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ([1.0] * 19 + [np.nan] * 5, "Importance takes 20 trials with a result; there are 19."),
+        ([1.0] * 19 + [np.nan] * 5, "Importance needs 20 trials with a result; there are 19."),
         ([2.5] * 24, "All 24 results are the same: no parameter makes a difference."),
     ],
 )
@@ -105,7 +105,7 @@ def test_why_there_is_none(value: list[float], sentence: str) -> None:
 
 def test_parameters_that_never_changed() -> None:
     columns = GivenColumns(30, {"parameters.a": [1.0] * 30}, value=np.arange(30.0))
-    assert ask(columns)["sentence"] == "No parameter has had more than one value, or none makes a difference."
+    assert ask(columns)["sentence"] == "All parameters are constant, or none makes a difference."
 
 
 def test_a_filter_leaves_trials_out() -> None:

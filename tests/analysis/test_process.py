@@ -156,7 +156,7 @@ async def test_closing_ends_it_and_answers_nobody(analyst: Analyst, stored: Path
     await asyncio.sleep(0)
     await analyst.close()
     for task in asked:
-        with pytest.raises(AnalysisFailed, match=r"The server leaves\."):
+        with pytest.raises(AnalysisFailed, match=r"The server is shutting down\."):
             await task
     assert analyst.pid is None
 

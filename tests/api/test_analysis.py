@@ -113,7 +113,7 @@ async def test_history_is_told(lab: Lab) -> None:
 async def test_too_few_trials_have_a_sentence(lab: Lab) -> None:
     await tell(lab)
     answer = (await lab.client.get(f"{ANALYSIS}/importance")).json()
-    assert answer["sentence"] == "Importance takes 20 trials with a result; there are 1."
+    assert answer["sentence"] == "Importance needs 20 trials with a result; there are 1."
 
 
 @pytest.mark.parametrize(

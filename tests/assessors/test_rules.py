@@ -85,7 +85,7 @@ def test_percentile_waits() -> None:
     run(assessor, "c", [1.0] * 9)
     assert stopped_at(assessor, "late", [0.0] * 9) == 2
     assert assessor.why("late")["reason"] == (
-        "its best result by step 2, 0, is below 1, which the best 50 % of 2 trials had at that step"
+        "its best result by step 2, 0, is below 1, the limit of the best 50 % of 2 trials at that step"
     )
     assert stopped_at(assessor, "good", [0.0, 1.0, 0.0, 0.0]) is None
 
@@ -97,7 +97,7 @@ def test_patience() -> None:
     assessor = PatientAssessor("minimize", patience=3, min_delta=0.1)
     assert stopped_at(assessor, "a", [5, 4, 3, 2, 1, 0, -1]) is None
     assert stopped_at(assessor, "b", [5, 4, 4.5, 3.95, 4, 1]) == 5
-    assert assessor.why("b")["reason"] == "it has not become better than 4 at step 2 for 3 reports"
+    assert assessor.why("b")["reason"] == "no improvement over 4 (step 2) in 3 reports"
     assert stopped_at(assessor, "c", [math.nan] * 9) is None
 
 
@@ -108,8 +108,7 @@ def test_patience_with_another_assessor() -> None:
     assert stopped_at(assessor, "b", [0.1, 0.2, 0.3, 0.4]) is None
     assert stopped_at(assessor, "c", [2, 2, 2, 0.5, 2]) == 4
     assert assessor.why("c")["reason"] == (
-        "it has not become better than 2 at step 1 for 3 reports, and 0.5 at step 4 is below the lower "
-        "threshold 1"
+        "no improvement over 2 (step 1) in 3 reports, and 0.5 at step 4 is below the lower threshold 1"
     )
     assert not assessor.replayable
     assert PatientAssessor(wrapped={"name": "ASHA"}).replayable

@@ -83,7 +83,7 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
         ("tuner", "Optuna", {"sampler": "grid"}, "(use the tuner GridSearch), not 'grid'"),
         ("tuner", "Optuna", {"sampler": 3}, "NSGAIII, QMC, Random, not 3"),
         ("tuner", "Optuna", {"sampler_args": [1]}, "must be a mapping of names to values, not [1]"),
-        ("tuner", "Optuna", {"sampler_args": {"seed": 1}}, "belongs beside sampler_args, not among them"),
+        ("tuner", "Optuna", {"sampler_args": {"seed": 1}}, "must be beside sampler_args, not inside"),
         ("tuner", "NSGA2", {"population_size": 1}, "must be an integer of at least 2, not 1"),
         ("tuner", "NSGA2", {"crossover_prob": 1.5}, "must be a finite number of at least 0 and at most 1"),
         ("tuner", "NSGA2", {"crossover": "two"}, "must be one of uniform, blxalpha, sbx"),

@@ -102,7 +102,7 @@ nni.report_intermediate_result({"default": 2.0, "blob": "x" * 1_000_000})
         assert metric["text"] == '{"default": 1.0, "blob": "%s"}' % ("x" * 999_000)
         assert metric["value"] == 1.0
         error = here.log(trial["id"], "stderr").decode().splitlines()[-1]
-        assert error == "AssertionError: Metric too long: 1000129 bytes, and at most 999999 can be reported"
+        assert error == "AssertionError: Metric too long: 1000129 bytes; the limit is 999999 bytes"
         assert (trial["status"], trial["reason"]) == ("FAILED", f"exited with code 1: {error}")
 
 

@@ -149,7 +149,7 @@ def test_a_metric_that_is_too_long_is_refused(trial: Trial) -> None:
         f"nni.report_intermediate_result('a' * {999_999 - overhead})\n"
         f"try:\n    nni.report_intermediate_result('a' * {1_000_000 - overhead})\n    raise SystemExit(1)\n"
         "except AssertionError as error:\n"
-        "    assert str(error) == 'Metric too long: 1000000 bytes, and at most 999999 can be reported'"
+        "    assert str(error) == 'Metric too long: 1000000 bytes; the limit is 999999 bytes'"
     )
     assert trial.frames()[:8] == b"ME999999" and len(trial.frames()) == 999_999 + 8
 

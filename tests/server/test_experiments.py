@@ -114,7 +114,7 @@ def test_an_experiment_from_its_creation_to_the_servers_leave(tmp_path: Path) ->
             "serverLeaves": True,
         }
         assert server.wait() == 0
-        assert "but stopped ones" in server.said and SECRET not in server.said
+        assert "no active experiment is left" in server.said and SECRET not in server.said
     for database in (tmp_path / "work" / "exp" / "db").iterdir():
         assert SECRET.encode() not in database.read_bytes()
 

@@ -50,7 +50,7 @@ def test_an_idle_server_is_small(tmp_path: Path) -> None:
 
 def test_too_few_open_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, 64))
-    with pytest.raises(CannotServe, match=r"At most 64 files can be open here .* ulimit -n 4096"):
+    with pytest.raises(CannotServe, match=r"Only 64 files can be open here .* ulimit -n 4096"):
         command._allow_open_files()
 
 
@@ -142,12 +142,12 @@ def test_what_cannot_be(tmp_path: Path) -> None:
         (
             ["--keepers-listen", "192.0.2.1:9"],
             {},
-            "does not have the address 192.0.2.1 that --keepers-listen",
+            "--keepers-listen 192.0.2.1 is not an address of this machine",
         ),
         ([], {"NNIMGR_KEEPERS_LISTEN": "a:b"}, "NNIMGR_KEEPERS_LISTEN 'a:b' has no port from 1 to 65535."),
-        ([], {"NNIMGR_KEEPERS_URL": "http://a"}, "NNIMGR_KEEPERS_URL 'http://a' has to begin with https://"),
+        ([], {"NNIMGR_KEEPERS_URL": "http://a"}, "NNIMGR_KEEPERS_URL 'http://a' must begin with https://"),
         (["--keepers-ca", str(tmp_path / "no")], {}, "/no cannot be read: No such file or directory."),
-        (["--keepers-ca", __file__], {}, "test_main.py holds no certificates in PEM."),
+        (["--keepers-ca", __file__], {}, "test_main.py contains no certificates in PEM."),
     ):
         with serving(tmp_path, *options, environ=environ) as server:
             assert not server.ready
@@ -206,10 +206,10 @@ def test_a_server_that_needs_no_token_says_so(tmp_path: Path) -> None:
         }
         assert server.call("GET", "/api/v1/server", headers={"Host": "evil.example"}).status == 403
         assert server.call("GET", "/api/v1/server", headers={}).body["needsToken"] is False
-        assert "anyone on this machine can steer its experiments" in server.said
+        assert "anyone on this machine can control its experiments" in server.said
 
 
 def test_a_server_without_a_token_stays_on_this_machine(tmp_path: Path) -> None:
     with serving(tmp_path, "--no-token", "--host", "0.0.0.0") as server:
         assert not server.ready and server.wait() == 1
-        assert "--no-token goes with --host 127.0.0.1" in server.said
+        assert "--no-token is only allowed with --host 127.0.0.1" in server.said

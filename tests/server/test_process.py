@@ -70,7 +70,7 @@ async def test_it_leaves_when_the_last_experiment_is_stopped() -> None:
     await server.settle()
     assert not server.why.done()
     server.manager.stop("b")
-    assert await server.left() == "no experiment is left but stopped ones"
+    assert await server.left() == "no active experiment is left"
 
 
 async def test_it_waits_for_a_request_that_creates_another_one() -> None:
@@ -100,4 +100,4 @@ async def test_a_long_experiment_outlives_that_wait(monkeypatch: pytest.MonkeyPa
     await server.settle()
     assert not server.why.done()
     server.manager.stop("a")
-    assert await server.left() == "no experiment is left but stopped ones"
+    assert await server.left() == "no active experiment is left"

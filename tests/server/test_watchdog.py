@@ -39,7 +39,7 @@ async def test_a_stall_is_logged_with_its_stack(listener: Listener) -> None:
     finally:
         logger.removeHandler(listener)
     assert "stand_still" in listener.messages[0]
-    assert "goes on after" in listener.messages[-1]
+    assert "continues after" in listener.messages[-1]
 
 
 async def test_a_lively_loop_is_left_alone(listener: Listener) -> None:

@@ -1,4 +1,4 @@
-"""Deterministic simulation: the product's own classes on a virtual clock, with faults everywhere around them.
+"""Deterministic simulation: the product's own classes on a virtual clock, with faults everywhere else.
 
 ``world.World(seed).run()`` is one life of an experiment; ``python -m tests.simulation --help`` runs many.
 """

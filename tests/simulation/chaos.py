@@ -136,7 +136,7 @@ class Chaos:
     def _shorten(self, host: Host) -> None:
         """Kill the keeper and cut the end of its journal, although it was flushed.
 
-        Not after claims were damaged: then nothing would be left that knows those attempts.
+        This must not happen after claims were damaged: then nothing would know those attempts.
         """
         if any(self._world.witness.attempts[shim.job].spoiled for shim in host.shims):
             return

@@ -1,6 +1,6 @@
-"""Files of an attempt, as bytes in memory; power loss removes their unflushed ends.
+"""Files of an attempt, as bytes in memory. Power loss removes their unflushed ends.
 
-As on ext4 and XFS, a file is cut, and never filled with bytes that nobody wrote.
+As on ext4 and XFS, a file is cut, but never filled with foreign bytes.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from trial_keeper.core import recovery
 
 
 class Host:
-    """Machine.
+    """Simulated machine.
 
     ``cut``: no network reaches it; ``full``: only metrics can be written; ``busy``: forks are slow.
     """
@@ -173,7 +173,7 @@ class Host:
             self.ending = None
 
     def end(self) -> None:
-        """End the machine as a pod: its processes get a grace period, and then it disappears."""
+        """Shut the machine down as a pod: its processes get a grace period, and then it disappears."""
         if not self.up or self.ending is not None:
             return
         self.kernel.fault("told to end", self.name)

@@ -44,7 +44,7 @@ class Journal:
         self.content += frame[: kernel.random.randrange(len(frame))]
 
     def shorten(self, kernel: Kernel) -> None:
-        """Cut the file behind its first record; without that record the keeper would be a new one."""
+        """Cut the file after its first record. Without that record the keeper would be a new one."""
         first = product.size(self.content)
         longest = min(400, len(self.content) - first)
         if self.content and longest > 0:

@@ -1,6 +1,6 @@
 """Bugs to plant: each removes one rule from the product, or from its environment, for a while.
 
-Rules that are backed by another rule are not here, because no run can show their loss: the order check of the
+Rules that another rule backs up are not here, because no run can show their loss: the order check of the
 keeper's commands, the server's check for stale requests, the second spawn after a crash.
 """
 
@@ -67,7 +67,7 @@ def updates_not_adopted() -> Iterator[None]:
 
 @planted
 def results_not_taken() -> Iterator[None]:
-    """Only the first of several results in one turn is taken."""
+    """Only the first of several results in one turn is recorded."""
     step = phases.take_final
 
     def once(state: ExperimentState, *rest: Any) -> None:
@@ -116,7 +116,7 @@ def spawn_before_the_record() -> Iterator[None]:
 
 @planted
 def stop_never_journaled() -> Iterator[None]:
-    """A stop is carried out and acknowledged, but a restarted keeper does not know it."""
+    """A stop is carried out and acknowledged, but not journaled, so a restarted keeper forgets it."""
     with patch.object(stops, "stop_record", lambda attempt: {"k": "nop"}):
         yield
 
@@ -203,7 +203,7 @@ def identity_by_handle() -> Iterator[None]:
 def no_epoch_check() -> Iterator[None]:
     """A keeper obeys every server that answers, even one that died long ago.
 
-    With one lock per database, a dead server's answers are still true. So the check is for the rule itself.
+    With one lock per database, a dead server's answers are still correct. So only the rule itself is checked.
     """
 
     def obeyed(self: Exchange, answer: dict[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ def live(seed: int) -> Outcome:
     except Violation as violation:
         return seed, dict(world.kernel.counts), str(violation)
     missing = [kind for kind in CERTAIN if not world.kernel.counts[kind]]
-    too_kind = f"the simulator was too kind: no {', no '.join(missing)}" if missing else None
+    too_kind = f"the simulator injected too few faults: no {', no '.join(missing)}" if missing else None
     return seed, dict(world.kernel.counts), too_kind
 
 

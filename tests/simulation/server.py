@@ -80,7 +80,7 @@ class Server:
                     self._kernel.fail(f"{self.name}: the runner failed: {text}")
                     return
                 self.runner = None
-                self._kernel.say(self.name, "starts its runner anew: %s", error)
+                self._kernel.say(self.name, "restarts its runner: %s", error)
                 await asyncio.sleep(RESTART_S)
             else:
                 self._kernel.say(self.name, "has closed")

@@ -1,4 +1,4 @@
-"""Simulated shim, with its trial and the trial's stray children, as the keeper and the files see them."""
+"""Simulated shim with its trial and the trial's child processes, as the keeper and the files see them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Shim:
 
     @property
     def stirs(self) -> bool:
-        """True if something of the attempt runs, or may still start."""
+        """True if a process of the attempt runs, or may still start."""
         return self.alive or self.main or self.strays > 0
 
     @property

@@ -49,7 +49,7 @@ class Store:
                 self._placed(trial_of_job(recorded.fact.job_id)[0])
 
     def lose_power(self) -> None:
-        """Keep everything: all committed facts survive power loss."""
+        """Do nothing: all committed facts survive power loss."""
 
     def restore_older(self) -> None:
         """Replace the database by an older copy."""
@@ -62,7 +62,7 @@ class Store:
             self.witness.replay(self.log)
 
     def fold(self) -> ExperimentState:
-        """Fold the log from its start."""
+        """Return the state that results from the log."""
         state = ExperimentState()
         for recorded in self.log:
             apply(state, recorded)

@@ -17,7 +17,7 @@ PAUSE_S = 1.0
 
 
 class User:
-    """User; ``wants_it``: the experiment must run to its end."""
+    """Simulated user. ``wants_it``: the experiment must run to its end."""
 
     def __init__(self, world: World) -> None:
         self._world, self._kernel = world, world.kernel

@@ -1,4 +1,4 @@
-"""Invariants: the events on the hosts and the recorded facts, checked against each other."""
+"""Invariants: checks of the events on the hosts against the recorded facts, and vice versa."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Trial:
 
 
 class Witness:
-    """Observer of everything; a broken promise ends the run."""
+    """Observer of all events. A broken promise ends the run."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -81,7 +81,7 @@ class Witness:
         if trial_id not in self._conducts:
             drawn = Conduct.draw(self._kernel)
             sets = 1 if self.phased is None else self.phased.choice([1, 2, 3, 5])
-            # No request is read behind junk, so such a trial would wait forever for further sets.
+            # Requests after junk are not read, so such a trial would wait forever for further sets.
             self._conducts[trial_id] = replace(drawn, sets=1 if drawn.junk else sets)
         return self._conducts[trial_id]
 
@@ -128,7 +128,7 @@ class Witness:
             fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
         known = {record.get("job") for record in product.parse(host.journal.content)[0]}
         if instance == host.instance and job not in known and not host.journal.shortened:
-            fail(f"attempt {job} runs, but its keeper's journal knows nothing of it")
+            fail(f"attempt {job} runs, but it is not in its keeper's journal")
 
     def _check_gpus(self, job: str, host: Host) -> None:
         """Check that no other attempt computes on the GPUs of this attempt."""

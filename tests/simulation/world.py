@@ -1,4 +1,4 @@
-"""One life of an experiment on a few machines: all its parts, and its end."""
+"""One life of an experiment on a few machines, with all its parts."""
 
 from __future__ import annotations
 
@@ -141,12 +141,12 @@ class World:
         self.witness.check_end(runner.state.status)
         self.check_log(runner.state)
         if self.store.reread() != self.store.log:
-            self.kernel.fail("the log is another one when it is read from its rows")
+            self.kernel.fail("the log changes when it is read from its rows")
 
     def check_log(self, state: ExperimentState) -> None:
         """Check that the state in memory equals the state from the log."""
         if self.store.fold() != state:
-            self.kernel.fail("the log folds to another state than the server's")
+            self.kernel.fail("the state from the log differs from the server's")
 
 
 def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreated:

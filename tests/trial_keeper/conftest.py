@@ -1,4 +1,4 @@
-"""The host that tests of a whole keeper begin with."""
+"""Fixture of tests with a whole keeper: a host."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.trial_keeper.harness import Host, host
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Host]:
-    """A host with a running keeper."""
+    """Yield a host with a running keeper."""
     with host(tmp_path) as found:
         yield found

@@ -1,4 +1,4 @@
-"""A small server that speaks the keepers' protocol, and a keeper process to speak with."""
+"""Small server that speaks the keepers' protocol, and a keeper process to test with it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from trial_keeper.machine import procs
 
 PACKAGE = Path(trial_keeper.__file__).parent
 DEADLINE_S = 20.0
-# A function for trials in shell.
+# Shell function for trials that reports a metric.
 REPORT = "report() { printf 'ME%06d%s\\n' $((${#1} + 1)) \"$1\" >> $NNI_SYS_DIR/.nni/metrics; }; "
 
 
 def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """The first true value of ``condition``; it is looked at often, and the test fails at the deadline."""
+    """Return the first true value of ``condition``, which is polled; fail at the deadline."""
     end = time.monotonic() + deadline_s
     while True:
         value = condition()
@@ -46,7 +46,7 @@ def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = DEADLI
 
 
 class Http(ThreadingHTTPServer):
-    """An HTTP server at a port."""
+    """HTTP server at a port."""
 
     daemon_threads = True
 
@@ -55,12 +55,12 @@ class Http(ThreadingHTTPServer):
 
 
 class LocalServer(Http):
-    """An HTTP server at a Unix socket."""
+    """HTTP server at a Unix socket."""
 
     address_family = socket.AF_UNIX
 
     def __init__(self, path: str, handler: type[BaseHTTPRequestHandler]) -> None:
-        Path(path).unlink(missing_ok=True)  # that of a server which was killed
+        Path(path).unlink(missing_ok=True)  # left by a server that was killed
         super().__init__(path, handler)  # type: ignore[arg-type]
 
     def server_bind(self) -> None:
@@ -71,7 +71,7 @@ class LocalServer(Http):
 
 
 class Told:
-    """What the server knows of one attempt."""
+    """Server's knowledge of one attempt."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -81,9 +81,9 @@ class Told:
 
 
 class FakeServer:
-    """Takes frames in order and once, repeats commands until they are acknowledged.
+    """Server that takes frames once and in order, and repeats commands until they are acknowledged.
 
-    It listens at a Unix socket in a folder of its own or, with ``tls``, at a port of ``address``.
+    It listens at a Unix socket in its own folder or, with ``tls``, at a port of ``address``.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class FakeServer:
         self.acked_cmd = 0
         self.leave = False
         self.kill: list[str] = []
-        self.refused: str | None = None  # the reason
+        self.refused: str | None = None  # reason of the refusal; None: accepted
         self.condition = threading.Condition()
         self.closing = False
         self.lease_s: float | None = None
-        self.cut = False  # nobody is answered
+        self.cut = False  # True: no call is answered
         self.heard: Callable[[dict[str, Any]], object] = lambda header: None
         server = self
 
@@ -155,7 +155,7 @@ class FakeServer:
         self._folder.cleanup()
 
     def command(self, kind: str, job: str, body: dict[str, Any] | None = None) -> None:
-        """Order something; it leaves with the next answer."""
+        """Add a command, which leaves with the next answer."""
         with self.condition:
             self.commands.append([len(self.commands) + 1, kind, job, body or {}])
             self.condition.notify_all()
@@ -165,7 +165,7 @@ class FakeServer:
             return self.jobs.setdefault(job, Told())
 
     def ended(self, job: str, deadline_s: float = DEADLINE_S) -> Told:
-        """Wait for the end of the attempt."""
+        """Wait for the end of the attempt and return it."""
         told = self.told(job)
         wait_for(lambda: told.final, f"the end of {job}", deadline_s)
         return told
@@ -234,7 +234,7 @@ class FakeServer:
 
 
 class Host:
-    """An experiment's directory with a keeper that can be killed and started again."""
+    """Directory of an experiment with a keeper that can be killed and restarted."""
 
     def __init__(self, directory: Path, *, python: str = sys.executable, package: str = str(PACKAGE)) -> None:
         self.directory = directory
@@ -259,7 +259,7 @@ class Host:
         new.rename(self.keeper / "manager.json")
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a keeper; ``arguments`` come before its directory."""
+        """Start a keeper. ``arguments`` come before its directory."""
         self.process = subprocess.Popen(
             [self.python, "-S", "-E", self.package, *arguments, str(self.keeper)],
             env=self.environ,
@@ -268,13 +268,13 @@ class Host:
         return self.process
 
     def kill(self) -> None:
-        """Kill the keeper, its trials not."""
+        """Kill the keeper, but not its trials."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
 
     def attempt(self, job: str, command: str, **changes: Any) -> Path:
-        """Order the start of an attempt; returns its directory."""
+        """Order the start of an attempt. Return its directory."""
         directory = f"trials/{job}"
         self.server.command(
             "start",
@@ -299,11 +299,11 @@ class Host:
         return path.read_text() if path.exists() else ""
 
     def processes(self) -> list[int]:
-        """Everything that was started with this host's boot file in its environment."""
+        """Return all processes with this host's boot file in their environment."""
         return [pid for pid in procs.marked("NNIMGR_BOOT_ID_FILE", str(self.boot)) if pid != os.getpid()]
 
     def close(self) -> None:
-        """End the keeper and whatever runs."""
+        """End the keeper and all processes that it has started."""
         if self.process is not None and self.process.poll() is None:
             self.kill()
         wait_for(self._cleared, "the end of all processes")
@@ -317,7 +317,7 @@ class Host:
 
 @contextlib.contextmanager
 def host(directory: Path, **options: Any) -> Iterator[Host]:
-    """A host with a running keeper."""
+    """Yield a host with a running keeper."""
     found = Host(directory / "experiment", **options)
     try:
         found.start()
@@ -327,13 +327,13 @@ def host(directory: Path, **options: Any) -> Iterator[Host]:
 
 
 def frame(payload: bytes) -> bytes:
-    """One frame of a metrics file."""
+    """Return one frame of a metrics file."""
     return b"ME%06d" % len(payload) + payload
 
 
 @functools.lru_cache(maxsize=1)
 def oldest_python() -> str | None:
-    """A Python 3.8 that runs: on the path, or among pyenv's."""
+    """Return a Python 3.8 that runs, from the path or from pyenv, or None."""
     versions = sorted((Path.home() / ".pyenv" / "versions").glob("3.8*/bin/python"))
     for candidate in ["python3.8", *map(str, versions)]:
         with contextlib.suppress(OSError):
@@ -350,7 +350,7 @@ def ending(told: Told) -> tuple[object, object, object]:
 
 
 def text(path: Path) -> str:
-    """Return what is in a file; nothing if it does not exist."""
+    """Return the content of a file; "" if it does not exist."""
     return path.read_text() if path.exists() else ""
 
 

@@ -1,4 +1,4 @@
-"""Trials that remove, move or replace files on which their own attempt depends, with real processes."""
+"""Tests of trials that remove, move or replace files of their own attempt, with real processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOB = "e-a-1"
 
 
 def own(here: Host, name: str) -> Path:
-    """A file that the keeper keeps of the attempt."""
+    """Return the path of a file that the keeper keeps for the attempt."""
     return Path(claim.prefix(str(here.keeper), JOB) + name)
 
 
@@ -76,7 +76,7 @@ def running(here: Host, command: str) -> None:
 
 
 def ended(here: Host) -> Told:
-    """The end of the attempt, once nothing of it runs: it was started once."""
+    """Return the end of the attempt, once nothing of it runs. Check that it was started once."""
     told = here.server.ended(JOB)
     assert len((here.directory / "starts").read_text().split()) == 1
     assert procs.marked("NNIMGR_JOB_ID", JOB) == []
@@ -129,7 +129,7 @@ def test_a_stop_by_the_next_keeper_ends_it(here: Host) -> None:
 
 
 def test_a_claim_that_no_keeper_has_seen_is_not_taken_again_while_its_processes_run(here: Host) -> None:
-    """The keeper was killed between the start of the command and its own look at the claim."""
+    """The keeper was killed between the start of the command and its check of the claim."""
     running(here, "")
     here.kill()
     remove_attempts(here)
@@ -153,7 +153,7 @@ def test_nor_is_one_of_which_only_metrics_are_left(here: Host) -> None:
 
 
 def forget_claim(here: Host) -> None:
-    """The keeper was killed before it could record the claim."""
+    """Kill the keeper before it can record the claim."""
     journal = here.keeper / "journal"
     content = journal.read_bytes()
     at = content.index(b'{"k":"claimed"') - 8

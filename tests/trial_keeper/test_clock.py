@@ -1,4 +1,4 @@
-"""A host whose clock is set while a trial runs: how long the attempt took is not changed by that."""
+"""Test of a host whose clock is set while a trial runs: the attempt's duration must not change."""
 
 from __future__ import annotations
 

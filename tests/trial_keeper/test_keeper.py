@@ -1,4 +1,4 @@
-"""Real processes: a keeper, its shims and trials, against a server that speaks the protocol."""
+"""Tests with real processes: a keeper, its shims and trials, against a server that speaks the protocol."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_output_is_capped(here: Host) -> None:
 
 
 def test_a_log_that_takes_no_more_stops_nothing(tmp_path: Path) -> None:
-    """The files of ``nni`` cannot be laid down at first, and even that cannot be written to the log."""
+    """The files of ``nni`` cannot be written at first, and the log cannot record that."""
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python3"
     python.write_text("#!/bin/sh\nexit 1\n")
@@ -214,7 +214,7 @@ def test_a_new_epoch_of_the_server_gets_everything_again(here: Host) -> None:
     wait_for(lambda: told.frames, "a metric")
     with here.server.condition:
         here.server.m_epoch = 2
-        told.frames.clear()  # it had not been committed
+        told.frames.clear()  # not committed yet
     (here.directory / "go").touch()
     here.server.ended("e-a-1")
     assert told.frames == [b"1\n", b"2\n"]
@@ -253,7 +253,7 @@ main()
 
 
 def report_twice(found: Host) -> None:
-    """Two metrics arrive, the second written after the first was told."""
+    """Check that two metrics arrive, the second written after the first was reported."""
     found.attempt("e-a-1", REPORT + "report 1; until [ -e go ]; do sleep 0.01; done; report 2; sleep 60")
     told = found.server.told("e-a-1")
     wait_for(lambda: len(told.frames) == 1, "a metric")

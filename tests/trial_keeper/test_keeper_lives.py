@@ -1,4 +1,4 @@
-"""Keepers, shims and spawners that are killed, replaced or started again, with real processes."""
+"""Tests of keepers, shims and spawners that are killed, replaced or restarted, with real processes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_stop_reaches_a_trial_whose_grace_cannot_be_written(here: Host) -> Non
     here.attempt("e-a-1", "touch up; while :; do sleep 0.05; done")
     wait_for((here.directory / "up").exists, "the trial")
     wait_for(lambda: here.server.acked_cmd == 1, "the acknowledgement")
-    Path(claim.prefix(str(here.keeper), "e-a-1") + claim.STOP).mkdir()  # nothing can be renamed to this name
+    Path(claim.prefix(str(here.keeper), "e-a-1") + claim.STOP).mkdir()  # prevents a rename to this name
     here.server.command("stop", "e-a-1", {"grace": 0.1})
     told = here.server.ended("e-a-1")
     assert ending(told) == ("stopped", None, signal.SIGTERM)
@@ -97,11 +97,11 @@ def test_a_keeper_in_a_new_directory_first_ends_what_an_old_one_left(here: Host)
     assert old is not None
     shim = claim_of(here, "e-a-1").pid
     here.server.close()
-    old.send_signal(signal.SIGSTOP)  # else it would see for itself that its files are gone
+    old.send_signal(signal.SIGSTOP)  # otherwise it would notice that its files are gone
     shutil.rmtree(here.keeper)
     here.keeper.mkdir()
-    here.server = FakeServer("")  # it takes any instance for its own
-    seen: dict[str, list[int]] = {}  # what ran when an instance first called
+    here.server = FakeServer("")  # this server accepts any instance
+    seen: dict[str, list[int]] = {}  # processes that ran at an instance's first call
     here.server.heard = lambda header: seen.setdefault(
         header["instance"], procs.marked("NNIMGR_JOB_ID", "e-a-1")
     )
@@ -165,7 +165,7 @@ def test_another_boot_is_a_lost_host(here: Host) -> None:
     here.kill()
     procs.signal_all(here.processes(), signal.SIGKILL)
     here.boot.write_text("boot-2\n")
-    here.attempt("e-b-1", "touch ran")  # placed on the boot that is over
+    here.attempt("e-b-1", "touch ran")  # the place has the previous boot
     here.start()
     here.server.ended("e-a-1")
     assert told.final is not None and (told.final["reason"], told.final["n"]) == ("host_lost", 1)
@@ -202,7 +202,7 @@ def test_kills_at_random_instants_lose_and_double_nothing(here: Host) -> None:
         loop = f"for i in 1 2 3 4 5; do report $i; sleep {pause:.3f}; done"
         here.attempt(job, f"{REPORT} echo {job} >> starts; {loop}")
     for _ in range(20):
-        time.sleep(chance.uniform(0, 0.2))  # the instant of the kill
+        time.sleep(chance.uniform(0, 0.2))  # time of the kill
         here.kill()
         here.start()
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Named tuples of our own behave as those of ``typing``."""
+"""Tests that our named tuples behave like those of ``typing``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Ours(lean.NamedTuple):
 
     @property
     def both(self) -> str:
-        """Both in one."""
+        """Return both fields in one text."""
         return f"{self.first}{self.second}"
 
     def again(self) -> Ours:
-        """Return it with another first field."""
+        """Return a copy with another first field."""
         return self._replace(first=self.first + 1)
 
 

@@ -1,4 +1,4 @@
-"""Logs with a cap."""
+"""Tests of logs with a size limit."""
 
 from __future__ import annotations
 

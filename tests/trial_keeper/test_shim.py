@@ -1,4 +1,4 @@
-"""The rehearsal that a spawner makes before its first fork."""
+"""Tests of the shims that a spawner rehearses before its first fork."""
 
 from __future__ import annotations
 

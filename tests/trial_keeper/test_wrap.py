@@ -1,4 +1,4 @@
-"""The keeper as it runs in a container: its parent, its end, and the end of what it runs."""
+"""Tests of a keeper in a container: its parent, its end, and the end of its processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trial_keeper.machine import procs
 
 
 class Container(Host):
-    """A work folder, a folder of manager.json as the kubelet lays it out, and process 1 (but for its pid)."""
+    """Container: a work folder, a folder of manager.json like the kubelet's, and process 1 (another pid)."""
 
     process: subprocess.Popen[bytes]
 
@@ -38,7 +38,7 @@ class Container(Host):
             )
 
     def started(self, job: str, command: str) -> Path:
-        """Start an attempt that makes the file ``up``, and wait for that."""
+        """Start an attempt that creates the file ``up``, and wait for that file."""
         directory = self.attempt(job, command)
         wait_for((self.directory / "up").exists, f"{job}, which says {self.output()!r}")
         return directory
@@ -53,11 +53,11 @@ class Container(Host):
         return (self.directory / "output").read_text()
 
     def left(self) -> int:
-        """Wait for the end of the container; its exit status."""
+        """Wait for the end of the container and return its exit status."""
         return self.process.wait(DEADLINE_S)
 
     def dismissed(self) -> int:
-        """The server wants it to leave; its exit status."""
+        """Make the server dismiss the keeper. Return the container's exit status."""
         with self.server.condition:
             self.server.leave = True
             self.server.condition.notify_all()

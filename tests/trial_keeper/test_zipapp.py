@@ -1,4 +1,4 @@
-"""The keeper in one file."""
+"""Tests of the keeper as a single file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_it_runs_trials_and_brings_them_the_trial_api(tmp_path: Path) -> None:
     here = Host(
         tmp_path / "experiment", python=oldest_python() or sys.executable, package=zipapp.build(str(tmp_path))
     )
-    # an interpreter without nni: what is on this one's path and in its site-packages stays out of sight
+    # an interpreter without nni: it must not see this interpreter's path and site-packages
     bare = tmp_path / "bin" / "python3"
     bare.parent.mkdir()
     bare.write_text(f'#!/bin/sh\nexec {oldest_python() or sys.executable} -S "$@"\n')

@@ -286,7 +286,11 @@ def test_pending_trials_keep_others_away() -> None:
     [
         ("TPEE", {}, "sampler of Optuna must be one of TPE, GP, .*did you mean TPE"),
         ("Grid", {}, r"\(use the tuner GridSearch\)"),
-        ("TPE", {"gama": 1}, "TPESampler takes no argument 'gama' in sampler_args; valid ones are .*gamma"),
+        (
+            "TPE",
+            {"gama": 1},
+            "TPESampler takes no argument 'gama' in sampler_args; valid arguments are .*gamma",
+        ),
         ("NSGAII", {"population_size": 1}, "population_size"),
         ("NSGAII", {"crossover": "one-point"}, "crossover must be one of blxalpha, sbx, .* not 'one-point'"),
         ("QMC", {"qmc_type": "lattice"}, "lattice"),

@@ -37,7 +37,7 @@ def own(parameters: Any) -> Any:
 def test_generations_go_on_from_checkpoints() -> None:
     life = Life(make, SPACE)
     assert life.ask(8) == 5
-    assert life.tuner.why_waiting() == "it waits for 5 trials of generation 0 to begin the next one"
+    assert life.tuner.why_waiting() == "it waits for 5 trials of generation 0 before the next one begins"
     first = life.given[:]
     assert [each["save_checkpoint_dir"] for each in first] == [f"/c/0/{member}" for member in range(5)]
     assert [each["load_checkpoint_dir"] for each in first] == [f"/c/0/{member}" for member in range(5)]

@@ -1,4 +1,4 @@
-"""The journal on a real disk."""
+"""Tests of the journal on a real disk."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_full_disk_raises() -> None:
 
 
 def lives(count: int) -> list[Record]:
-    """So many attempts that came and went, and one that is there."""
+    """Return the records of ``count`` attempts that have ended, and of one running attempt."""
     start: wire.Start = {"directory": "trials/x", "boot_id": "b", "command": "true", "parameter": "p" * 500}
     records: list[Record] = [{"k": "epoch", "k_epoch": 3}]
     for seq in range(1, count + 1):

@@ -1,4 +1,4 @@
-"""The claim file, and what /proc says of processes."""
+"""Tests of the claim file, and of what /proc shows of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting NNI's frames."""
+"""Tests of the parser of NNI's frames."""
 
 from __future__ import annotations
 

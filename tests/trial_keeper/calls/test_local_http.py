@@ -1,4 +1,4 @@
-"""The small HTTP of keepers on the server's machine, against a socket that answers as told."""
+"""Tests of the HTTP client for keepers on the server's machine, against a socket with scripted answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 class Server:
-    """Listens at a Unix socket and answers its callers."""
+    """Server at a Unix socket that sends scripted answers."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -42,7 +42,7 @@ class Server:
     def _serve(
         self, accepted: socket.socket, answers: tuple[bytes | tuple[bytes, ...], ...], ends: bool
     ) -> None:
-        with accepted, contextlib.suppress(OSError):  # a caller that has enough
+        with accepted, contextlib.suppress(OSError):  # the caller has closed the connection
             for answer in answers:
                 self.received += accepted.recv(1 << 20)
                 for part in (answer,) if isinstance(answer, bytes) else answer:

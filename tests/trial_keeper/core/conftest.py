@@ -1,4 +1,4 @@
-"""The host in memory that tests of the core begin with."""
+"""Fixture of tests of the core: a host in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.trial_keeper.core.rig import Rig
 
 @pytest.fixture
 def rig() -> Rig:
-    """A host whose keeper has called the server once."""
+    """Return a host whose keeper has called the server once."""
     made = Rig()
     made.greet()
     return made

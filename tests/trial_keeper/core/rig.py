@@ -1,4 +1,4 @@
-"""A host in memory: it carries out what ``KeeperCore`` asks for; so rules are tested without a process."""
+"""Host in memory that carries out the effects of ``KeeperCore``, to test rules without processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = "e-a-1"
 
 
 class Rig:
-    """One disk and one boot at a time; ``crash`` loses what the keeper held in memory."""
+    """Host with one disk and one boot at a time. ``crash`` drops what the keeper had in memory."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -47,13 +47,13 @@ class Rig:
         self.orphan_s: float | None = None
         self.unreported_s: float | None = None
         self.ending: float | None = None  # the grace
-        self.lease = (0, 0.0)  # number and end
-        self.leases: list[int | None] = []  # that each shim was given
+        self.lease = (0, 0.0)  # lease number and end
+        self.leases: list[int | None] = []  # lease that each shim was given
         self._pids = itertools.count(100)
         self.start()
 
     def start(self) -> None:
-        """A keeper starts and recovers."""
+        """Start a keeper, which recovers from the journal."""
         self.calls = {}
         self.watched = set()
         identity = Identity(
@@ -73,7 +73,7 @@ class Rig:
     # -- what happens on the host
 
     def claim(self, job: str) -> None:
-        """A shim wins the claim and starts the command."""
+        """Let a shim win the claim and start the command."""
         pid = next(self._pids)
         found = claim.Claim(pid, "77", self.boot)
         found.started = (pid + 10_000, 1000.0)
@@ -102,7 +102,7 @@ class Rig:
         self.run(self.core.notified(self.now, job))
 
     def power_loss(self, kept: int | None = None) -> None:
-        """Everything stops; so many records are left, all that were flushed and perhaps more."""
+        """Lose power. The first ``kept`` records survive (None: all); flushed records always survive."""
         if kept is not None:
             assert kept >= self.durable
             del self.journal[kept:]
@@ -110,14 +110,14 @@ class Rig:
         self.alive.clear()
 
     def flush(self) -> None:
-        """The journal's thread has flushed."""
+        """Let the journal's thread flush."""
         self.durable = len(self.journal)
         if self._flushable:
             number, self._flushable = self._flushable[-1], []
             self.run(self.core.flushed(self.now, number))
 
     def wait(self, seconds: float) -> None:
-        """Time passes, from deadline to deadline; the host is always a little late."""
+        """Let time pass, from deadline to deadline; the host is always a little late."""
         end = self.now + seconds
         while True:
             due = self.core.deadline(self.now)
@@ -132,7 +132,7 @@ class Rig:
     # -- the server
 
     def call(self, channel: Channel = Channel.REPORT) -> wire.ReportHeader:
-        """The header of the call in flight."""
+        """Return the header of the call in progress."""
         return self.calls[channel].header
 
     def answer(self, channel: Channel = Channel.REPORT, **fields: Any) -> None:
@@ -150,12 +150,12 @@ class Rig:
         self.run(self.core.failed(self.now, channel, sentence, reason))
 
     def greet(self, **fields: Any) -> None:
-        """Answer the inventory."""
+        """Answer the inventory call."""
         assert self.call()["all"]
         self.answer(**fields)
 
     def order(self, *commands: Sequence[Any]) -> None:
-        """The waiting call brings commands."""
+        """Answer the waiting call with commands."""
         self.answer(Channel.WAIT, cmds=[list(command) for command in commands])
 
     # -- effects
@@ -254,7 +254,7 @@ class Rig:
 
 
 def start(seq: int, job: str, **changes: Any) -> list[Any]:
-    """A start command."""
+    """Return a start command."""
     body = {
         "trial_id": job, "attempt": 1, "boot_id": BOOT, "directory": f"trials/{job}", "command": "true",
         "cwd": "/", "environment": {}, "parameter": "{}", "log_cap": 1 << 20, **changes,
@@ -263,12 +263,12 @@ def start(seq: int, job: str, **changes: Any) -> list[Any]:
 
 
 def stop(seq: int, job: str, grace: float = 5.0) -> list[Any]:
-    """A stop command."""
+    """Return a stop command."""
     return [seq, "stop", job, {"grace": grace}]
 
 
 def running(rig: Rig) -> None:
-    """One attempt runs, and the server knows."""
+    """Return a host with one running attempt that the server knows."""
     rig.order(start(1, JOB))
     rig.flush()
     rig.claim(JOB)
@@ -277,12 +277,12 @@ def running(rig: Rig) -> None:
 
 
 def report(rig: Rig) -> tuple[wire.ReportedAttempt, list[bytes]]:
-    """What the report in flight says of the attempt."""
+    """Return what the report in progress says about the attempt."""
     return rig.call()["attempts"][JOB], rig.calls[Channel.REPORT].payloads
 
 
 def final(rig: Rig) -> wire.Final:
-    """The end that the report in flight tells."""
+    """Return the end in the report in progress."""
     found = report(rig)[0]["final"]
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""What becomes of attempts, in memory and on a clock of the test's own: starts, ends, stops."""
+"""Tests of the life of attempts: starts, ends, stops. They run in memory, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_full_disk_acknowledges_nothing_and_goes_on_by_itself(rig: Rig) -> Non
             calls += 1
             assert rig.call(Channel.WAIT)["seen_cmd"] == 0
             rig.order(start(1, JOB))
-    assert 4 <= calls <= 7  # the server answers at once, but is not asked all the time
+    assert 4 <= calls <= 7  # the server answers at once, but must not be called all the time
     rig.disk_full = False
     rig.wait(1.1)
     assert rig.spawned == [JOB]
@@ -208,7 +208,7 @@ def test_a_further_parameter_set_is_written_when_there_is_room(rig: Rig) -> None
 
 def test_an_unknown_attempt_that_nobody_has_claimed_is_forgotten_at_once(rig: Rig) -> None:
     rig.order(start(1, "a"))
-    rig.start()  # the next keeper looks for frames of all that it holds
+    rig.start()  # the next keeper looks for frames of all attempts in its journal
     rig.greet(kill=["a"])
     assert rig.claims["a"].pid is None and not rig.core.attempts
     rig.wait(5.0)

@@ -15,7 +15,7 @@ ENDLESS = JOBS[-1]  # ends only when it is signalled
 
 
 class Server:
-    """Takes frames once and in order; forgets what it had not committed when it starts anew."""
+    """Server that takes frames once and in order. A restart loses uncommitted frames."""
 
     def __init__(self) -> None:
         self.epoch = 1
@@ -69,7 +69,7 @@ class Server:
 
 
 class Life:
-    """One keeper, one server, one source of chance."""
+    """One keeper, one server, and one source of randomness."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -77,7 +77,7 @@ class Life:
         self.server = Server()
         self.written: dict[str, list[bytes]] = {job: [] for job in JOBS}
         self.power_lost = False
-        self.running: list[str] = []  # when the power was lost
+        self.running: list[str] = []  # at power loss
         for job in JOBS:
             self.server.order(start(0, job))
 
@@ -86,7 +86,7 @@ class Life:
         return [job for job, each in claims.items() if each.pid in self.rig.alive and each.exit is None]
 
     def ending(self) -> list[str]:
-        """Those that may end now."""
+        """Return the attempts that may end now."""
         signalled = {job for job, _ in self.rig.signalled}
         return [job for job in self.live() if job != ENDLESS or job in signalled]
 
@@ -106,7 +106,7 @@ class Life:
             channel = self.chance.choice(list(self.rig.calls))
             order = self.rig.calls[channel]
             answer = self.server.take(order.header, order.payloads)
-            if self.chance.random() < 0.1:  # it was heard, but its answer is lost
+            if self.chance.random() < 0.1:  # the server received the call, but its answer is lost
                 self.rig.fail(channel)
             else:
                 self.rig.answer(channel, **answer)
@@ -116,21 +116,21 @@ class Life:
             self.rig.fail(self.chance.choice(list(self.rig.calls)))
 
     def crash(self) -> None:
-        """The keeper dies, perhaps before the shims it was about to fork."""
+        """Kill the keeper, perhaps before it forks the requested shims."""
         for job in JOBS:
             if job in self.rig.spawned and self.chance.random() < 0.3:
                 self.rig.spawned.remove(job)
         self.rig.start()
 
     def lose_shim(self) -> None:
-        """A shim dies before its claim."""
+        """Kill a shim before its claim."""
         if self.rig.spawned:
             job = self.chance.choice(self.rig.spawned)
             self.rig.spawned.remove(job)
             self.rig.run(self.rig.core.shim_failed(self.rig.now, job, "killed"))
 
     def claim(self) -> None:
-        """A shim that was spawned at any time gets to its claim."""
+        """Let a spawned shim make its claim."""
         if self.rig.spawned and self.rig.boot == BOOT:
             job = self.chance.choice(self.rig.spawned)
             if job not in self.rig.claims:
@@ -168,7 +168,7 @@ class Life:
             self.rig.start()
 
     def settle(self) -> None:
-        """The faults stop: everything must come to its end."""
+        """Stop the faults, and check that every attempt ends."""
         rig = self.rig
         rig.disk_full = rig.unreachable = False
         self.server.order(stop(0, ENDLESS))

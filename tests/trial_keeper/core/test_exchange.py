@@ -1,4 +1,4 @@
-"""The keeper's calls: when they are made, made again, and which answers count."""
+"""Tests of the keeper's calls: when they are made or repeated, and which answers count."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_gpus_are_read_while_the_server_wants_them(rig: Rig) -> None:
     assert "gpu" not in rig.call()
     rig.answer(gpu=False)
     assert rig.surveys == [True, False]
-    rig.run(rig.core.gpus_read(rig.now, READING))  # one that was under way
+    rig.run(rig.core.gpus_read(rig.now, READING))  # a call that was in progress
     assert Channel.REPORT not in rig.calls
 
 

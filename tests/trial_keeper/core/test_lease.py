@@ -1,4 +1,4 @@
-"""The lease: how the keeper extends it, and how shims end by it, with real ones."""
+"""Tests of the lease: how the keeper extends it, and how it ends shims (real processes)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_answer_after_the_end_is_not_obeyed_before_all_that_is_held_was_named
 
 def test_an_inventory_from_before_the_end_does_not_do(rig: Rig) -> None:
     rig.greet(lease_s=10)
-    rig.start()  # another keeper: its inventory is under way
+    rig.start()  # another keeper: its inventory call is in progress
     rig.now = 11.0
     rig.answer(lease_s=10)
     assert rig.lease == (1, 10.0)
@@ -81,7 +81,7 @@ def test_what_could_not_begin_without_a_lease_begins_with_the_next(rig: Rig) -> 
     rig.answer(Channel.WAIT, lease_s=10, cmds=[start(1, "a", lease=True)])
     rig.now = 12.0
     rig.run(rig.core.shim_failed(rig.now, "a", "the lease is over"))
-    rig.answer(lease_s=10)  # not to an inventory
+    rig.answer(lease_s=10)  # not in the answer to an inventory
     rig.wait(1.0)
     assert rig.call()["all"] and set(rig.leases) == {1}
     rig.answer(lease_s=10)

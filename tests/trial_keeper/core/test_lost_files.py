@@ -1,4 +1,4 @@
-"""Rules for attempts whose claim, shim or journal misbehaves, with a host in memory."""
+"""Tests of attempts whose claim, shim or journal misbehaves, with a host in memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_attempt_that_ends_after_its_stop_is_not_killed(rig: Rig) -> None:
 
 
 def test_a_claim_of_another_boot_is_not_believed(rig: Rig) -> None:
-    """A trial has put something else in the place of its claim, and its shim runs."""
+    """The trial has replaced its claim file, and its shim still runs."""
     running(rig)
     rig.claims["a"] = Claim(1, "2", "elsewhere")
     rig.run(rig.core.notified(rig.now, "a"))

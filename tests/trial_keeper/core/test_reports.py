@@ -1,4 +1,4 @@
-"""What the keeper reports of attempts, and when it reads metrics for that."""
+"""Tests of the keeper's reports on attempts, and of when it reads metrics for them."""
 
 from __future__ import annotations
 

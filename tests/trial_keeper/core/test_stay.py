@@ -1,4 +1,4 @@
-"""When a keeper leaves, and what it stops before that."""
+"""Tests of when a keeper exits, and what it stops before that."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_orphans_are_stopped_when_so_wanted_and_the_keeper_leaves(rig: Rig) -> N
     rig.wait(20)
     assert rig.signalled == [(JOB, 10.0)]
     assert [record["orphaned"] for record in rig.journal if record["k"] == "stop"] == [True, True]
-    rig.start()  # it was killed meanwhile: what it has begun goes on
+    rig.start()  # it was killed meanwhile; running effects are still completed
     rig.exit(JOB, None, signalled=True)
     ends = [record["final"] for record in rig.journal if record["k"] == "final"]
     assert [end["reason"] for end in ends] == ["lease", "lease"]
@@ -84,7 +84,7 @@ def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) 
     rig.claim("exp-over-1")
     rig.order(stop(5, "exp-stopped-1", 30.0))
     rig.run(rig.core.host_ends(rig.now, 7.0))
-    rig.run(rig.core.host_ends(rig.now, 1.0))  # nothing new
+    rig.run(rig.core.host_ends(rig.now, 1.0))  # no news
     assert rig.signalled == [("exp-stopped-1", 30.0), (JOB, 7.0), ("exp-over-1", 7.0)]
     rig.write(JOB, b"last")
     rig.exit(JOB, 0, signalled=True)

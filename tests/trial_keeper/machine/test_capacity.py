@@ -1,4 +1,4 @@
-"""What a keeper says of its machine."""
+"""Tests of the capacity that a keeper reports."""
 
 from __future__ import annotations
 

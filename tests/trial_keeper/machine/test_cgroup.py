@@ -1,4 +1,4 @@
-"""What the control groups say of memory."""
+"""Tests of memory limits and OOM counts from control groups."""
 
 from __future__ import annotations
 

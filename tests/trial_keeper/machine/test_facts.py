@@ -1,4 +1,4 @@
-"""What a machine says of itself."""
+"""Tests of the facts that a machine reports."""
 
 from __future__ import annotations
 

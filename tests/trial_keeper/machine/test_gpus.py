@@ -1,4 +1,4 @@
-"""Reading GPUs: what the tool prints, whose the processes are, and tools that are missing, fail or hang."""
+"""Tests of reading GPUs: the tool's output, the trials of processes, and tools that fail or hang."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_sentences_are_no_gpus() -> None:
 
 @pytest.fixture
 def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Put a script in the place of the tool."""
+    """Replace the tool with a script."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def write(body: str) -> None:
@@ -99,7 +99,7 @@ def test_what_nobody_waits_for_any_more_is_killed(smi: Smi, tmp_path: Path) -> N
     os.mkfifo(tmp_path / "begun")
     smi(f"echo $$ > {tmp_path}/begun; exec sleep 1000")
     told: list[wire.GpuReading] = []
-    before = set(threading.enumerate())  # the last ones of other tests may still end
+    before = set(threading.enumerate())  # processes of other tests may still be ending
     survey = gpus.Survey(told.append, mark=MARK)
     survey.switch(True)
     (thread,) = set(threading.enumerate()) - before
@@ -144,7 +144,7 @@ def test_a_survey_tells_changes_only_and_can_be_ended(smi: Smi) -> None:
     smi("exit 3")
     assert news.acquire(timeout=10)
     survey.switch(False)
-    survey.switch(True)  # told once more, though nothing is new
+    survey.switch(True)  # repeated, although nothing has changed
     assert news.acquire(timeout=10)
     survey.switch(False)
     for thread in threading.enumerate():

@@ -1,4 +1,4 @@
-"""What a command begins with, and whether that can import ``nni``."""
+"""Tests of the interpreter that a command begins with, and whether it can import ``nni``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_one_that_answers_is_no_trouble(tmp_path: Path) -> None:
 
 
 def test_the_files_are_laid_down_by_several_at_once(tmp_path: Path) -> None:
-    """As by the probes of two interpreters that both have no ``nni``."""
+    """Two interpreters without ``nni`` are probed at the same time."""
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(lay_down, str(tmp_path / "sdk")) for _ in range(200)]:
             done.result()

@@ -1,4 +1,4 @@
-"""Programs of other versions: removed when they are old and nobody runs them."""
+"""Tests of programs of other versions, which are removed if they are old and not running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain files: where their last lines begin."""
+"""Tests of plain files: where their last lines begin."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_tail_is_the_last_lines(
 
 def test_what_is_before_the_last_lines_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "log", "wb") as file:
-        file.truncate(1 << 40)  # it has no blocks, and is far too large to be read
+        file.truncate(1 << 40)  # a sparse file, far too large to be read
         file.seek(1 << 40)
         file.write(b"\none\ntwo")
     with closing(PlainFile(str(tmp_path), [], "log")) as log:
