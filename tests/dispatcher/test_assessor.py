@@ -204,7 +204,7 @@ async def test_a_built_in_assessor_judges_the_main_objective(host: Host, make_pa
     past.suggested(0, {})
     past.reported("t0", {"loss": 1, "default": 9}, {"loss": 1, "default": 9})
     past.ended("t0", 1)
-    assessor = await host("assessor", objectives=objectives, past=past)
+    assessor = await host("assessor", objectives=objectives, goal="minimize", past=past)
     for trial in ("a", "b"):
         assessor.send(metrics((trial, 0, {"loss": 1.0, "size": 9}), (trial, 1, 1.0)))
         assessor.send(ended(trial))

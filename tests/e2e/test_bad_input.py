@@ -29,15 +29,17 @@ trialCodeDirectory: code
 trialConcurrency: 2
 tuner: {name: Random}
 trainingService: {platform: local}
+goal: maximize
 """
 SPACE = "{_type: uniform, _value: [0, 1]}"
 FIELDS = (
     "experimentName, experimentType, searchSpaceFile, searchSpace, searchSpaceConstraints, "
     "initialParameters, duplicates, trialCommand, trialCodeDirectory, trialConcurrency, trialGpuNumber, "
     "trialCpuNumber, trialMemorySize, maxExperimentDuration, maxTrialNumber, maxTrialDuration, "
-    "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, tuner, "
+    "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, goal, "
+    "tuner, "
     "assessor, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, lease, "
-    "multiPhase, maxRetries, onFailure, failureValue, objectives, advisor"
+    "multiPhase, maxRetries, onFailure, failureValue, failFast, notify, objectives, advisor"
 )
 
 FAULTS = {  # what is replaced, by what, and what is said
@@ -194,7 +196,7 @@ def test_directories_that_are_none(home: Home, capsys: pytest.CaptureFixture[str
     assert create(wrong) == 1
     assert capsys.readouterr().err.splitlines() == [
         f"ERROR: exp.yml:4:1: trialCodeDirectory: the directory {tmp_path}/nowhere does not exist",
-        f"ERROR: exp.yml:8:1: experimentWorkingDirectory: the directory {tmp_path}/exp.yml/work "
+        f"ERROR: exp.yml:9:1: experimentWorkingDirectory: the directory {tmp_path}/exp.yml/work "
         f"cannot be made: {tmp_path}/exp.yml is not a directory",
         MEND.rstrip(),
     ]
@@ -228,7 +230,7 @@ def test_a_home_on_a_read_only_file_system(
         monkeypatch.setenv("NNIMGR_HOME", str(home.path))
         assert create(CONFIG + f"experimentWorkingDirectory: {fixed.path}/work\n") == 1
         assert capsys.readouterr().err == (
-            f"ERROR: exp.yml:8:1: experimentWorkingDirectory: the directory {fixed.path}/work "
+            f"ERROR: exp.yml:9:1: experimentWorkingDirectory: the directory {fixed.path}/work "
             f"cannot be made: {fixed.path} cannot be written (Read-only file system)\n{MEND}"
         )
 
@@ -250,7 +252,7 @@ def test_places_without_permission(home: Home, tmp_path: Path) -> None:
     assert create_unprivileged().splitlines() == [
         f"ERROR: exp.yml:4:1: trialCodeDirectory: the directory {tmp_path}/shut/code "
         "cannot be read (Permission denied)",
-        f"ERROR: exp.yml:8:1: searchSpaceFile: the file {tmp_path}/shut/space.json "
+        f"ERROR: exp.yml:9:1: searchSpaceFile: the file {tmp_path}/shut/space.json "
         "cannot be read (Permission denied)",
         f"ERROR: exp.yml:9:1: experimentWorkingDirectory: the directory {tmp_path}/shut/work "
         f"cannot be made: {tmp_path}/shut cannot be written (Permission denied)",

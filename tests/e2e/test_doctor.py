@@ -33,6 +33,7 @@ class Office:
             "trialCommand": "python3 trial.py",
             "trialCodeDirectory": str(self.directory / "code"),
             "trialConcurrency": 1,
+            "goal": "maximize",
             "tuner": {"name": "Random"},
             "trainingService": service,
         }
