@@ -23,6 +23,7 @@ S = f.TrialStatus
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setattr(resting, "REST_AFTER_S", 0.02)
+    monkeypatch.setattr(resting, "QUICK_S", 60.0)  # however busy the machine is
     made = Lab(tmp_path)
     made.service.script(trial_id_of("exp", 0), [started(), hold(), metric(0.5, final=True), ended(0)])
     yield made

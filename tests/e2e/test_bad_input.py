@@ -254,7 +254,7 @@ def test_places_without_permission(home: Home, tmp_path: Path) -> None:
         "cannot be read (Permission denied)",
         f"ERROR: exp.yml:9:1: searchSpaceFile: the file {tmp_path}/shut/space.json "
         "cannot be read (Permission denied)",
-        f"ERROR: exp.yml:9:1: experimentWorkingDirectory: the directory {tmp_path}/shut/work "
+        f"ERROR: exp.yml:10:1: experimentWorkingDirectory: the directory {tmp_path}/shut/work "
         f"cannot be made: {tmp_path}/shut cannot be written (Permission denied)",
         MEND.rstrip(),
     ]
