@@ -75,8 +75,8 @@ async def test_one_that_had_no_more_sets_stays_since_it_may_bring_some_by_itself
 
 async def test_one_that_owes_a_set_stays(lab: Lab) -> None:
     lab.mute = lab.mute_at_all = True
-    async with lab.runner(trial_concurrency=1, max_trial_number=2) as runner:
-        await until(runner, lambda: bool(lab.unanswered))
+    async with lab.runner(trial_concurrency=1, max_trial_number=2):
+        await eventually(lambda: bool(lab.unanswered))
         await stays(lab)
 
 

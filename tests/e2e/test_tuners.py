@@ -128,7 +128,7 @@ def test_several_objectives_from_the_trial_to_the_pareto_set(tmp_path: Path) -> 
         assert sorted(ended) == list(range(6))
         assert [ended[n]["finalValue"] for n in range(6)] == [0.0, 0.5, 1.0, 1.5, None, None]
         assert ended[5]["status"] == "FAILED"
-        assert "no finite number for each objective (gain, cost)" in ended[4]["reason"]
+        assert 'is a mapping without "cost"' in ended[4]["reason"]
         profile = found.profile()
         assert (profile["bestTrial"]["parameters"], profile["optimizeMode"]) == ({"n": 3}, "maximize")
         pareto = found.get("/analysis/pareto")
