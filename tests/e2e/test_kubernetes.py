@@ -167,7 +167,7 @@ elif number == "3":
     first, second = trials[:2]
     x = first["parameters"]["x"]
     assert [(m["type"], m["value"]) for m in field.metrics(first["id"])] == [("PERIODICAL", x), ("FINAL", x)]
-    assert second["reason"] == "exited with code 3"
+    assert second["reason"] == "exited with code 3: no such luck"
     assert field.log(second["id"], "stderr") == b"no such luck\n"
     for number, trial in enumerate(trials):
         assert field.log(trial["id"], "stdout") == f"hello {number}\n".encode()
