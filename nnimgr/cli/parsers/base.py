@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -87,6 +86,8 @@ Verbs = argparse._SubParsersAction
 def _nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that ``word`` was probably meant to be, or None."""
     known = list(names)
+    import difflib  # imported only for a message, because it would slow the start of every command
+
     near = difflib.get_close_matches(word.lower(), known, n=1)
     near = near or sorted(name for name in known if len(word) > 1 and name.startswith(word.lower()))
     return near[0] if near else None

@@ -16,9 +16,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-
-import httpx
 
 from nnimgr.config.notification import Event, NotificationConfig
 from nnimgr.config.references import ReferenceUnresolved
@@ -196,9 +195,17 @@ class _Inbox:
                 await asyncio.sleep(wait)  # back-off
 
 
+def _httpx() -> ModuleType:
+    """Import the library on first use: most servers send nothing, and the import takes 0.1 s."""
+    import httpx
+
+    return httpx
+
+
 async def _post(receiver: Receiver, message: Mapping[str, Any]) -> str | None:
     """Post the message. Return what went wrong, without the address, which may hold a secret."""
     assert receiver.config.webhook is not None
+    httpx: Any = await asyncio.to_thread(_httpx)
     try:
         async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
             answer = await client.post(receiver.config.webhook.get_secret_value(), json=message)
