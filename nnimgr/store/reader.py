@@ -319,6 +319,14 @@ class ExperimentReader(CountedMetrics):
                 failures.append(Failure(at=instant, fact=fact))
         return failures
 
+    def latest_creations(self, limit: int) -> list[datetime]:
+        """Return when the latest trials were created, newest first."""
+        table = schema.trials
+        query = self._of(table).with_only_columns(table.c.created_at).order_by(table.c.sequence.desc())
+        with self._connect() as connection:
+            found = [from_us(at) for at in connection.execute(query.limit(limit)).scalars()]
+        return [at for at in found if at is not None]
+
     def count_without_result(self, config: Mapping[str, Any]) -> int:
         """Return how many trials have succeeded without a usable result."""
         query = query_without_result(config, "count(*)")

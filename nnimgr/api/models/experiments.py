@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field, SkipValidation
 
@@ -153,6 +153,18 @@ class LimitsModel(Model):
     max_trial_duration_s: float | None
 
 
+class Pace(Model):
+    """How fast a running experiment creates trials, and when one of its limits will end it."""
+
+    trials_per_minute: float | None = Field(description="from the latest 30 trials; null: too few trials yet")
+    remaining_s: float | None = Field(
+        description="seconds until a limit ends it, at this pace; null: unknown"
+    )
+    limit: Literal["maxTrialNumber", "maxExperimentDuration"] | None = Field(
+        description="limit that will end it first"
+    )
+
+
 class Notice(Model):
     """Temporary condition that is not stored, such as a slow call."""
 
@@ -172,6 +184,7 @@ class Experiment(_AnyExperiment):
     optimize_mode: str = Field(description="maximize or minimize")
     goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default holds")
     limits: LimitsModel
+    pace: Pace | None = Field(description="null if the experiment does not run here")
     now: str = Field(description="one sentence: current activity, or why there is none")
     config: dict[str, Any]
     search_space: dict[str, Any]

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -19,12 +19,13 @@ from pydantic import ValidationError
 from nnimgr.api import models
 from nnimgr.api.convert import plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
+from nnimgr.api.pace import CREATIONS, forecast, trials_per_s
 from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.managing.manager import ExperimentSummary, NewExperiment
 from nnimgr.goal import is_stated, optimize_mode
 from nnimgr.rules.activity import best_so_far, sentence_of
-from nnimgr.rules.facts import DrainReason, ExperimentStatus, TrialStatus
+from nnimgr.rules.facts import DrainReason, ExperimentStatus, Limits, TrialStatus
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
 _AT_ONCE = 200  # records of an import that are checked before other tasks may run
@@ -259,6 +260,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
             max_experiment_duration_s=_seconds(limits.max_experiment_duration),
             max_trial_duration_s=_seconds(limits.max_trial_duration),
         ),
+        pace=_pace(reader, row, known, limits),
         now=_now(row, known, best),
         config=config,
         search_space=row.search_space,
@@ -279,6 +281,30 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         notices=known.notices,
         directory=str(known.summary.directory),
         last_number=row.last_number,
+    )
+
+
+def _pace(reader: ExperimentReader, row: ExperimentRow, known: _Known, limits: Limits) -> models.Pace | None:
+    if known.active is None or row.status is not ExperimentStatus.RUNNING:
+        return None
+    created = sum(row.counts.values())
+    pace = trials_per_s(
+        reader.latest_creations(CREATIONS),
+        created=created,
+        slots=limits.trial_concurrency,
+        now=datetime.now(UTC),
+    )
+    live = sum(row.counts.get(status, 0) for status in TrialStatus if not status.terminal)
+    most, longest = limits.max_trial_number, limits.max_experiment_duration
+    end = forecast(
+        pace,
+        unfinished=None if most is None else max(0, most - created) + live,
+        time_left=None if longest is None else longest - known.active,
+    )
+    return models.Pace(
+        trials_per_minute=None if pace is None else pace * 60,
+        remaining_s=None if end is None else end.remaining.total_seconds(),
+        limit=None if end is None else end.limit,
     )
 
 

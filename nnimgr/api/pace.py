@@ -1,0 +1,47 @@
+"""Pace of an experiment: how fast new trials come, and how long it will still run at that pace. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+__all__ = ["CREATIONS", "Forecast", "forecast", "trials_per_s"]
+
+CREATIONS = 31  # latest creations of trials from which the pace is computed
+_LEAST = 3  # creations after the first filling of the slots, without which there is no pace
+
+
+class Forecast(NamedTuple):
+    """How long the experiment will still run, and which of its limits will end it."""
+
+    remaining: timedelta
+    limit: Literal["maxTrialNumber", "maxExperimentDuration"]
+
+
+def trials_per_s(latest: Sequence[datetime], *, created: int, slots: int, now: datetime) -> float | None:
+    """Return how many trials are created per second, None as long as there are too few of them.
+
+    ``latest``: instants of the latest creations, newest first. ``created``: number of all trials. The first
+    ``slots`` trials are left out: they are created at once, and later ones only when another trial has ended.
+    """
+    steps = min(len(latest) - 1, created - slots)
+    if steps < _LEAST:
+        return None
+    newest, oldest = latest[0], latest[steps]
+    passed = max(newest - oldest, (now - oldest) * steps / (steps + 1)).total_seconds()
+    return steps / passed if passed > 0 else None
+
+
+def forecast(pace: float | None, *, unfinished: int | None, time_left: timedelta | None) -> Forecast | None:
+    """Return the first end that a limit will cause; None if that is unknown.
+
+    ``unfinished``: number of trials that are missing up to maxTrialNumber, None without that limit.
+    ``time_left``: up to maxExperimentDuration, None without that limit.
+    """
+    found = []
+    if unfinished is not None and pace is not None:
+        found.append(Forecast(timedelta(seconds=unfinished / pace), "maxTrialNumber"))
+    if time_left is not None:
+        found.append(Forecast(max(time_left, timedelta()), "maxExperimentDuration"))
+    return min(found, default=None)
