@@ -48,14 +48,14 @@ def test_the_best_parameters_are_copied_in_every_form(view: View, furnished: Sta
 def test_limits_are_changed_where_they_stand(view: View, furnished: Stage) -> None:
     furnished.create("limits", TOLD, trialConcurrency=1, maxTrialNumber=5)
     page = view.open("/experiments/limits")
-    page.get_by_role("button", name="Change: Concurrency").click()
-    field = page.get_by_role("textbox", name="Concurrency")
+    page.get_by_role("button", name="Change: Slots").click()
+    field = page.get_by_role("textbox", name="Slots")
     field.fill("none")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("A whole number above 0 is needed.")
     field.fill("2")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Concurrency is 2 now.").first).to_be_visible()
+    expect(page.get_by_text("Slots is 2 now.").first).to_be_visible()
     page.get_by_role("button", name="Change: Max trial number").click()
     page.get_by_role("textbox", name="Max trial number").fill("7")
     page.keyboard.press("Enter")
@@ -85,13 +85,13 @@ def test_it_is_stopped_resumed_archived_and_deleted(view: View, furnished: Stage
     view.accessible()
     page.get_by_role("dialog").get_by_role("button", name="Stop the experiment").click()
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_text("The experiment goes on.")).to_be_visible()
+    expect(page.get_by_text("The experiment continues.")).to_be_visible()
     page.get_by_role("button", name="Stop…").click()
     page.get_by_role("dialog").get_by_role("button", name="Stop the experiment").click()
     expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=30_000)
     page.get_by_role("button", name="More actions").click()
     page.get_by_role("menuitem", name="Archive").click()
-    expect(page.get_by_text("It is in the archive.")).to_be_visible()
+    expect(page.get_by_text("The experiment is in the archive.")).to_be_visible()
     page.get_by_role("button", name="More actions").click()
     page.get_by_role("menuitem", name="Delete…").click()
     page.get_by_role("button", name="Delete for good").click()
@@ -135,3 +135,36 @@ def test_it_follows_what_happens(view: View, furnished: Stage) -> None:
     furnished.tell("moving", 1, "final 0.875")
     expect(page.get_by_role("region", name="Best trial")).to_contain_text("0.875")
     expect(page.get_by_role("main").get_by_text("DONE").first).to_be_visible()
+
+
+def test_the_last_failure_is_named_with_its_cause(view: View, furnished: Stage) -> None:
+    page = view.open("/experiments/failures")
+    card = page.get_by_role("region", name="Needs attention")
+    last = max(
+        (trial for trial in furnished.trials("failures") if trial["status"] == "FAILED"),
+        key=lambda trial: trial["sequence"],
+    )
+    sentence = f"Trial #{last['sequence']} failed: {last['reason']}"
+    card.get_by_role("link", name=sentence).click()
+    expect(page).to_have_url(f"{view.url}/experiments/failures/trials/{last['id']}")
+
+
+def test_the_feed_has_one_line_per_trial(view: View) -> None:
+    page = view.open("/experiments/curves")
+    feed = page.get_by_role("region", name="What has happened")
+    first = feed.get_by_role("listitem").filter(has_text="Trial #0 (")
+    expect(first).to_have_count(1)
+    first.get_by_role("button", name=re.compile("earlier event")).click()
+    expect(feed.get_by_role("listitem").filter(has_text="Trial #0 (").nth(1)).to_be_visible()
+    assert first.count() > 1
+
+
+def test_an_unfinished_experiment_shows_its_pace(view: View, furnished: Stage) -> None:
+    furnished.create("paced", TOLD, trialConcurrency=1, maxTrialNumber=20)
+    page = view.open("/experiments/paced")
+    progress = page.get_by_role("region", name="Progress")
+    expect(progress).to_contain_text("too few trials")
+    for number in range(5):
+        furnished.tell("paced", number, f"final 0.{number}")
+    expect(progress).to_contain_text("trials a minute now; all trials will have finished in about")
+    expect(progress).to_contain_text("5 of 20 trials finished")

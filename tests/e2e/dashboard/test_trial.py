@@ -68,8 +68,8 @@ def test_a_trial_is_killed_from_its_page(view: View, furnished: Stage) -> None:
     furnished.create("victim", TOLD, trialConcurrency=1, maxTrialNumber=1)
     furnished.tell("victim", 0, "report 0.5")
     page = view.open(f"/experiments/victim/trials/{furnished.trials('victim')[0]['id']}")
-    page.get_by_role("button", name="Kill…").click()
-    page.get_by_role("button", name="Kill the trial").click()
+    page.get_by_role("button", name="Stop…").click()
+    page.get_by_role("button", name="Stop the trial").click()
     expect(page.get_by_role("main").get_by_text("USER_CANCELED").first).to_be_visible()
 
 

@@ -10,7 +10,30 @@ interface FeedSoFar {
   readonly nextAfter: number;
 }
 
-const PAGE = 50;
+/** Events of one trial, or a single event that is about no trial. */
+export interface FeedGroup {
+  readonly newest: FeedEntry;
+  readonly earlier: readonly FeedEntry[];
+}
+
+/** The entries, newest first, with those of one trial put together where its newest stands. */
+export function byTrial(entries: readonly FeedEntry[]): FeedGroup[] {
+  const groups: { newest: FeedEntry; earlier: FeedEntry[] }[] = [];
+  const known = new Map<string, { newest: FeedEntry; earlier: FeedEntry[] }>();
+  for (const entry of entries) {
+    const found = entry.trialId === null ? undefined : known.get(entry.trialId);
+    if (found !== undefined) {
+      found.earlier.push(entry);
+      continue;
+    }
+    const group = { newest: entry, earlier: [] };
+    groups.push(group);
+    if (entry.trialId !== null) known.set(entry.trialId, group);
+  }
+  return groups;
+}
+
+const PAGE = 100;
 const CATCHING_UP = 200;
 const MOST = 2000;
 

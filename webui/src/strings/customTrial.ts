@@ -1,17 +1,18 @@
 export const customTrial = {
-  title: "Customised trial",
-  titleOf: (sequence: number) => `Customised trial, from trial No. ${sequence}`,
-  explanation: "A trial with these parameters is added to the queue. The tuner is told its result.",
+  title: "Add a trial",
+  titleOf: (sequence: number) => `Add a trial like No. ${sequence}`,
+  explanation: "A trial with these parameters is added to the queue. The tuner gets its result.",
   submit: "Add the trial",
-  submitAnyway: "Add it nevertheless",
-  ended: (status: string) => `The experiment is ${status}, so it takes no more trials. Resume it first.`,
+  submitAnyway: "Add the trial anyway",
+  ended: (status: string) =>
+    `The experiment is ${status} and takes no more trials. Resume the experiment first.`,
   added: (sequence: number) => `Trial No. ${sequence} was added.`,
   show: "Show it",
   another: "Add another",
   outside: (count: number) =>
     count === 1
-      ? "One value lies outside of the search space. You may add the trial nevertheless."
-      : `${count} values lie outside of the search space. You may add the trial nevertheless.`,
+      ? "One value lies outside of the search space. You can add the trial anyway."
+      : `${count} values lie outside of the search space. You can add the trial anyway.`,
   broken: (count: number) =>
     count === 1 ? "One field holds no value yet." : `${count} fields hold no value yet.`,
   noParameters: "The search space is empty, so there is nothing to set.",
@@ -21,7 +22,7 @@ export const customTrial = {
   below: (bound: number) => `This is below the search space, which begins at ${bound}.`,
   above: (bound: number) => `This is above the search space, which ends at ${bound}.`,
   offGrid: (q: number) => `The search space has steps of ${q} here.`,
-  noOption: "This is none of the options of the search space.",
+  noOption: "This is not an option of the search space.",
   unknown: "The search space has no such parameter.",
   otherValue: "Another value…",
   otherValueOf: (name: string) => `Another value of ${name}, as JSON`,

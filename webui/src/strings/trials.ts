@@ -8,7 +8,7 @@ export const trials = {
     id: "ID",
     duration: "Duration",
     status: "Status",
-    value: "Default metric",
+    value: "Result",
     latest: "Latest",
     intermediates: "Intermediates",
     created: "Created",
@@ -110,23 +110,23 @@ export const trials = {
     clear: "Clear the selection",
     compare: "Compare",
     compareLimit: "Between 2 and 20 trials can be compared.",
-    kill: "Kill",
+    kill: "Stop",
     retry: "Retry",
     tooMany: (most: number) =>
       `At most ${most.toLocaleString("en")} trials can be selected one by one. Select all that match instead.`,
   },
   kill: {
-    action: "Kill",
+    action: "Stop",
     title: (count: number) =>
-      count === 1 ? "Kill this trial?" : `Kill ${count.toLocaleString("en")} trials?`,
-    titleCounting: "Kill trials?",
+      count === 1 ? "Stop this trial?" : `Stop ${count.toLocaleString("en")} trials?`,
+    titleCounting: "Stop trials?",
     one: (name: string) => `${name} is stopped and ends as USER_CANCELED.`,
     text: (names: string, ended: number) =>
       `${names} ${names.includes(",") ? "are" : "is"} stopped and ${names.includes(",") ? "end" : "ends"} as USER_CANCELED.` +
       (ended > 0
         ? ` ${plural(ended, "other that is selected has", "others that are selected have")} ended already.`
         : ""),
-    nothing: "None of the selected trials is waiting or running, so there is nothing to kill.",
+    nothing: "None of the selected trials is waiting or running, so there is nothing to stop.",
     done: (count: number) => `${plural(count, "trial is", "trials are")} being stopped.`,
   },
   retry: {
@@ -151,9 +151,9 @@ export const trials = {
   row: {
     open: "Open",
     intermediate: "Intermediate results",
-    kill: "Kill…",
+    kill: "Stop…",
     retry: "Retry…",
-    clone: "Customised trial…",
+    clone: "Add a trial like this…",
     copyJson: "Copy parameters as JSON",
     copyPython: "Copy parameters as Python",
     copyYaml: "Copy parameters as YAML",
@@ -166,16 +166,16 @@ export const trials = {
     sets: (count: number) => `Parameters (the last of ${count} sets)`,
     copyJson: "Copy as JSON",
     now: "What happens",
-    noReason: "There is nothing to add.",
+    noReason: "Nothing to report.",
     intermediates: "Intermediate results",
     noIntermediates: "No intermediate result yet.",
     showCurve: "Show the curve",
     logs: "Logs",
     openLogs: "Open the logs",
     open: "Open the trial",
-    final: "Final metric",
+    final: "Result",
     close: "Hide the details",
-    noParameters: "It has no parameters yet.",
+    noParameters: "This trial has no parameters yet.",
   },
   curve: {
     title: (sequence: number) => `Intermediate results of trial No. ${sequence}`,

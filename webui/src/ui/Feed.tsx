@@ -1,6 +1,6 @@
-import { Fragment, type ReactNode } from "react";
+import { Fragment, useState, type ReactNode } from "react";
 import { Link } from "wouter";
-import { useFeed, type FeedEntry } from "@/data/feed";
+import { byTrial, useFeed, type FeedEntry, type FeedGroup } from "@/data/feed";
 import { strings } from "@/strings";
 import { Button } from "./Button";
 import { Failure } from "./Failure";
@@ -9,6 +9,7 @@ import { useUrlState } from "./useUrlState";
 import "./feed.css";
 
 const CHOICES = {
+  trials: ["info", "good", "warning", "error"],
   all: ["info", "good", "warning", "error"],
   warnings: ["warning", "error"],
   errors: ["error"],
@@ -16,10 +17,11 @@ const CHOICES = {
 
 const MARKS = { info: "·", good: "✓", warning: "!", error: "✕" } as const;
 
-/** What has happened, newest first, as it happens. */
+/** What has happened, newest first, as it happens; the events of one trial on one line, if so chosen. */
 export function Feed({ id, trialId }: { id: string; trialId?: string }) {
   const { feed, older } = useFeed(id, trialId);
-  const [choice, setChoice] = useUrlState("feed", "all", { replace: true });
+  const names = Object.keys(CHOICES).filter((name) => trialId === undefined || name !== "trials");
+  const [choice, setChoice] = useUrlState("feed", names[0] ?? "all", { replace: true });
   const wanted: readonly FeedEntry["severity"][] =
     choice in CHOICES ? CHOICES[choice as keyof typeof CHOICES] : CHOICES.all;
   if (feed.data === undefined)
@@ -34,7 +36,7 @@ export function Feed({ id, trialId }: { id: string; trialId?: string }) {
       <label className="feed-choice soft">
         {strings.feed.show}
         <select className="input" value={choice} onChange={(event) => setChoice(event.target.value)}>
-          {Object.keys(CHOICES).map((name) => (
+          {names.map((name) => (
             <option key={name} value={name}>
               {strings.feed.choices[name as keyof typeof CHOICES]}
             </option>
@@ -43,17 +45,11 @@ export function Feed({ id, trialId }: { id: string; trialId?: string }) {
       </label>
       {shown.length === 0 ? <p className="soft">{strings.feed.empty}</p> : null}
       <ol className="feed-list" aria-label={strings.feed.title}>
-        {shown.map((entry) => (
-          <li key={entry.number} className={`feed-entry ${entry.severity}`}>
-            <time className="soft number" dateTime={entry.at} title={new Date(entry.at).toLocaleString()}>
-              {shortInstant(entry.at)}
-            </time>
-            <span className="feed-mark" role="img" aria-label={strings.feed.severities[entry.severity]}>
-              {MARKS[entry.severity]}
-            </span>
-            <span>{trialId === undefined ? linked(entry) : entry.sentence}</span>
-          </li>
-        ))}
+        {choice === "trials"
+          ? byTrial(shown).map((group) => (
+              <Group key={group.newest.trialId ?? group.newest.number} group={group} />
+            ))
+          : shown.map((entry) => <Entry key={entry.number} entry={entry} links={trialId === undefined} />)}
       </ol>
       {feed.data.nextBefore === null ? null : (
         <Button
@@ -65,6 +61,57 @@ export function Feed({ id, trialId }: { id: string; trialId?: string }) {
         </Button>
       )}
     </div>
+  );
+}
+
+/** A trial on one line: its newest event, and a button that shows the earlier ones. */
+function Group({ group }: { group: FeedGroup }) {
+  const [open, setOpen] = useState(false);
+  const { newest, earlier } = group;
+  return (
+    <>
+      <Entry entry={newest} links>
+        {earlier.length === 0 ? null : (
+          <button
+            type="button"
+            className="feed-more"
+            aria-expanded={open}
+            aria-label={strings.feed.earlier(earlier.length)}
+            title={strings.feed.earlier(earlier.length)}
+            onClick={() => setOpen(!open)}
+          >
+            {open ? "−" : "+"}
+            {earlier.length}
+          </button>
+        )}
+      </Entry>
+      {open ? earlier.map((entry) => <Entry key={entry.number} entry={entry} links earlier />) : null}
+    </>
+  );
+}
+
+interface EntryProps {
+  entry: FeedEntry;
+  /** Trials that the sentence names are links. */
+  links: boolean;
+  /** Shown below a later event of the same trial. */
+  earlier?: boolean;
+  children?: ReactNode;
+}
+
+function Entry({ entry, links, earlier = false, children }: EntryProps) {
+  return (
+    <li className={`feed-entry ${entry.severity}${earlier ? " earlier" : ""}`}>
+      <time className="soft number" dateTime={entry.at} title={new Date(entry.at).toLocaleString()}>
+        {shortInstant(entry.at)}
+      </time>
+      <span className="feed-mark" role="img" aria-label={strings.feed.severities[entry.severity]}>
+        {MARKS[entry.severity]}
+      </span>
+      <span>
+        {links ? linked(entry) : entry.sentence} {children}
+      </span>
+    </li>
   );
 }
 

@@ -3,15 +3,14 @@ import { Link } from "wouter";
 import { objectivesOf, type Profile } from "@/data/experiment";
 import { strings } from "@/strings";
 import { Copy } from "@/ui/Copy";
-import { formatInstant, formatNumber } from "@/ui/format";
-import { StatusBadge } from "@/ui/StatusBadge";
+import { formatNumber } from "@/ui/format";
 import { isRecord } from "@/ui/trial/space";
 
 const text = strings.overview;
 
 /** What the experiment is. */
 export function AboutCard({ profile }: { profile: Profile }) {
-  const { config, bestTrial } = profile;
+  const { config } = profile;
   const command = commandOf(config);
   const objectives = objectivesOf(config);
   const [constraints, initial] = [
@@ -22,18 +21,6 @@ export function AboutCard({ profile }: { profile: Profile }) {
     <section className="card stack-small" aria-labelledby="about-title">
       <h2 id="about-title">{text.about}</h2>
       <dl className="facts">
-        <Fact name={text.status}>
-          <StatusBadge status={profile.status} detail={profile.drain} />
-        </Fact>
-        <Fact name={objectives[0] === undefined ? text.bestMetric : text.best.of(objectives[0].name)}>
-          {bestTrial === null ? (
-            <span className="soft">{text.noMetric}</span>
-          ) : (
-            <Link href={`/trials/${bestTrial.trialId}`} className="number">
-              {formatNumber(bestTrial.value)}
-            </Link>
-          )}
-        </Fact>
         {objectives.length < 2 ? null : (
           <Fact name={text.objectives}>
             <Link href="/analysis?tab=pareto">
@@ -47,9 +34,6 @@ export function AboutCard({ profile }: { profile: Profile }) {
           <Fact name={text.constraints}>{text.feasible(constraints, percentOf(profile.feasibleShare))}</Fact>
         )}
         {initial === 0 ? null : <Fact name={text.initial}>{formatNumber(initial)}</Fact>}
-        <Fact name={text.created}>
-          <span className="number">{formatInstant(profile.createdAt)}</span>
-        </Fact>
         <Fact name={text.platform}>{profile.platform}</Fact>
         {["tuner", "assessor", "advisor"].map((role) => {
           const name = algorithm(config[role]);

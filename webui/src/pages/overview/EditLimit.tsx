@@ -84,7 +84,7 @@ function LimitForm({ onClose, ...props }: EditLimitProps & { onClose: () => void
           ? strings.common.unlimited
           : props.unit === undefined
             ? String(value)
-            : `${typed} ${strings.overview.duration.units[unit]}`;
+            : `${typed} ${strings.overview.units[unit]}`;
       say(text.saved(props.label, now));
       onClose();
     },
@@ -127,7 +127,7 @@ function LimitForm({ onClose, ...props }: EditLimitProps & { onClose: () => void
       {props.unit === undefined ? null : (
         <select
           className="input"
-          aria-label={strings.overview.duration.unit}
+          aria-label={strings.overview.unit}
           value={unit}
           onChange={(event) => {
             if (isUnit(event.target.value)) setUnit(event.target.value);
@@ -136,7 +136,7 @@ function LimitForm({ onClose, ...props }: EditLimitProps & { onClose: () => void
         >
           {(Object.keys(UNITS) as Unit[]).map((each) => (
             <option key={each} value={each}>
-              {strings.overview.duration.units[each]}
+              {strings.overview.units[each]}
             </option>
           ))}
         </select>

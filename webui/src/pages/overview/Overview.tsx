@@ -4,16 +4,15 @@ import { strings } from "@/strings";
 import { Feed } from "@/ui/Feed";
 import { AboutCard } from "./AboutCard";
 import { Actions } from "./Actions";
+import { Attention } from "./Attention";
 import { BestCard } from "./BestCard";
-import { DurationCard } from "./DurationCard";
 import { Files } from "./Files";
 import { HistoryCard } from "./HistoryCard";
-import { NumbersCard } from "./NumbersCard";
-import { Problems } from "./Problems";
+import { ProgressCard } from "./ProgressCard";
 import { TopTrials } from "./TopTrials";
 import "./overview.css";
 
-/** What the experiment is doing and what has come of it. */
+/** What the experiment is doing, its best result, its progress, and what needs attention. */
 export default function Overview({ id }: { id: string }) {
   const { data: profile } = useQuery(profileQuery(id));
   if (profile === undefined) return <p className="soft">{strings.common.loading}</p>;
@@ -25,16 +24,12 @@ export default function Overview({ id }: { id: string }) {
         </p>
         <Actions id={id} profile={profile} />
       </div>
-      <Problems profile={profile} />
       <div className="overview-cards">
-        <AboutCard profile={profile} />
-        <DurationCard id={id} profile={profile} />
-        <NumbersCard id={id} profile={profile} />
-      </div>
-      <div className="overview-halves">
-        <BestCard profile={profile} />
+        <BestCard id={id} profile={profile} />
+        <ProgressCard id={id} profile={profile} />
         <HistoryCard id={id} profile={profile} />
       </div>
+      <Attention id={id} profile={profile} />
       <div className="overview-halves">
         <TopTrials id={id} profile={profile} />
         <section className="card stack-small" aria-labelledby="feed-title">
@@ -42,6 +37,7 @@ export default function Overview({ id }: { id: string }) {
           <Feed id={id} />
         </section>
       </div>
+      <AboutCard profile={profile} />
       <Files id={id} profile={profile} />
     </div>
   );
