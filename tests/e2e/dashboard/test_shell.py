@@ -121,6 +121,7 @@ def test_a_lost_server_is_told_and_comes_back(browser: Browser, tmp_path: Path) 
         expect(page.get_by_role("banner").get_by_text(re.compile("Live$"))).to_be_visible()
         made.kill()
         expect(banner).to_be_visible()
+        expect(banner).to_contain_text(f"nnictl resume told --port {made.url.rpartition(':')[2]}")
         made.tell("told", 0, "final 0.75")
         made.restart()
         expect(page.get_by_text("You are signed out.")).to_be_visible()  # sessions end with their server
@@ -130,3 +131,50 @@ def test_a_lost_server_is_told_and_comes_back(browser: Browser, tmp_path: Path) 
         page = view.open("/experiments/told")
         expect(page.get_by_role("banner").get_by_text(re.compile("Live$"))).to_be_visible()
         view.forgive("ERR_|net::|401|EventSource|Unable to preload")  # some page that is read ahead
+
+
+def test_the_palette_finds_pages_experiments_trials_and_commands(view: View, furnished: Stage) -> None:
+    page = view.open("/experiments/curves")
+    expect(page.get_by_role("region", name="Best trial")).to_be_visible()
+    page.keyboard.press("Control+k")
+    field = page.get_by_role("combobox", name="Find a page, an experiment, a trial or a command")
+    expect(field).to_be_focused()
+    view.accessible()
+    field.fill("failures")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{view.url}/experiments/failures")
+    page.keyboard.press("Control+k")
+    field.fill("analysis")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{view.url}/experiments/failures/analysis")
+    trial = next(each for each in furnished.trials("failures") if each["sequence"] == 2)
+    page.keyboard.press("Control+k")
+    field.fill("trial 2")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{view.url}/experiments/failures/trials/{trial['id']}")
+    page.keyboard.press("Control+k")
+    field.fill("no such thing")
+    expect(page.get_by_text("Nothing matches.")).to_be_visible()
+
+
+def test_the_last_action_can_be_undone(view: View, furnished: Stage) -> None:
+    page = view.open("/experiments/curves")
+    expect(page.get_by_role("region", name="Best trial")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.get_by_role("option", name="Archive").click()
+    toast = page.get_by_role("status").filter(has_text="The experiment is in the archive.")
+    toast.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("Undone.")).to_be_visible()
+    listed = {each["id"]: each["archived"] for each in furnished.ask("GET", "")["experiments"]}
+    assert listed["curves"] is False
+
+
+def test_a_phone_shows_filters_folded_and_results_in_sight(view: View) -> None:
+    view.page.set_viewport_size({"width": 390, "height": 844})
+    page = view.open("/experiments/curves/trials")
+    expect(page.get_by_role("searchbox")).to_be_hidden()
+    page.get_by_text("Filters").click()
+    expect(page.get_by_role("searchbox")).to_be_visible()
+    box = page.get_by_role("columnheader", name="Result").bounding_box()
+    assert box is not None and box["x"] + box["width"] <= 390
+    view.accessible()

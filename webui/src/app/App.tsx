@@ -8,6 +8,7 @@ import { Bar } from "./Bar";
 import { ExperimentFrame } from "./ExperimentFrame";
 import { NotFound } from "./NotFound";
 import * as pages from "./pages";
+import { Palette } from "./Palette";
 import { Shortcuts } from "./Shortcuts";
 import "./app.css";
 
@@ -59,6 +60,7 @@ export function App() {
         </FailureBoundary>
       </main>
       <Shortcuts />
+      <Palette />
       <Toasts />
     </>
   );

@@ -2,9 +2,11 @@ import { Link } from "wouter";
 import { request } from "@/api/client";
 import { useConnection } from "@/live/useConnection";
 import { strings } from "@/strings";
+import { Button } from "@/ui/Button";
 import { Menu } from "@/ui/Menu";
 import { chooseTheme, useTheme, type Theme } from "@/ui/theme";
 import { complain } from "@/ui/toasts";
+import { showPalette } from "./Palette";
 import { showShortcuts } from "./Shortcuts";
 
 /** The bar at the top of every page. */
@@ -34,6 +36,13 @@ export function Bar() {
           <span aria-hidden>●</span>
           {connection.state === "live" ? strings.common.live : strings.common.connections[connection.state]}
         </span>
+        <Button
+          aria-label={strings.palette.open}
+          title={strings.palette.open}
+          onClick={() => showPalette(true)}
+        >
+          <span aria-hidden>⌕</span>
+        </Button>
         <Link href="/new" className="button primary">
           {strings.navigation.newExperiment}
         </Link>

@@ -34,7 +34,7 @@ export function ExperimentFrame({ id, children }: { id: string; children: ReactN
     <div className="stack">
       <div className="experiment-title">
         <div className="row">
-          <h1>{profile.data?.name || id}</h1>
+          <h1 title={profile.data?.name}>{profile.data?.name || id}</h1>
           <code>{id}</code>
           <Copy text={id} />
           {profile.data === undefined ? null : <StatusBadge status={profile.data.status} />}

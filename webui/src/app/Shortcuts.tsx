@@ -60,6 +60,7 @@ function ShortcutsDialog() {
   const rows: [readonly string[], string][] = [
     [["?"], texts.help],
     [["/"], texts.search],
+    [["Ctrl", "K"], texts.palette],
     [["Esc"], texts.leave],
     ...DESTINATIONS.map((item): [string[], string] => [["g", item.key], item.label]),
   ];
@@ -78,7 +79,7 @@ function ShortcutsDialog() {
               <th scope="row">
                 {keys.map((key, at) => (
                   <span key={key}>
-                    {at > 0 ? ` ${texts.then} ` : null}
+                    {at === 0 ? null : keys[0] === "Ctrl" ? " + " : ` ${texts.then} `}
                     <kbd>{key}</kbd>
                   </span>
                 ))}

@@ -19,7 +19,11 @@ export const common = {
   notFoundText: "The address leads nowhere here.",
   pageFailed: "This page failed",
   lost: (since: string) =>
-    `The server has not answered since ${since}. What you see may be old; it is read again as soon as the server is back.`,
+    `The server has not answered since ${since}. This page shows what was known then and continues by itself as soon as the server answers. To start the server on its machine:`,
+  filters: "Filters",
+  undo: "Undo",
+  undone: "Undone.",
+  nothingToUndo: "There is nothing to undo.",
   signedOut: "You are signed out. Open the address that nnictl webui url prints, or sign in again.",
   signIn: "Sign in",
   signOut: "Sign out",

@@ -9,6 +9,7 @@ import { feed } from "./feed";
 import { log } from "./log";
 import { newExperiment } from "./newExperiment";
 import { overview } from "./overview";
+import { palette } from "./palette";
 import { resources } from "./resources";
 import { shortcuts } from "./shortcuts";
 import { trial } from "./trial";
@@ -26,6 +27,7 @@ export const strings = {
   navigation,
   newExperiment,
   overview,
+  palette,
   resources,
   shortcuts,
   trial,

@@ -29,6 +29,7 @@ export const overview = {
     archive: "Archive",
     unarchive: "Take out of the archive",
     delete: "Delete…",
+    stopFirst: "Stop the experiment first.",
     stopTitle: (name: string) => `Stop ${name}?`,
     stopText: (running: number) =>
       running === 0

@@ -8,6 +8,7 @@ export const shortcuts = {
   enabledHint: "Tab, Enter, the arrow keys and Escape work in any case.",
   help: "Show these shortcuts",
   search: "Go to the search of the page",
+  palette: "Find a page, an experiment, a trial or a command",
   leave: "Leave a field, close a dialog or a menu",
   experiments: "All experiments",
   resources: "Machines of the server",

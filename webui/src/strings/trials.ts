@@ -153,6 +153,8 @@ export const trials = {
     intermediate: "Intermediate results",
     kill: "Stop…",
     retry: "Retry…",
+    retryWhy: "Only failed trials can be retried.",
+    killWhy: "The trial has ended.",
     clone: "Add a trial like this…",
     copyJson: "Copy parameters as JSON",
     copyPython: "Copy parameters as Python",

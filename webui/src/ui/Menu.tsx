@@ -3,7 +3,8 @@ import { useId, useRef, useState, type KeyboardEvent, type ReactNode } from "rea
 export interface MenuItem {
   label: string;
   onSelect: () => void;
-  disabled?: boolean;
+  /** True, or the sentence that says why it cannot be chosen now. */
+  disabled?: boolean | string;
   danger?: boolean;
   checked?: boolean; // of a choice
 }
@@ -76,7 +77,7 @@ export function Menu({ label, items, name, small = false, tabIndex }: MenuProps)
             type="button"
             role={item.checked === undefined ? "menuitem" : "menuitemcheckbox"}
             aria-checked={item.checked}
-            disabled={item.disabled}
+            disabled={Boolean(item.disabled)}
             className={item.danger === true ? "menu-item danger" : "menu-item"}
             onClick={() => {
               if (item.checked === undefined) menu.current?.hidePopover();
@@ -84,7 +85,10 @@ export function Menu({ label, items, name, small = false, tabIndex }: MenuProps)
             }}
           >
             {item.checked === undefined ? null : <span aria-hidden>{item.checked ? "☑" : "☐"}</span>}
-            {item.label}
+            <span>
+              {item.label}
+              {typeof item.disabled === "string" ? <small className="menu-why">{item.disabled}</small> : null}
+            </span>
           </button>
         ))}
       </div>

@@ -27,7 +27,7 @@ export function StatusBadge({ status, detail }: { status: string; detail?: strin
   return (
     <span className={`badge ${look}`}>
       <span aria-hidden>{mark}</span>
-      {status}
+      <span className="badge-text">{status}</span>
       {detail === null || detail === undefined ? null : <span>({detail})</span>}
     </span>
   );

@@ -20,6 +20,9 @@ interface ActionDialogProps {
   onDone: (items: readonly Summary[]) => void;
 }
 
+/** The action that takes another one back. */
+const WAYS_BACK: Partial<Record<ActionName, ActionName>> = { archive: "unarchive", unarchive: "archive" };
+
 /** Names what an action hits, asks, and tells of each that failed. */
 export function ActionDialog({ action, items, onClose, onDone }: ActionDialogProps) {
   const client = useQueryClient();
@@ -36,7 +39,12 @@ export function ActionDialog({ action, items, onClose, onDone }: ActionDialogPro
     for (const item of result.done) void client.invalidateQueries({ queryKey: ["live", item.id] });
     for (const note of result.notes) complain(note);
     if (result.done.length > 0) {
-      say(texts.done[action](result.done.length));
+      const undo = WAYS_BACK[action];
+      const back = async () => {
+        if (undo !== undefined) await perform(undo, result.done, options, () => undefined);
+        await client.invalidateQueries({ queryKey: ["list"] });
+      };
+      say(texts.done[action](result.done.length), undo === undefined ? null : back);
       onDone(result.done);
     }
     if (result.failed.length === 0) onClose();

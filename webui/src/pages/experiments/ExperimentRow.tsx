@@ -105,12 +105,12 @@ function menuOf(item: Summary, { onAction, onResume, onView, onClone }: RowActio
   const archive = item.archived ? "unarchive" : "archive";
   const entry = (action: ActionName) => ({
     label: texts.actions[action],
-    disabled: !applies(action, item),
+    disabled: !applies(action, item) && texts.why[action === "delete" ? "stopFirst" : "ended"],
     onSelect: () => onAction(action, item),
   });
   return [
-    { label: texts.resume, disabled: !ended, onSelect: () => onResume(item) },
-    { label: texts.view, disabled: !ended, onSelect: () => onView(item) },
+    { label: texts.resume, disabled: !ended && texts.why.running, onSelect: () => onResume(item) },
+    { label: texts.view, disabled: !ended && texts.why.running, onSelect: () => onView(item) },
     { label: texts.clone, onSelect: () => onClone(item) },
     entry("stop"),
     entry(archive),

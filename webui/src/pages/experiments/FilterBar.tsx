@@ -1,6 +1,7 @@
 import { useSearchParams } from "wouter";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
+import { Folded } from "@/ui/Folded";
 import { Menu } from "@/ui/Menu";
 import { FILTER_NAMES, isFiltered, LISTS, type Filter } from "./filters";
 
@@ -11,6 +12,11 @@ interface FilterBarProps {
   filter: Filter;
   choices: Record<(typeof LISTS)[number], readonly string[]>;
 }
+
+/** How many of the fields behind the fold narrow the list down. */
+const countSet = (filter: Filter): number =>
+  LISTS.filter((name) => filter[name].length > 0).length +
+  [filter.archived !== "no", filter.since !== "", filter.until !== ""].filter(Boolean).length;
 
 /** Everything that narrows the list down. */
 export function FilterBar({ filter, choices }: FilterBarProps) {
@@ -36,65 +42,67 @@ export function FilterBar({ filter, choices }: FilterBarProps) {
         value={filter.search}
         onChange={(event) => change("search", [event.target.value], true)}
       />
-      {LISTS.map((name) => {
-        const chosen = filter[name];
-        const offered = [...new Set([...choices[name], ...chosen])];
-        return (
-          <Menu
-            key={name}
-            name={`${LABELS[name]}: ${chosen.join(", ") || texts.any}`}
-            label={
-              <>
-                <span className="soft">{LABELS[name]}</span>
-                <span className="filter-value" title={chosen.join(", ")}>
-                  {chosen.join(", ") || texts.any}
-                </span>
-                <span aria-hidden>▾</span>
-              </>
-            }
-            items={
-              offered.length === 0
-                ? [{ label: strings.common.notAvailable, disabled: true, onSelect: () => undefined }]
-                : offered.map((value) => ({
-                    label: value,
-                    checked: chosen.includes(value),
-                    onSelect: () =>
-                      change(
-                        name,
-                        chosen.includes(value)
-                          ? chosen.filter((other) => other !== value)
-                          : [...chosen, value],
-                      ),
-                  }))
-            }
-          />
-        );
-      })}
-      <label className="row">
-        <span className="soft">{texts.archived}</span>
-        <select
-          className="input"
-          value={filter.archived}
-          onChange={(event) => change("archived", [event.target.value === "no" ? "" : event.target.value])}
-        >
-          {(["no", "all", "only"] as const).map((value) => (
-            <option key={value} value={value}>
-              {texts.archivedChoices[value]}
-            </option>
-          ))}
-        </select>
-      </label>
-      {(["since", "until"] as const).map((name) => (
-        <label key={name} className="row">
-          <span className="soft">{texts[name]}</span>
-          <input
-            type="date"
+      <Folded label={strings.common.filters} count={countSet(filter)}>
+        {LISTS.map((name) => {
+          const chosen = filter[name];
+          const offered = [...new Set([...choices[name], ...chosen])];
+          return (
+            <Menu
+              key={name}
+              name={`${LABELS[name]}: ${chosen.join(", ") || texts.any}`}
+              label={
+                <>
+                  <span className="soft">{LABELS[name]}</span>
+                  <span className="filter-value" title={chosen.join(", ")}>
+                    {chosen.join(", ") || texts.any}
+                  </span>
+                  <span aria-hidden>▾</span>
+                </>
+              }
+              items={
+                offered.length === 0
+                  ? [{ label: strings.common.notAvailable, disabled: true, onSelect: () => undefined }]
+                  : offered.map((value) => ({
+                      label: value,
+                      checked: chosen.includes(value),
+                      onSelect: () =>
+                        change(
+                          name,
+                          chosen.includes(value)
+                            ? chosen.filter((other) => other !== value)
+                            : [...chosen, value],
+                        ),
+                    }))
+              }
+            />
+          );
+        })}
+        <label className="row">
+          <span className="soft">{texts.archived}</span>
+          <select
             className="input"
-            value={filter[name]}
-            onChange={(event) => change(name, [event.target.value])}
-          />
+            value={filter.archived}
+            onChange={(event) => change("archived", [event.target.value === "no" ? "" : event.target.value])}
+          >
+            {(["no", "all", "only"] as const).map((value) => (
+              <option key={value} value={value}>
+                {texts.archivedChoices[value]}
+              </option>
+            ))}
+          </select>
         </label>
-      ))}
+        {(["since", "until"] as const).map((name) => (
+          <label key={name} className="row">
+            <span className="soft">{texts[name]}</span>
+            <input
+              type="date"
+              className="input"
+              value={filter[name]}
+              onChange={(event) => change(name, [event.target.value])}
+            />
+          </label>
+        ))}
+      </Folded>
       {isFiltered(filter) ? <ClearFilters /> : null}
     </div>
   );

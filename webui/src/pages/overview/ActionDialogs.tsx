@@ -19,12 +19,17 @@ interface DialogProps {
 export function StopDialog({ id, profile, onClose, onDone }: DialogProps) {
   const [detach, setDetach] = useState(false);
   const { WAITING = 0, RUNNING = 0, PAUSED = 0, UNKNOWN = 0 } = profile.counts;
+  const resume = () =>
+    answerOf(api.POST("/api/v1/experiments/{id}/resume", { params: { path: { id } } })).finally(onDone);
   const stop = useMutation({
     mutationFn: () =>
       answerOf(api.POST("/api/v1/experiments/{id}/stop", { params: { path: { id } }, body: { detach } })),
     onSuccess: ({ stillRunning, left, serverLeaves }) => {
       const more = stillRunning.length === 0 ? [] : [text.stillRunning(stillRunning.length)];
-      say([text.stopped, ...more, ...left, ...(serverLeaves ? [text.serverLeaves] : [])].join(" "));
+      say(
+        [text.stopped, ...more, ...left, ...(serverLeaves ? [text.serverLeaves] : [])].join(" "),
+        serverLeaves ? null : resume,
+      );
       onClose();
     },
     onError: complain,

@@ -36,23 +36,31 @@ export function Actions({ id, profile }: { id: string; profile: Profile }) {
     onSettled: readAgain,
   });
   const rerun = useMutation({
-    mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/rerun", { params: { path } })),
+    mutationFn: async () => {
+      // A finished experiment is not open after a restart of the server.
+      if (!profile.served) await answerOf(api.POST("/api/v1/experiments/{id}/resume", { params: { path } }));
+      return answerOf(api.POST("/api/v1/experiments/{id}/rerun", { params: { path } }));
+    },
     onSuccess: ({ trials }) => say(text.rerunDone(trials.length)),
     onError: complain,
+    onSettled: readAgain,
   });
+  const setArchived = (value: boolean) =>
+    answerOf(api.PATCH("/api/v1/experiments/{id}/labels", { params: { path }, body: { archived: value } }));
+  const listAgain = () => void client.invalidateQueries({ queryKey: ["list"] });
   const archive = useMutation({
-    mutationFn: (value: boolean) =>
-      answerOf(api.PATCH("/api/v1/experiments/{id}/labels", { params: { path }, body: { archived: value } })),
-    onSuccess: (_, value) => say(value ? text.archived : text.unarchived),
+    mutationFn: setArchived,
+    onSuccess: (_, value) =>
+      say(value ? text.archived : text.unarchived, () => setArchived(!value).finally(listAgain)),
     onError: complain,
-    onSettled: () => void client.invalidateQueries({ queryKey: ["list"] }),
+    onSettled: listAgain,
   });
   const moving = MOVING.has(profile.status) && profile.served;
   const failed = profile.counts.FAILED ?? 0;
   const trialsAddress = `/api/v1/experiments/${encodeURIComponent(id)}/trials/export`;
   return (
     <div className="row" role="group" aria-label={text.label}>
-      {failed > 0 && profile.served ? (
+      {failed > 0 && (profile.served || profile.status === "DONE") ? (
         <Button disabled={rerun.isPending} onClick={() => rerun.mutate()}>
           {text.rerun(formatNumber(failed))}
         </Button>
@@ -78,7 +86,12 @@ export function Actions({ id, profile }: { id: string; profile: Profile }) {
             disabled: archived.data === undefined || archive.isPending,
             onSelect: () => archive.mutate(archived.data !== true),
           },
-          { label: text.delete, danger: true, disabled: moving, onSelect: () => setDialog("delete") },
+          {
+            label: text.delete,
+            danger: true,
+            disabled: moving && text.stopFirst,
+            onSelect: () => setDialog("delete"),
+          },
         ]}
       />
       {dialog === "stop" ? (

@@ -13,6 +13,8 @@ interface EditLimitProps {
   label: string;
   /** The value as it is shown. */
   shown: string;
+  /** The value as it is stored; null if it is unlimited. */
+  present: number | null;
   /** The value as it is typed. */
   typed: string;
   unit?: Unit;
@@ -69,14 +71,17 @@ function LimitForm({ onClose, ...props }: EditLimitProps & { onClose: () => void
   const [fault, setFault] = useState<string | null>(null);
   const faultId = useId();
   const client = useQueryClient();
+  const change = (value: number | null) =>
+    answerOf(
+      api.PATCH("/api/v1/experiments/{id}", {
+        params: { path: { id: props.id } },
+        body: { [props.name]: value },
+      }),
+    );
+  const readAgain = () => void client.invalidateQueries({ queryKey: profileQuery(props.id).queryKey });
+  const previous = props.present;
   const saving = useMutation({
-    mutationFn: (value: number | null) =>
-      answerOf(
-        api.PATCH("/api/v1/experiments/{id}", {
-          params: { path: { id: props.id } },
-          body: { [props.name]: value },
-        }),
-      ),
+    mutationFn: change,
     onSuccess: (profile, value) => {
       client.setQueryData(profileQuery(props.id).queryKey, profile);
       const now =
@@ -85,7 +90,7 @@ function LimitForm({ onClose, ...props }: EditLimitProps & { onClose: () => void
           : props.unit === undefined
             ? String(value)
             : `${typed} ${strings.overview.units[unit]}`;
-      say(text.saved(props.label, now));
+      say(text.saved(props.label, now), () => change(previous).finally(readAgain));
       onClose();
     },
     onError: (error) => {

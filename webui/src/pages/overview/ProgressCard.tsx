@@ -147,6 +147,7 @@ function Limits({ id, profile, ran }: { id: string; profile: Profile; ran: numbe
         id={id}
         name="trialConcurrency"
         label={text.slots}
+        present={trialConcurrency}
         shown={formatNumber(trialConcurrency)}
         typed={String(trialConcurrency)}
         read={(typed) => readCount(typed, trialConcurrency)}
@@ -156,6 +157,7 @@ function Limits({ id, profile, ran }: { id: string; profile: Profile; ran: numbe
         id={id}
         name="maxTrialNumber"
         label={text.mostTrials}
+        present={maxTrialNumber}
         shown={maxTrialNumber === null ? strings.common.unlimited : formatNumber(maxTrialNumber)}
         typed={maxTrialNumber === null ? "" : String(maxTrialNumber)}
         read={(typed) => readCount(typed, maxTrialNumber)}
@@ -166,6 +168,7 @@ function Limits({ id, profile, ran }: { id: string; profile: Profile; ran: numbe
         id={id}
         name="maxExperimentDuration"
         label={text.longest}
+        present={longest}
         shown={longest === null ? strings.common.unlimited : formatDuration(longest)}
         {...(longest === null ? { typed: "", unit: "h" as const } : inUnits(longest))}
         read={(input, unit) => readDuration(input, unit, longest, ran)}

@@ -2,6 +2,7 @@ import { useEffect, useState } from "react";
 import { exportAddress, type Column, type TrialsQuestion } from "@/data/trials";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
+import { Folded } from "@/ui/Folded";
 import { Menu } from "@/ui/Menu";
 import { FilterBox } from "./FilterBox";
 import { StatusChips } from "./StatusChips";
@@ -62,17 +63,22 @@ export function Toolbar({
           />
         </div>
       </div>
-      <div className="trials-find">
-        <SearchBox search={question.search} onSearch={(search) => onWrite({ search })} />
-        <FilterBox
-          filter={question.filter}
-          columns={columns}
-          error={error}
-          onApply={(filter) => onWrite({ filter }, true)}
-          onFocus={onOpenFilter}
-          onBuild={() => onDialog("builder")}
-        />
-      </div>
+      <Folded
+        label={strings.common.filters}
+        count={[question.search, question.filter].filter((each) => each !== "").length}
+      >
+        <div className="trials-find">
+          <SearchBox search={question.search} onSearch={(search) => onWrite({ search })} />
+          <FilterBox
+            filter={question.filter}
+            columns={columns}
+            error={error}
+            onApply={(filter) => onWrite({ filter }, true)}
+            onFocus={onOpenFilter}
+            onBuild={() => onDialog("builder")}
+          />
+        </div>
+      </Folded>
     </div>
   );
 }

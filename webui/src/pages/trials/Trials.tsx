@@ -199,13 +199,13 @@ function useItems(write: ReturnType<typeof useView>["write"]) {
         {
           label: text.row.retry,
           onSelect: dialog("retry"),
-          disabled: trial.status !== "FAILED",
+          disabled: trial.status !== "FAILED" && text.row.retryWhy,
         },
         {
           label: text.row.kill,
           onSelect: dialog("kill"),
           danger: true,
-          disabled: !LIVE_STATUSES.includes(trial.status),
+          disabled: !LIVE_STATUSES.includes(trial.status) && text.row.killWhy,
         },
         { label: text.row.copyJson, onSelect: copy(asJson), disabled: none },
         { label: text.row.copyPython, onSelect: copy(asPython), disabled: none },

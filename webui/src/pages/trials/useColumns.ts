@@ -8,6 +8,7 @@ import {
 } from "@tanstack/react-table";
 import { useMemo, useState } from "react";
 import { isRecord } from "@/ui/trial/space";
+import { useNarrow } from "@/ui/useNarrow";
 import { remember, remembered } from "@/ui/remembered";
 import type { TableColumn } from "./columns";
 
@@ -18,6 +19,10 @@ export type NoRow = Record<string, never>;
 const NO_ROWS: NoRow[] = [];
 export const CONTROL_WIDTH = 62;
 export const ACTIONS_WIDTH = 52;
+
+/** Widths on a phone, where the result must be in sight beside number and status. */
+const SLIM: Readonly<Record<string, number>> = { sequence: 64, status: 56, message: 260 };
+const SLIMMEST = 112;
 
 const widthsKey = (id: string) => `nnimgr.widths.${id}`;
 
@@ -31,6 +36,7 @@ function rememberedWidths(id: string): ColumnSizingState {
 
 /** The widths of the columns, and the model that changes them by dragging. */
 export function useColumns(id: string, columns: readonly TableColumn[]) {
+  const narrow = useNarrow();
   const [sizing, setSizing] = useState<ColumnSizingState>(() => rememberedWidths(id));
   const change = (next: ColumnSizingState) => {
     setSizing(next);
@@ -41,11 +47,11 @@ export function useColumns(id: string, columns: readonly TableColumn[]) {
       columns.map((column): ColumnDef<Features, NoRow> => ({
         id: column.name,
         header: column.label,
-        size: column.width,
+        size: narrow ? (SLIM[column.name] ?? Math.min(column.width, SLIMMEST)) : column.width,
         minSize: 56,
         maxSize: 1000,
       })),
-    [columns],
+    [columns, narrow],
   );
   const table = useTable({
     features,

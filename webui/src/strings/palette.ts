@@ -1,0 +1,16 @@
+export const palette = {
+  title: "Find and do",
+  field: "Find a page, an experiment, a trial or a command",
+  hint: "Page, experiment, trial number, command",
+  found: "Found",
+  none: "Nothing matches.",
+  page: "page",
+  experiment: "experiment",
+  command: "command",
+  trial: (sequence: number) => `Trial #${sequence} of this experiment`,
+  trialKind: "trial",
+  noTrial: (sequence: number) => `This experiment has no trial #${sequence}.`,
+  copyId: (id: string) => `Copy the experiment's id, ${id}`,
+  undo: "Undo the last action",
+  open: "Find and do (Ctrl+K)",
+} as const;
