@@ -1,4 +1,4 @@
-"""The files of the attempts, as the keeper reads and writes them."""
+"""Reads and writes the files of attempts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _READ = 1 << 20
 
 
 class AttemptFiles(NamedTuple):
-    """Where the files of one attempt are.
+    """Paths of the files of one attempt.
 
-    ``directory``: the trial's folder; ``prefix``: what the paths of the keeper's own files begin with.
+    ``directory``: the trial's folder. ``prefix``: beginning of the paths of the keeper's own files.
     """
 
     directory: str
@@ -33,7 +33,7 @@ class AttemptFiles(NamedTuple):
 
 
 class Paths:
-    """Where the files of attempts are. ``attempts`` are those that the core holds."""
+    """Builds the paths of the attempts' files. ``attempts``: the attempts that the core holds."""
 
     def __init__(self, experiment: str, attempts: Mapping[str, Attempt]) -> None:
         self._experiment = experiment
@@ -44,19 +44,23 @@ class Paths:
         return f"{self._experiment}/{directory}"
 
     def prefix(self, job: str, directory: str) -> str:
-        """Return the prefix of the keeper's own files of an attempt: relative, as all may be moved."""
+        """Return the prefix of the keeper's own files of an attempt. The prefix is relative, because folders
+        may be moved.
+        """
         attempt = self._attempts.get(job)
         if attempt is None or attempt.apart:
             return claim.prefix(".", job)
         return claim.old_prefix(self.folder(directory))
 
     def files(self, effect: fx.Read | fx.Count | fx.Watch) -> AttemptFiles:
-        """Return where the files of the effect's attempt are."""
+        """Return the paths for the attempt of an effect."""
         return AttemptFiles(self.folder(effect.directory), self.prefix(effect.job, effect.directory))
 
 
 def look(prefix: str, shim: fx.Shim | None) -> fx.Seen:
-    """Read the claim, and whether the attempt's process runs: ``shim`` where it is known, or the claim's."""
+    """Read the claim, and whether the attempt's process runs: ``shim`` if it is known, else the claim's
+    process.
+    """
     found = claim.read(prefix)
     if found is not None and (found.pid is None or found.exit is not None or found.failed is not None):
         return fx.Seen(found, False, time.time())
@@ -64,11 +68,11 @@ def look(prefix: str, shim: fx.Shim | None) -> fx.Seen:
         shim = (found.pid, found.start_time)
     if shim is None or procs.start_time(shim[0]) == shim[1]:
         return fx.Seen(found, shim is not None, time.time())
-    return fx.Seen(claim.read(prefix), False, time.time())  # what it wrote before it ended
+    return fx.Seen(claim.read(prefix), False, time.time())  # written by the process before its end
 
 
 def abort(prefix: str, boot_id: str) -> None:
-    """Take the claim so that nobody starts the attempt; no effect if it is taken. Raises OSError."""
+    """Take the claim, so that nobody starts the attempt; no effect if it is taken. Raises OSError."""
     os.makedirs(os.path.dirname(prefix), mode=0o700, exist_ok=True)
     fd = claim.take(prefix, f"aborted {boot_id}\n".encode())
     if fd is not None:
@@ -76,10 +80,10 @@ def abort(prefix: str, boot_id: str) -> None:
 
 
 def stop(prefix: str, shim: fx.Shim, grace: float) -> None:
-    """Have this shim stop its attempt. A process that only has the same pid is left alone.
+    """Have this shim stop its attempt. Another process with the same pid is left alone.
 
-    A shim that was itself suspended (SIGSTOP) is woken up. Raises OSError if the shim was not signalled, or
-    if the grace could not be written: the shim then takes its own.
+    A suspended shim (SIGSTOP) is woken up. Raises OSError if the shim was not signalled, or if the grace
+    could not be written; the shim then uses its own grace.
     """
     try:
         _replace(f"{prefix}{claim.STOP}", repr(grace).encode())
@@ -88,7 +92,7 @@ def stop(prefix: str, shim: fx.Shim, grace: float) -> None:
 
 
 def kill(shim: fx.Shim) -> None:
-    """Kill this shim, and no other process that has its pid."""
+    """Kill this shim, and no other process with the same pid."""
     with contextlib.suppress(OSError):
         _signal(shim, signal.SIGKILL)
 
@@ -102,13 +106,13 @@ def _signal(shim: fx.Shim, *numbers: int) -> None:
 
 def write_parameter(directory: str, index: int, parameter: str) -> None:
     """Give the command parameter set number ``index`` (0: the one it was started with). Raises OSError."""
-    os.makedirs(directory, exist_ok=True)  # its shim may not have come that far
+    os.makedirs(directory, exist_ok=True)  # the shim may not have created the folder yet
     name = f"parameter_{index}.cfg" if index else "parameter.cfg"
     _replace(f"{directory}/{name}", parameter.encode())
 
 
 def read(files: AttemptFiles, order: fx.Read) -> fx.Chunk:
-    """Cut frames from the metrics file. A missing file has none."""
+    """Read frames from the metrics file. A missing file has no frames."""
     piece, size = _piece(files, order.offset, _READ + frames.HEADER if order.skip == 0 else PIECE)
     cut = frames.cut(piece, skip=order.skip, frames=order.frames, size=order.size, first=order.first)
     more = cut.full or (len(piece) < size - order.offset and cut.end > 0)
@@ -124,11 +128,11 @@ def count(files: AttemptFiles, offset: int) -> fx.Tally:
 
 
 def stream(files: AttemptFiles) -> str:
-    """Return the path by which the keeper reads the metrics: its own name of the file that the trial writes.
+    """Return the path by which the keeper reads the metrics: a hard link of its own to the trial's file.
 
-    A trial that clears its folder removes only the other name. If nothing was written by then, the file that
-    it makes afterwards takes the place of the first one. Without an own name (an attempt that an older keeper
-    has started) the trial's is the only one.
+    If the trial clears its folder, only the trial's link disappears. If nothing was written before, a new
+    file of the trial replaces the first one. Attempts that an older keeper started have no own link; then the
+    trial's path is used.
     """
     own, theirs = f"{files.prefix}{claim.STREAM}", f"{files.directory}/{claim.METRICS}"
     try:
@@ -150,7 +154,7 @@ def has_metrics(prefix: str) -> bool:
 
 
 def is_parted(files: AttemptFiles) -> bool:
-    """Whether the trial has removed its name of the metrics file and may make another file of that name."""
+    """Return whether the trial has removed its link to the metrics file and may create another file there."""
     try:
         return os.stat(f"{files.prefix}{claim.STREAM}").st_nlink == 1
     except OSError:
@@ -158,7 +162,7 @@ def is_parted(files: AttemptFiles) -> bool:
 
 
 def _adopt(theirs: str, own: str, *, instead_of: os.stat_result) -> None:
-    """Give the plain file ``theirs`` the name ``own``, unless it has that. Raises OSError."""
+    """Link the plain file ``theirs`` to the path ``own``, unless that is done. Raises OSError."""
     found = os.stat(theirs, follow_symlinks=False)
     if stat.S_ISREG(found.st_mode) and not os.path.samestat(found, instead_of):
         new = f"{own}.{os.getpid()}"
@@ -167,7 +171,7 @@ def _adopt(theirs: str, own: str, *, instead_of: os.stat_result) -> None:
 
 
 def _piece(files: AttemptFiles, offset: int, limit: int) -> tuple[bytes, int]:
-    """Read a piece of the metrics file, and its size. Never blocks, whatever is in the file's place."""
+    """Read a piece of the metrics file, and its size. Never blocks, whatever kind of file is there."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         fd = os.open(stream(files), flags)
@@ -183,7 +187,7 @@ def _piece(files: AttemptFiles, offset: int, limit: int) -> tuple[bytes, int]:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Replace a file whole. Never follows or opens what is in the place of the new file. Raises OSError."""
+    """Replace a whole file. Never follows or opens what is at the path of the new file. Raises OSError."""
     own = f"{path}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(own)

@@ -1,10 +1,10 @@
 """The keeper's journal: an append-only file of records that survives kill -9 and, once flushed, power loss.
 
-A record is a length and a CRC-32 (4 bytes each, big endian) and JSON text. Appending reaches the page cache
-at once; a thread of its own flushes, many records at a time. A torn tail is cut before the first append. A
-record that does not match its CRC is damage: what follows is kept aside, and said. A journal that has
-grown large against what it says is compacted by the same thread: the new file takes the old one's name once
-it holds everything, durably.
+A record consists of a length and a CRC-32 (4 bytes each, big endian) and JSON text. An appended record
+reaches the page cache at once; a separate thread flushes many records at a time. An incomplete record at the
+end is cut off before the first append. A record with a wrong CRC means damage: everything from there on is
+copied aside and reported. If the journal has grown much larger than its content needs, the same thread
+compacts it: a new, complete and durable file replaces the old one.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 _HEADER = 8
 _RETRY_S = 1.0
-COMPACT_BYTES = 4 << 20  # a smaller journal is left as it is
+COMPACT_BYTES = 4 << 20  # a smaller journal is not compacted
 _COMPACT_RATIO = 8
 
 
 class Found(NamedTuple):
-    """What the journal held when it was opened. ``damage``: one sentence if some of it cannot be read."""
+    """Content of the journal when it was opened. ``damage``: one sentence if a part of it cannot be read."""
 
     records: list[Record]
     damage: str | None
 
 
 def frame(record: Record) -> bytes:
-    """The record's bytes in the file."""
+    """Return the record's bytes in the file."""
     text = json.dumps(record, separators=(",", ":")).encode("ascii")
     return len(text).to_bytes(4, "big") + zlib.crc32(text).to_bytes(4, "big") + text
 
 
 def load(path: str) -> Found:
-    """Read the journal; cut its torn tail. A missing file is an empty journal.
+    """Read the journal and cut an incomplete record off its end. A missing file is an empty journal.
 
-    What follows damage is copied aside; the file stays as it is until it is rewritten, so that a keeper that
-    is killed over it finds it again.
+    Everything after damage is copied aside. The file itself stays unchanged until it is rewritten, so that
+    the next keeper finds the damage again if this one is killed meanwhile.
     """
     try:
         with open(path, "rb") as file:
@@ -68,7 +68,7 @@ def load(path: str) -> Found:
 
 
 def parse(content: bytes) -> tuple[list[Record], int]:
-    """The whole and sound records at the beginning, and where they end."""
+    """Return the complete and undamaged records at the beginning, and the byte where they end."""
     records: list[Record] = []
     at = 0
     while (end := _end(content, at)) is not None:
@@ -83,7 +83,7 @@ def size(content: bytes) -> int:
 
 
 def _end(content: bytes, at: int) -> int | None:
-    """Where the record at this byte ends; None: there is no whole and sound one."""
+    """Return where the record at this byte ends, None if it is incomplete or damaged."""
     text = at + _HEADER
     size = int.from_bytes(content[at : at + 4], "big")
     end = text + size
@@ -103,20 +103,22 @@ def _set_aside(path: str, rest: bytes) -> str:
 
 
 def damaged(rest: bytes) -> bool:
-    """Whether this is more than what a write leaves that did not finish: a beginning, zeros, or both."""
-    rest = rest.rstrip(b"\0")  # no record ends in one
+    """Return whether these bytes are more than an unfinished write leaves: the beginning of a record, or
+    zeros.
+    """
+    rest = rest.rstrip(b"\0")  # no record ends in a zero
     if len(rest) >= _HEADER and _HEADER + int.from_bytes(rest[:4], "big") <= len(rest):
         return True
     return any(_end(rest, at) is not None for at in range(1, len(rest)))
 
 
 def rewrite(path: str, records: Iterable[Record]) -> None:
-    """Replace the journal, durably, by these records. Raises OSError and leaves the old one."""
+    """Replace the journal durably by these records. Raises OSError and then keeps the old file."""
     replace(path, b"".join(map(frame, records)))
 
 
 def replace(path: str, content: bytes) -> None:
-    """Replace a file, durably. Raises OSError and leaves the old one."""
+    """Replace a file durably. Raises OSError and then keeps the old file."""
     own = path + ".new"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -128,7 +130,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def _write(fd: int, content: bytes) -> None:
-    """All of it, durably."""
+    """Write all bytes durably."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(fd, rest) :]
@@ -136,7 +138,7 @@ def _write(fd: int, content: bytes) -> None:
 
 
 def _sync_names(path: str) -> None:
-    """A rename to this path survives power loss."""
+    """Make a rename to this path survive power loss."""
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -147,7 +149,7 @@ def _sync_names(path: str) -> None:
 class Journal:
     """The open journal. ``flushed(number)`` and ``failed(sentence)`` are called from the flushing thread.
 
-    ``fold`` makes of records the shortest ones that say the same; used to compact beyond ``limit`` bytes.
+    ``fold`` returns the shortest records with the same meaning; it is used to compact beyond ``limit`` bytes.
     """
 
     def __init__(
@@ -172,7 +174,7 @@ class Journal:
         threading.Thread(target=self._flush, name="journal", daemon=True).start()
 
     def append(self, number: int, record: Record, *, flush: bool) -> None:
-        """Write one record; ``flushed`` is told of it later. Raises OSError and leaves no trace."""
+        """Write one record; ``flushed`` is called for it later. Raises OSError and then writes nothing."""
         content = frame(record)
         with self._lock:
             size = os.fstat(self._fd).st_size
@@ -193,7 +195,7 @@ class Journal:
         while True:
             self._wanted.acquire()
             while self._wanted.acquire(blocking=False):
-                continue  # one flush for all that were appended meanwhile
+                continue  # one flush for all records that were appended meanwhile
             number = self._written
             try:
                 os.fdatasync(self._fd)
@@ -203,22 +205,23 @@ class Journal:
             self._flushed(number)
 
     def _compact(self) -> None:
-        """Shorten the file if it is worth it. A failure before the rename leaves the old one, which is whole.
+        """Compact the file if that saves enough. If this fails before the rename, the old complete file
+        stays.
 
-        Raises OSError if the new one is in place, but perhaps not after power loss.
+        Raises OSError if the new file is in place but may not survive power loss.
         """
         with self._lock:
             size = os.fstat(self._fd).st_size
         if size <= self._compact_at:
             return
-        self._compact_at = 2 * size  # if it comes to nothing
+        self._compact_at = 2 * size  # a failed compaction is tried again only when the journal has doubled
         own = f"{self._path}.new"
         try:
             with open(self._path, "rb") as file:
                 if not os.path.samestat(os.fstat(file.fileno()), os.fstat(self._fd)):
-                    return  # the directory was made anew: this is another keeper's
+                    return  # the directory is a new one: this is another keeper's file
                 records, end = parse(file.read(size))
-                if end != size:  # damaged on the disk: the next start sets that aside, and says so
+                if end != size:  # damaged on the disk: the next start copies that aside and reports it
                     return
                 kept = b"".join(map(frame, self._fold(records)))
                 self._compact_at = max(self._limit, _COMPACT_RATIO * len(kept))
@@ -229,7 +232,7 @@ class Journal:
                     _write(fd, kept)
                     with self._lock:
                         file.seek(size)
-                        _write(fd, file.read())  # what was appended meanwhile
+                        _write(fd, file.read())  # records that were appended meanwhile
                         os.rename(own, self._path)
                         self._fd, fd = fd, self._fd
                 finally:
@@ -242,7 +245,9 @@ class Journal:
         _sync_names(self._path)
 
     def _renew(self, error: OSError) -> int:
-        """A failed flush may have dropped pages for good: the whole file is written anew until it holds."""
+        """Write the whole file again until that succeeds, because a failed flush may have dropped pages for
+        good.
+        """
         while True:
             self._failed(f"the keeper's journal could not be flushed: {error.strerror}")
             try:

@@ -1,8 +1,8 @@
-"""The file that holds the end of the lease, for the shims to look at.
+"""The file that holds the end of the lease, which shims read.
 
-The end is the modification time of a small file, in tenths of a second of the clock that counts from the
-machine's boot. Whole numbers: every file system keeps them, and no reader sees half of one. It is set in
-place, so that no full disk can end what runs.
+The end is stored as the modification time of a small file, in tenths of a second since the machine's boot.
+The numbers are whole, because every file system keeps whole seconds and no reader sees half of one. The time
+is set in place, so a full disk cannot end running attempts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NAME = "lease-"
 
 
 def path(directory: str, number: int) -> str:
-    """The file of this lease, in the keeper's directory."""
+    """The path of the lease's file in the keeper's directory."""
     return f"{directory}/{_NAME}{number}"
 
 
 def find(directory: str, boot_id: str) -> tuple[int, float]:
-    """Number and end of the lease of this boot; an end in the past where there is none."""
+    """Return number and end of the lease of this boot. Without a lease, the end is in the past."""
     found = [name[len(_NAME) :] for name in os.listdir(directory) if name.startswith(_NAME)]
     number = max((int(text) for text in found if text.isdecimal()), default=0)
     try:
@@ -38,7 +38,7 @@ def find(directory: str, boot_id: str) -> tuple[int, float]:
 
 
 def write(directory: str, order: Extend, boot_id: str) -> None:
-    """Make the lease end then. Raises OSError."""
+    """Set the end of the lease. Raises OSError."""
     own = path(directory, order.number)
     ticks = round(order.until * TICKS)
     try:

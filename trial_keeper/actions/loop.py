@@ -1,4 +1,4 @@
-"""The keeper's loop: it waits for descriptors and threads, and carries out effects one after the other."""
+"""The keeper's loop: waits for descriptors and threads, and carries out effects one after the other."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 
 def now() -> float:
-    """Return the seconds since the machine's boot, also those in which it slept."""
+    """Return the seconds since the machine's boot, including the time in which it slept."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Loop:
-    """Everything in it happens in one thread. ``acts`` says how an effect of each type is carried out."""
+    """Runs everything in one thread. ``acts``: the function that carries out each type of effect."""
 
     def __init__(self) -> None:
         self.acts: dict[type, Callable[[Any], list[Effect]]] = {}
         self._selector = selectors.DefaultSelector()
-        self._told: collections.deque[Callable[[], list[Effect]]] = collections.deque()  # by the threads
+        # written by other threads
+        self._told: collections.deque[Callable[[], list[Effect]]] = collections.deque()
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.on_readable(self._pulse, self._on_told)
 
@@ -34,33 +35,35 @@ class Loop:
         self._selector.register(fd, selectors.EVENT_READ, act)
 
     def on_writable(self, fd: int, act: Callable[[], None]) -> None:
-        """Call ``act`` whenever this descriptor, perhaps waited for already, can be written."""
+        """Call ``act`` whenever this descriptor can be written; the descriptor may be registered already."""
         if fd not in self._selector.get_map():
             self._selector.register(fd, selectors.EVENT_WRITE, act)
 
     def forget(self, fd: int) -> None:
-        """Wait for this descriptor no more, if it was waited for."""
+        """Stop waiting for this descriptor, if it was registered."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
     def wait(self, timeout: float | None) -> None:
-        """Wait for what happens next, and act on it."""
+        """Wait for the next event and act on it."""
         for key, _ in self._selector.select(timeout):
             key.data()
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Carry out effects, and those that follow from them."""
+        """Carry out effects, and the effects that follow from them."""
         queue = collections.deque(effects)
         while queue:
             effect = queue.popleft()
             queue.extend(self.acts[type(effect)](effect))
 
     def tell(self, input_: Callable[[], list[Effect]]) -> None:
-        """From another thread: have the loop call this, and carry out the effects that it returns."""
+        """Called from another thread: have the loop call this function and carry out the effects that it
+        returns.
+        """
         self._told.append(input_)
         try:
             os.write(self._beat, b"\0")
-        except BlockingIOError:  # it will wake up anyway
+        except BlockingIOError:  # a wake-up is already in the pipe
             return
 
     def _on_told(self) -> None:

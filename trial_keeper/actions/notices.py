@@ -1,4 +1,4 @@
-"""The notices of shims, which come through the keeper's wake-up pipe."""
+"""Notices of shims, which arrive through the keeper's wake-up pipe."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from trial_keeper.core.core import KeeperCore
     from trial_keeper.core.effects import Effect
 
-CROWDED = 1 << 15  # characters of notices read at once: the pipe holds twice as many
+CROWDED = 1 << 15  # characters of notices read at once: half of what the pipe holds
 
 
 class Notices:
-    """Reads the pipe, and gives the core what it says."""
+    """Reads the pipe and passes the notices to the core."""
 
     def __init__(self, wake: int, core: KeeperCore) -> None:
         self._lines = Lines(wake)
         self._core = core
 
     def read(self) -> list[Effect]:
-        """Shims name the attempts whose claim files they have written to, and send what is in these.
+        """Read notices: each shim names its attempt and sends what it has written to the claim file.
 
-        Where the pipe was full some shims could not: then every attempt is looked at.
+        If the pipe was full, some shims could not send, so every attempt is looked at.
         """
         effects = []
         lines = dict.fromkeys(self._lines.lines())

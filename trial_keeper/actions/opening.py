@@ -1,4 +1,4 @@
-"""The opening of a keeper's directory: who this keeper is, what it remembers, and what others have left."""
+"""Opens a keeper's directory: reads its identity and journal, and clears what earlier keepers left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARK = "NNIMGR_JOB_ID"
 
 
 class Opened(NamedTuple):
-    """What the keeper's core begins with."""
+    """Everything that the keeper's core needs at its start."""
 
     identity: Identity
     records: list[Record]
@@ -40,7 +40,7 @@ class Directory:
         self._log = log
 
     def open(self, status: str | None, host: Callable[[], HostCapacity | None]) -> Opened:
-        """Read what earlier keepers have left; ``status`` and ``host`` as in ``Identity``."""
+        """Read the files of earlier keepers. ``status`` and ``host`` as in ``Identity``."""
         found = journals.load(f"{self.path}/journal")
         damage = found.damage
         known = os.path.exists(f"{self.path}/instance")
@@ -62,11 +62,12 @@ class Directory:
         return Opened(identity, [] if damage else found.records)
 
     def _instance(self, *, damage: str | None) -> tuple[str, str | None]:
-        """The name of this directory, and what is wrong with the host if something is.
+        """Return the name of this directory's instance, and one sentence if something is wrong with the host.
 
-        A directory made anew is a new instance: the server will take all attempts of earlier ones for lost,
-        so before there is a name to sync under nothing of them may run. One whose journal is damaged counts
-        as new: nobody knows any more what it has started, or up to where it has obeyed.
+        A new directory is a new instance, so the server takes all attempts of earlier instances for lost.
+        Therefore all their processes are ended before the name is first used. A directory with a damaged
+        journal also counts as new, because nobody knows which attempts it has started and which commands it
+        has obeyed.
         """
         path = f"{self.path}/instance"
         if damage is not None:
@@ -84,7 +85,9 @@ class Directory:
         return name, left
 
     def clear(self) -> str | None:
-        """Kill what an earlier keeper has left; return one sentence about what could not be killed."""
+        """Kill the processes of earlier keepers; return one sentence about processes that could not be
+        killed.
+        """
         cleared = eviction.clear(self.path, MARK, spawner=self._spawner)
         if cleared.killed:
             self._log.write(f"killed what an earlier keeper had left: {cleared.killed}")
@@ -97,7 +100,7 @@ class Directory:
     def open_journal(
         self, records: list[Record], *, flushed: Callable[[int], None], failed: Callable[[str], None]
     ) -> journals.Journal:
-        """Begin the journal anew with these records. Nothing may happen before they are durable."""
+        """Replace the journal by these records. Nothing may happen before the records are durable."""
         path = f"{self.path}/journal"
         while True:
             try:

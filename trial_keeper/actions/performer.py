@@ -1,4 +1,4 @@
-"""How each effect that the keeper's core asks for is carried out on this host."""
+"""Carries out, on this host, each effect that the keeper's core asks for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Performer:
-    """Carries out effects, and returns those that follow at once. ``manager``: path of manager.json."""
+    """Carries out effects and returns the effects that follow at once. ``manager``: path of manager.json."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Performer:
 
     @property
     def busy(self) -> bool:
-        """Whether ``go_on`` has something to do."""
+        """Return whether ``go_on`` has work to do."""
         return bool(self._slow)
 
     def go_on(self) -> None:
-        """Count one more piece of a long metrics file, if there is one to count."""
+        """Count one more piece of a long metrics file, if a file is being counted."""
         if self._slow:
             order = self._slow.popleft()
             tally = files.count(self._paths.files(order), order.offset)
@@ -95,15 +95,16 @@ class Performer:
 
     def _look(self, effect: fx.Look) -> list[Effect]:
         seen = self._seen(effect.job, effect.directory, effect.shim)
-        if not seen.alive and (news := self._notices.read()):  # sent before its end, and newer than the look
+        # a frame that was sent before the shim's end, and is newer than the look
+        if not seen.alive and (news := self._notices.read()):
             return news + self._core.notified(now(), effect.job)
         return self._core.looked(now(), effect.job, seen)
 
     def _seen(self, job: str, directory: str, shim: fx.Shim | None) -> fx.Seen:
         """Look at the claim. The first look at an attempt that an earlier keeper may have begun is thorough.
 
-        If that keeper was killed before it saw or could record the claim, and the claim is gone, the trial's
-        metrics and processes are the only witnesses that it was started.
+        If the earlier keeper was killed before it could record the claim, and the claim is gone, only the
+        trial's metrics and processes show that the attempt was started.
         """
         prefix = self._paths.prefix(job, directory)
         seen = files.look(prefix, shim)
@@ -138,7 +139,7 @@ class Performer:
         return self._core.killed(now(), effect)
 
     def _sweep(self, effect: fx.Sweep) -> list[Effect]:
-        # By the directory: an experiment of the same name below another home may have the same job ids.
+        # Compared by directory: an experiment of the same name in another home may have the same job ids.
         pids = procs.marked("NNI_SYS_DIR", self._paths.folder(effect.directory))
         procs.signal_all(pids, signal.SIGKILL)
         return self._core.swept(now(), effect.job, pids)
@@ -154,7 +155,7 @@ class Performer:
 
     def _count(self, effect: fx.Count) -> list[Effect]:
         tally = files.count(self._paths.files(effect), effect.offset)
-        if tally.more:  # a long file: the rest a piece per turn
+        if tally.more:  # the rest of a long file is counted piece by piece, one piece per turn
             self._slow.append(fx.Count(effect.job, effect.directory, effect.offset))
             return []
         return self._core.counted(now(), effect.job, tally)
@@ -173,7 +174,7 @@ class Performer:
         return []
 
     def _called(self, order: fx.Send, outcome: Outcome) -> None:
-        """From the thread that makes the call."""
+        """Run in the thread that makes the call."""
         if isinstance(outcome, Failed):
             failed = outcome
             self._loop.tell(lambda: self._core.failed(now(), order.channel, failed.sentence, failed.reason))

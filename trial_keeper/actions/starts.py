@@ -1,4 +1,4 @@
-"""The starts of attempts: they wait for interpreter and code, then the spawner is asked for a shim."""
+"""Starts attempts: waits until interpreter and code are ready, then asks the spawner for a shim."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Starts:
-    """Prepares attempts. ``requests`` leads to the spawner, whose pid is ``pid``."""
+    """Prepares attempts. ``requests`` is the pipe to the spawner, whose pid is ``pid``."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class Starts:
         self._copies = Copies(directory.path, store, self._code_told)
         self._fd = requests
         self._spawner = pid
-        self._requests = b""  # that the pipe does not take yet
+        self._requests = b""  # requests that do not fit into the pipe yet
         self._waiting: list[fx.Spawn] = []
-        self._codeless: dict[str, fx.Spawn] = {}  # attempts whose code is not there yet
+        self._codeless: dict[str, fx.Spawn] = {}  # attempts whose code has not been copied yet
 
     def begin(self, live: Iterable[str]) -> None:
-        """Take away the copies of code that ended attempts have left."""
+        """Remove the copies of code that ended attempts have left."""
         self._copies.begin(live)
 
     def spawn(self, effect: fx.Spawn) -> list[Effect]:
-        """Have a shim forked for the attempt as soon as it can be."""
+        """Have a shim forked for the attempt as soon as possible."""
         start = effect.start
         if not self._interpreters.ready(start["command"]):
             self._waiting.append(effect)
@@ -94,7 +94,7 @@ class Starts:
             "" if lease is None else lease_file.path(self._directory.path, lease), *changes,
         ]  # fmt: skip
         with contextlib.suppress(OSError):
-            os.kill(self._spawner, signal.SIGCONT)  # whoever has suspended it
+            os.kill(self._spawner, signal.SIGCONT)  # if somebody has suspended the spawner
         self._requests += spawner.pack(map(os.fsencode, fields))
         self._write()
 
@@ -106,26 +106,26 @@ class Starts:
             self._loop.on_writable(self._fd, self._write)
             return
         except BrokenPipeError:
-            self._requests = b""  # the end of its other pipe says the rest
+            self._requests = b""  # the end of the other pipe tells why
         self._loop.forget(self._fd)
 
     def _code_told(self, job: str, sentence: str | None) -> None:
-        """From the thread that brings attempts their code: what one waits for, or that it is there."""
+        """Run in the thread that copies code: report what an attempt waits for, or that its code is ready."""
         if sentence is None:
             self._loop.tell(lambda: list(filter(None, [self._codeless.pop(job, None)])))
         else:
             self._loop.tell(lambda: self._core.delayed(now(), job, sentence))
 
     def release(self) -> list[Effect]:
-        """Return the starts that have waited for an interpreter: something is known of it now."""
+        """Start the attempts that waited for an interpreter about which something is known now."""
         waiting, self._waiting = self._waiting, []
         return list(waiting)
 
     def end(self, job: str) -> None:
-        """Prepare the attempt no more: it is sealed."""
+        """Stop preparing an attempt that has been sealed."""
         self._codeless.pop(job, None)
         self._copies.end(job)
 
     def close(self) -> None:
-        """The keeper leaves."""
+        """Release all resources, because the keeper leaves."""
         self._copies.close()

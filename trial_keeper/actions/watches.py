@@ -1,4 +1,4 @@
-"""What the keeper watches: the metrics files and the shims of attempts, and its own directory."""
+"""Watches the metrics files and the shims of attempts, and the keeper's own directory."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from trial_keeper.core.effects import Effect
     from trial_keeper.streams import Log
 
-LOOK_S = 0.05  # without inotify
-PROCESS_LOOK_S = 1.0  # without pidfd
-SPARE_FILES = 32  # descriptors that are never used to watch attempts
+LOOK_S = 0.05  # on systems without inotify
+PROCESS_LOOK_S = 1.0  # on systems without pidfd
+SPARE_FILES = 32  # descriptors that are kept free of watches
 OWN_FILES = ("instance", "journal", "lock")
-MANAGER = "manager.json"  # relative to the keeper's folder, which may be moved
+MANAGER = "manager.json"  # relative to the keeper's folder, because the folder may be moved
 
 
 class OwnDirectory:
-    """The watch on the keeper's own directory. ``trouble``: why there is no inotify, if so."""
+    """Watches the keeper's own directory. ``trouble``: why inotify is missing, None if it works."""
 
     def __init__(self, directory: str) -> None:
         self.watcher: Watcher | None = None
@@ -45,7 +45,7 @@ class OwnDirectory:
 
 
 class Watches:
-    """Tells the core of changes. What cannot be watched is looked at again and again."""
+    """Reports changes to the core. A file or process that cannot be watched is looked at in intervals."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Watches:
         self._watches: dict[str, int] = {}
         self._processes: dict[str, int] = {}
         self._blind_at = 0.0
-        self._blind: dict[str, None] = {}  # watched without inotify, or without a pidfd
+        self._blind: dict[str, None] = {}  # files without inotify, and processes without a pidfd
 
     def begin(self) -> None:
         """Have the loop wait for changes."""
@@ -80,7 +80,7 @@ class Watches:
     # -- attempts
 
     def watch(self, effect: fx.Watch) -> list[Effect]:
-        """Watch an attempt, and have looked what happened before."""
+        """Watch an attempt, and look at once for what happened before."""
         job = effect.job
         if self._watcher is not None:
             self._watch_metrics(self._watcher, effect)
@@ -92,7 +92,7 @@ class Watches:
             self._log.write(f"{job}: its shim cannot be watched: {error.strerror}")
             fd = None
         if fd is not None and fd >= self._most_files - SPARE_FILES:
-            os.close(fd)  # what else the keeper does needs descriptors, too
+            os.close(fd)  # descriptors are also needed for the keeper's other work
             fd = None
         if fd is None or self._watcher is None:
             self._blind[job] = None
@@ -117,7 +117,7 @@ class Watches:
 
     def _on_shim_gone(self, job: str) -> None:
         self._forget_process(job)
-        self._loop.perform(self._notices.read())  # what it has sent before it ended
+        self._loop.perform(self._notices.read())  # read what the shim has sent before its end
         self._loop.perform(self._core.notified(now(), job))
 
     def _forget_process(self, job: str) -> None:
@@ -127,7 +127,7 @@ class Watches:
             os.close(fd)
 
     def end(self, job: str) -> None:
-        """Watch the attempt no more."""
+        """Stop watching an attempt."""
         self._forget_process(job)
         self._blind.pop(job, None)
         watch = self._watches.pop(job, None)
@@ -136,7 +136,9 @@ class Watches:
             self._watcher.forget(watch)
 
     def look(self) -> float | None:
-        """Look at what is not watched, if it is time for that; return the seconds until the next look."""
+        """Look at all unwatched files and processes if the interval is over; return the seconds until the
+        next look.
+        """
         wait = None
         at = now()
         if self._watcher is None:
@@ -168,27 +170,27 @@ class Watches:
                     self._look_for_end()
             elif change.watch in self._watched:
                 if change.removed:
-                    self._blind[self._watched[change.watch]] = None  # another file may have taken its place
+                    self._blind[self._watched[change.watch]] = None  # another file may have replaced it
                 self._loop.perform(self._core.grown(now(), self._watched[change.watch]))
 
     def _look_everywhere(self) -> None:
-        """There were more changes than the kernel could keep: any file may have changed."""
+        """Look at every file, because more changes happened than the kernel keeps."""
         self._loop.perform(self._core.manager_changed(now()))
         self._look_for_end()
         for job in list(self._watches):
             self._loop.perform(self._core.grown(now(), job))
 
     def _check_own(self, name: str) -> None:
-        """Exit if a file without which no later keeper would know the attempts was removed.
+        """Exit if a file was removed without which no later keeper would know the attempts.
 
-        The next keeper finds a new folder: it ends what this one has started before it speaks.
+        The next keeper finds a new folder and ends the processes of this keeper before it calls the server.
         """
         if not os.path.exists(f"{self._directory}/{name}"):
             self._log.write(f"keeper {os.getpid()} exits: its file {name} was removed")
             os._exit(1)
 
     def _look_for_end(self) -> None:
-        """The container that this keeper is in may have been told to end."""
+        """Check whether the container around this keeper was told to end."""
         grace = ending.grace(self._directory)
         if grace is not None:
             self._loop.perform(self._core.host_ends(now(), grace))

@@ -33,7 +33,7 @@ SEPARATOR = "\0"  # between the lines of a claim when they are sent through the 
 
 
 class Exit:
-    """How the command ended. ``signalled`` because of a stop, or ``lapsed``: its lease was over."""
+    """How the command ended. ``signalled``: because of a stop. ``lapsed``: because its lease had ended."""
 
     __slots__ = ("at", "code", "lapsed", "message", "signal", "signalled", "size", "survivors")
 
@@ -51,7 +51,7 @@ class Exit:
         self.message = message
 
     def line(self) -> bytes:
-        """The line of the claim file that says so."""
+        """Return the line of the claim file for this end."""
         message = self.message.replace("\n", " ").replace(SEPARATOR, " ")
         words = (
             "-" if self.code is None else str(self.code),
@@ -66,7 +66,7 @@ class Exit:
 
 
 class Claim:
-    """What the claim file says. ``pid`` is None when a stop came first, 0 when the file is damaged."""
+    """Content of the claim file. ``pid`` is None when a stop came first, 0 when the file is damaged."""
 
     __slots__ = ("boot_id", "exit", "failed", "pid", "start_time", "started", "started_up")
 
@@ -81,7 +81,7 @@ class Claim:
 
     @property
     def damaged(self) -> bool:
-        """The file does not begin as a claim does: power loss, or a trial, has spoiled it."""
+        """True if the file does not begin like a claim, after a power loss or because a trial wrote to it."""
         return self.pid == 0
 
 
@@ -101,7 +101,9 @@ def path(prefix: str) -> str:
 
 
 def take(prefix: str, first_line: bytes) -> int | None:
-    """Claim the attempt. Returns a descriptor to append to, or None: somebody else has. Raises OSError."""
+    """Claim the attempt. Return a descriptor to append to; None: another process has claimed it. Raises
+    OSError.
+    """
     own = f"{path(prefix)}.{os.getpid()}"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
@@ -120,14 +122,14 @@ def take(prefix: str, first_line: bytes) -> int | None:
 
 
 def read(prefix: str) -> Claim | None:
-    """Read the claim of an attempt; None if there is none. Never blocks, whatever is in the file's place."""
+    """Read the claim of an attempt; None if there is none. Never blocks, whatever kind of file is there."""
     try:
         fd = os.open(path(prefix), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            raise  # this says nothing about the claim
+            raise  # this process lacks resources, which says nothing about the claim
         return damaged()
     try:
         return parse(os.read(fd, 65536)) if stat.S_ISREG(os.fstat(fd).st_mode) else damaged()
@@ -136,12 +138,12 @@ def read(prefix: str) -> Claim | None:
 
 
 def damaged() -> Claim:
-    """Stand for a claim file that cannot be read as one."""
+    """Return the claim that stands for an unreadable claim file."""
     return Claim(0, "", "")
 
 
 def parse(text: bytes) -> Claim:
-    """Read the lines of a claim file; a damaged one belongs to no boot that is known."""
+    """Read the lines of a claim file; a damaged claim belongs to no known boot."""
     lines = text.decode(errors="replace").split("\n")[:-1]
     try:
         kind, *words = lines[0].split()

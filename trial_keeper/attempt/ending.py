@@ -1,11 +1,11 @@
 """The note in a keeper's directory that its container is about to end.
 
-A module of its own, since most keepers are in no container and need nothing else of ``wrap``.
+This is a separate module, because most keepers run in no container and need nothing else of ``wrap``.
 """
 
 from __future__ import annotations
 
-ENDING = "ending"  # the file: the seconds of grace that are left for the trials
+ENDING = "ending"  # the file holds the seconds of grace that are left for the trials
 DEFAULT_GRACE_S = 10.0
 
 

@@ -1,4 +1,4 @@
-"""Ending what an earlier keeper of this experiment has left: its own processes, and all that they started."""
+"""Ends everything that an earlier keeper of this experiment has left running."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import time
 from trial_keeper.lean import NamedTuple
 from trial_keeper.machine import procs
 
-DEADLINE_S = 10.0  # what SIGKILL has not ended by then hangs in the kernel
+DEADLINE_S = 10.0  # a process that SIGKILL has not ended by then hangs in the kernel
 _PAUSE_S = 0.02
 _PROGRAMS = ("trial_keeper", "trial-keeper")
 
 
 class Cleared(NamedTuple):
-    """The pids that were killed, and those that would not end."""
+    """The pids that were killed, and the pids that did not end."""
 
     killed: list[int]
     left: list[int]
@@ -24,8 +24,9 @@ class Cleared(NamedTuple):
 def clear(directory: str, mark: str, *, spawner: int) -> Cleared:
     """Kill the keepers, spawners and shims of ``directory``, and the trials that run in its experiment.
 
-    A trial is known by ``mark`` and NNI_SYS_DIR in its environment, or as what a shim started. This process,
-    what it descends from, and its ``spawner`` are spared. Returns when nothing is left, or after DEADLINE_S.
+    A trial is known by ``mark`` and NNI_SYS_DIR in its environment, or as a descendant of a shim. This
+    process, its ancestors and its ``spawner`` are spared. Returns when no process is left, or after
+    DEADLINE_S.
     """
     spared = {spawner, os.getpid(), *procs.ancestors(os.getpid())}
     killed: dict[int, None] = {}
@@ -36,7 +37,7 @@ def clear(directory: str, mark: str, *, spawner: int) -> Cleared:
             return Cleared(list(killed), found)
         procs.signal_all(found, signal.SIGKILL)
         killed.update(dict.fromkeys(found))
-        time.sleep(_PAUSE_S)  # killed ones of others' children cannot be waited for
+        time.sleep(_PAUSE_S)  # killed children of other processes cannot be waited for
 
 
 def _found(directory: str, mark: str, spared: set[int]) -> list[int]:
@@ -47,7 +48,7 @@ def _found(directory: str, mark: str, spared: set[int]) -> list[int]:
 
 
 def _keeps(pid: int, directory: str) -> bool:
-    """It was started as a keeper of this directory; its spawner and shims are forks and look the same."""
+    """Return whether the process was started as a keeper of this directory, or is a fork of such a keeper."""
     words = procs.strings(pid, "cmdline")
     names = (os.path.basename(word.rstrip("/")) for word in words[:-1])
     return (

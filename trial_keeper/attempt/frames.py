@@ -1,4 +1,4 @@
-"""NNI's metrics file: frames ``ME``, six digits, so many bytes of payload. Cut by length, never parsed."""
+"""Reads NNI's metrics file: frames of ``ME``, six digits, and so many bytes, which are not parsed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ LARGEST = HEADER + 999_999
 
 
 class Cut(NamedTuple):
-    """What a piece of the file holds.
+    """Content of a piece of the file.
 
-    ``end``: bytes consumed; ``bad``: what follows is no header; ``full``: the next frame was over a limit.
+    ``end``: bytes consumed. ``bad``: no valid header follows. ``full``: the next frame would exceed a limit.
     """
 
     payloads: list[bytes]
@@ -22,9 +22,10 @@ class Cut(NamedTuple):
 
 
 def cut(piece: bytes, *, skip: int, frames: int, size: int, first: bool) -> Cut:
-    """After ``skip`` frames, at most ``frames`` with ``size`` bytes of payload (``first``: but at least one).
+    """Return the frames after the first ``skip``: at most ``frames`` frames with ``size`` bytes of payload.
 
-    ``piece`` begins at a frame's header. An incomplete frame at its end is left alone.
+    ``first``: return at least one frame. ``piece`` begins at a frame's header. An incomplete frame at the end
+    of the piece is left for the next call.
     """
     payloads: list[bytes] = []
     at = skipped = 0
@@ -49,5 +50,7 @@ def cut(piece: bytes, *, skip: int, frames: int, size: int, first: bool) -> Cut:
 
 
 def count(piece: bytes) -> Cut:
-    """As ``cut``, but all frames are skipped: how many there are and where the last one ends."""
+    """Count the frames like ``cut`` with all frames skipped: return their number and the end of the last
+    frame.
+    """
     return cut(piece, skip=len(piece), frames=0, size=0, first=False)

@@ -1,7 +1,8 @@
-"""The attempts' own copies of the trial code: made before each is started, taken away after its end.
+"""The attempts' own copies of the trial code: created before each start, removed after the end.
 
-A thread does all of it, in order; the keeper's loop only orders and is told. ``<keeper>/copies`` remembers
-over the keeper's death what is still to be taken away: a file per attempt, and a list per content.
+One thread does all the work, in order; the keeper's loop only gives orders and gets reports. The folder
+``<keeper>/copies`` lists what still has to be removed, so that the next keeper can do it: one file per
+attempt, and one list per content.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
     from trial_keeper.wire import CodeArchive
 
-FOLDER = "code"  # in the attempt's directory
-SPARES = 16  # copies at most that attempts have left as they were are kept for others,
-SPARE_ENTRIES = 2000  # and so many files and folders in all of them
+FOLDER = "code"  # name of the copy, in the attempt's directory
+SPARES = 16  # unchanged copies of ended attempts that are kept for other attempts, at most,
+SPARE_ENTRIES = 2000  # and files and folders in all of these copies together, at most
 FIRST_PAUSE_S = 0.5
 LAST_PAUSE_S = 5.0
 
@@ -41,42 +42,43 @@ class Wanted(NamedTuple):
 
 
 class Copies:
-    """``told(job, sentence)`` is called from the thread: a sentence on what the attempt waits for, or None
-    once its copy is there."""
+    """Creates and removes copies. ``told(job, sentence)`` is called from the thread: the sentence says what
+    the attempt waits for; None means that its copy is ready.
+    """
 
     def __init__(self, keeper: str, store: CodeStore, told: Callable[[str, str | None], None]) -> None:
         self._notes = f"{keeper}/copies"
         self._store = store
         self._told = told
         self._made: set[str] = set()
-        self._known: set[str] = set()  # jobs with a note
+        self._known: set[str] = set()  # jobs whose file in ``copies`` is written
         self._listed: set[str] = set()  # contents whose list is written
-        self._said: dict[str, str] = {}  # what a content waits for
-        self._stamps: dict[str, int] = {}  # of the copies made by this keeper
-        self._spares: list[tuple[str, str, int]] = []  # content, path, stamp
+        self._said: dict[str, str] = {}  # sentence for each content that is waited for
+        self._stamps: dict[str, int] = {}  # times of the copies that this keeper created
+        self._spares: list[tuple[str, str, int]] = []  # content, path and time of each kept copy
         self._change = threading.Condition()
         self._wanted: dict[str, Wanted] = {}
         self._ended: collections.deque[str] = collections.deque()
         self._thread: threading.Thread | None = None
 
     def begin(self, live: Iterable[str]) -> None:
-        """A keeper starts: what earlier ones have left of attempts that are over is taken away."""
+        """Remove the copies that earlier keepers left for attempts that have ended."""
         with contextlib.suppress(OSError):
             self._known = {name for name in os.listdir(self._notes) if name.count("-") >= 2}
         for job in self._known.difference(live):
             self.end(job)
 
     def close(self) -> None:
-        """The keeper leaves: nothing of its own stays."""
+        """Remove the kept copies, because the keeper leaves."""
         with contextlib.suppress(OSError):
             unpacked.remove(f"{self._notes}/spares")
 
     def has(self, job: str) -> bool:
-        """Whether the attempt has its copy."""
+        """Return whether the attempt has its copy."""
         return job in self._made
 
     def want(self, job: str, directory: str, code: CodeArchive) -> None:
-        """Make the attempt's copy; ``code`` is the start command's."""
+        """Create the attempt's copy. ``code``: the field of the start command."""
         with self._change:
             self._known.add(job)
             self._wanted.setdefault(job, Wanted(job, directory, code["sha256"], code["size"]))
@@ -85,7 +87,7 @@ class Copies:
             self._told(job, self._said[code["sha256"]])
 
     def end(self, job: str) -> None:
-        """The attempt is sealed, or was never started: its copy is not needed any more."""
+        """Stop waiting for the copy, or remove it: the attempt is sealed, or was never started."""
         if job not in self._known:
             return
         self._known.discard(job)
@@ -103,14 +105,16 @@ class Copies:
 
     def _run(self) -> None:
         pause = FIRST_PAUSE_S
-        with contextlib.suppress(OSError):  # of a keeper that was killed, perhaps with the machine
+        # left by a keeper that was killed, perhaps together with the machine
+        with contextlib.suppress(OSError):
             unpacked.remove(f"{self._notes}/spares")
         while True:
             with self._change:
                 while not (self._wanted or self._ended):
                     self._change.wait()
                 wanted = list(self._wanted.values())
-                number = min(len(self._ended), max(1, len(wanted)))  # neither has to wait for all the others
+                # a removal and a creation take turns, so that neither waits for all the others
+                number = min(len(self._ended), max(1, len(wanted)))
                 ended = [self._ended.popleft() for _ in range(number)]
             failed = [self._make_all(sha256, wanted) for sha256 in dict.fromkeys(w.sha256 for w in wanted)]
             for job in ended:
@@ -122,7 +126,7 @@ class Copies:
             pause = min(LAST_PAUSE_S, pause * 2)
 
     def _rest(self, pause: float, tried: set[str]) -> None:
-        """Wait before what has failed is tried again; what has ended meanwhile is taken away."""
+        """Wait before a failed step is tried again; meanwhile remove the copies of ended attempts."""
         until = time.monotonic() + pause
         while True:
             with self._change:
@@ -137,7 +141,7 @@ class Copies:
             self._take_away(ended)
 
     def _make_all(self, sha256: str, wanted: list[Wanted]) -> bool:
-        """Make the copies of one content; whether that has to be tried again for any of them."""
+        """Create all wanted copies of one content; return whether a copy has to be tried again."""
         mine = [want for want in wanted if want.sha256 == sha256]
 
         def say(sentence: str) -> None:
@@ -160,14 +164,15 @@ class Copies:
 
     def _make(self, want: Wanted, tree: Tree) -> None:
         os.makedirs(self._notes, exist_ok=True)
-        if want.sha256 not in self._listed:  # each keeper anew: what is there may be of before a power loss
+        # written by each keeper again: the existing list may be older than a power loss
+        if want.sha256 not in self._listed:
             unpacked.write_list(f"{self._notes}/{want.sha256}", tree.entries)
             self._listed.add(want.sha256)
         with open(f"{self._notes}/{want.job}", "w", encoding="utf-8", errors="surrogateescape") as note:
             note.write(f"{want.sha256} {want.directory}")
         os.makedirs(want.directory, exist_ok=True)
         target = f"{want.directory}/{FOLDER}"
-        if os.path.isdir(target):  # by an earlier keeper
+        if os.path.isdir(target):  # created by an earlier keeper
             return
         for spare in self._spares:
             if spare[0] == want.sha256:
@@ -180,7 +185,7 @@ class Copies:
 
     def _finish(self, job: str) -> None:
         with self._change:
-            if self._wanted.pop(job, None) is None:  # it has ended meanwhile
+            if self._wanted.pop(job, None) is None:  # the attempt has ended meanwhile
                 return
             self._made.add(job)
         self._told(job, None)
@@ -198,10 +203,10 @@ class Copies:
                     unpacked.take_away(directory, FOLDER, entries, stamped=stamp)
             os.unlink(note)
         except (OSError, ValueError, TypeError):
-            return  # nothing was made, or the next keeper tries again
+            return  # nothing was created, or the next keeper tries again
 
     def _spare(self, job: str, sha256: str, copy: str, entries: list[unpacked.Entry], stamp: int) -> bool:
-        """Keep the copy for another attempt, if this one has left all of it as it was."""
+        """Keep the copy for another attempt if this attempt has changed nothing in it."""
         number = len(self._spares)
         if number >= SPARES or (number + 1) * len(entries) > SPARE_ENTRIES:
             return False

@@ -1,12 +1,4 @@
-"""The trials' code on this machine, shared by all its keepers: fetched once per content, kept for the next.
-
-In ``$NNIMGR_HOME/.nnimgr/code`` (``~/nni-experiments`` without it) there is for each hash::
-
-    <sha256>/tree     unpacked, and never changed; <sha256>/list says what is in it
-    <sha256>/boots/   a file per boot in which the tree was seen whole
-    <sha256>.part     what has arrived of the archive, to be gone on with
-    <sha256>.lock     flock: held alone to fetch or remove, together to copy; its time is the last use
-"""
+"""Stores the trials' code on this machine for all its keepers: each content is fetched once and kept."""
 
 from __future__ import annotations
 
@@ -25,30 +17,31 @@ from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Callable, Iterator
 
-LIMIT = 10 << 30  # bytes of all contents together; the least recently used go first
-STALE_S = 86_400.0  # so old, what was begun and left is not gone on with
+LIMIT = 10 << 30  # bytes of all contents together; the least recently used contents are removed first
+STALE_S = 86_400.0  # an incomplete download of this age is not continued
 READ_S = 30.0
 _PIECE = 1 << 18
 _HASH = re.compile("[0-9a-f]{64}")
 
 
 class Tree(NamedTuple):
-    """Code that is here: where, and what is in it."""
+    """Code on this machine: its path and the list of its content."""
 
     path: str
     entries: list[Entry]
 
 
 def default_folder() -> str:
-    """The folder of this user's keepers on this machine."""
+    """Return the folder that all keepers of this user on this machine share."""
     home = os.environ.get("NNIMGR_HOME") or os.path.expanduser("~/nni-experiments")
     return os.path.join(os.path.abspath(home), ".nnimgr", "code")
 
 
 class CodeStore:
-    """What is here, and how to get what is not.
+    """Finds code in the store, and fetches missing code.
 
-    ``manager``: the path of manager.json, which says where to fetch; ``boot_id``: of this machine.
+    ``manager``: the path of manager.json, which has the addresses to fetch from; ``boot_id``: of this
+    machine.
     """
 
     def __init__(self, folder: str, *, manager: str, boot_id: str, limit: int = LIMIT) -> None:
@@ -61,10 +54,10 @@ class CodeStore:
 
     @contextlib.contextmanager
     def held(self, sha256: str, size: int, say: Callable[[str], None]) -> Iterator[Tree]:
-        """The code of this hash, fetched if need be; it stays until the block is left.
+        """Yield the code of this hash, fetched if necessary; the code is kept until the block ends.
 
-        ``size``: bytes of its archive; ``say`` takes a sentence about what is waited for. Raises OSError,
-        BadArchive and what is in ``connection.FAILURES``.
+        ``size``: bytes of its archive. ``say`` takes a sentence about what is waited for. Raises OSError,
+        BadArchive and the exceptions in ``connection.FAILURES``.
         """
         if not _HASH.fullmatch(sha256):
             raise CallFailed(f"the trial code has the name {sha256!r}, which is no hash")
@@ -79,7 +72,8 @@ class CodeStore:
                 entries = self._look(sha256)
                 if entries is None:
                     self._fetch(sha256, size, say)
-                fcntl.flock(lock, fcntl.LOCK_SH)  # somebody may remove it before this is ours
+                # another keeper may remove the content before we hold its lock
+                fcntl.flock(lock, fcntl.LOCK_SH)
                 entries = self._look(sha256)
             os.utime(lock)
             if fetched:
@@ -97,7 +91,7 @@ class CodeStore:
             fcntl.flock(lock, fcntl.LOCK_EX)
 
     def _look(self, sha256: str) -> list[Entry] | None:
-        """What is in the tree, if it is there and whole."""
+        """Return the list of the tree if the tree exists and is complete."""
         place = f"{self._folder}/{sha256}"
         try:
             found = os.stat(f"{place}/list")
@@ -117,7 +111,7 @@ class CodeStore:
         part = f"{self._folder}/{sha256}.part"
         fresh = f"{self._folder}/{sha256}.new"
         unpacked.remove(fresh)
-        unpacked.remove(f"{self._folder}/{sha256}")  # damaged
+        unpacked.remove(f"{self._folder}/{sha256}")  # the content is damaged
         self._download(sha256, size, part, say)
         if _sha256(part) != sha256:
             os.unlink(part)
@@ -132,12 +126,12 @@ class CodeStore:
             _touch(f"{fresh}/boots/{self._boot_id}")
             os.rename(fresh, f"{self._folder}/{sha256}")
         except BaseException:
-            unpacked.remove(fresh)  # a full disk gets its room back
+            unpacked.remove(fresh)  # gives the space back to a full disk
             raise
         os.unlink(part)
 
     def _download(self, sha256: str, size: int, part: str, say: Callable[[str], None]) -> None:
-        """Bring ``part`` to its full size; what has arrived before is not fetched again."""
+        """Download the rest of ``part``; bytes that have arrived before are not fetched again."""
         with open(part, "ab", buffering=0) as file:
             have = file.tell()
             if have > size:
@@ -167,7 +161,7 @@ class CodeStore:
                     have += len(piece)
 
     def _make_room(self, *, keep: str) -> None:
-        """Remove what was used longest ago, and is not in use, while there is too much."""
+        """Remove the least recently used contents that are not in use, until the limit is kept."""
         found = []
         for name in os.listdir(self._folder):
             sha256, _, kind = name.partition(".")
@@ -184,7 +178,7 @@ class CodeStore:
                 self._drop(sha256)
 
     def _size(self, sha256: str) -> int:
-        """Bytes of the files in this content; 0: it is not here."""
+        """Return the bytes of the files in this content; 0: the content does not exist."""
         try:
             entries = unpacked.read_list(f"{self._folder}/{sha256}/list")
         except (OSError, ValueError, TypeError):
@@ -192,23 +186,23 @@ class CodeStore:
         return sum(entry.size for entry in entries) + len(entries)
 
     def _drop(self, sha256: str) -> None:
-        with contextlib.suppress(OSError):  # in use, or gone
+        with contextlib.suppress(OSError):  # in use, or removed meanwhile
             lock = os.open(f"{self._folder}/{sha256}.lock", os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for tail in ("/list", "", ".new", ".part"):  # without its list it is not there
+                for tail in ("/list", "", ".new", ".part"):  # content without a list does not count
                     unpacked.remove(f"{self._folder}/{sha256}{tail}")
             finally:
                 os.close(lock)
 
 
 def _touch(path: str) -> None:
-    with contextlib.suppress(OSError):  # it is looked at once more, then
+    with contextlib.suppress(OSError):  # the content is checked once more before its next use
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _sha256(path: str) -> str:
-    import hashlib  # keepers that fetch no code do without it and its library
+    import hashlib  # imported here: keepers that fetch no code need neither module nor library
 
     found = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:

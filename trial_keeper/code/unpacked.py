@@ -1,8 +1,9 @@
-"""The trials' code on this machine: what is in it, unpacked once, copied for each attempt, taken away after.
+"""Unpacks the trials' code once on this machine, copies it for each attempt, and removes the copies.
 
-A list of what was unpacked goes with it, one line of JSON each: ``[name, kind, mode, size, check]``, where
-``check`` is the CRC-32 of a file or the target of a link; folders come before what is in them. Every file of
-a copy gets the same time, so that the list is enough to tell which of them the trial has left as they were.
+A list of the unpacked content is stored beside it, one line of JSON per entry: ``[name, kind, mode, size,
+check]``. ``check`` is the CRC-32 of a file or the target of a link; folders come before their content. Every
+file of a copy gets the same time, so that the list is enough to find the files which the trial has not
+changed.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER, FILE, LINK = "d", "f", "l"
-UNTOUCHED_S = 981_173_106  # the time of every file in a copy; whole seconds, which any disk can keep
+UNTOUCHED_S = 981_173_106  # the time of every file in a copy: whole seconds, which any disk can store
 _CLONE = 0x40049409  # FICLONE
 _PIECE = 1 << 20
 _CANNOT_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
 
 
 class Entry(NamedTuple):
-    """One thing in the code. ``check``: of a file its CRC-32, of a link its target."""
+    """One entry of the code. ``check``: the CRC-32 of a file, or the target of a link."""
 
     name: str
     kind: str
@@ -39,11 +40,11 @@ class Entry(NamedTuple):
 
 
 class BadArchive(ValueError):
-    """The archive holds what no packing puts in; one sentence."""
+    """The archive contains something that our packing never writes; the message is one sentence."""
 
 
 def unpack(archive: str, directory: str) -> list[Entry]:
-    """Unpack into the new ``directory``, with modes that let the keeper read and remove all of it.
+    """Unpack into the new ``directory``, with modes that let the keeper read and remove everything.
 
     Raises OSError, BadArchive.
     """
@@ -95,7 +96,7 @@ def _write(content: Any, path: str, size: int) -> int:
 
 
 def write_list(path: str, entries: list[Entry]) -> None:
-    """Keep the list in a file, whole or not at all. Raises OSError."""
+    """Write the list to a file, complete or not at all. Raises OSError."""
     own = f"{path}.{os.getpid()}"
     with open(own, "w", encoding="ascii") as file:
         for entry in entries:
@@ -104,13 +105,13 @@ def write_list(path: str, entries: list[Entry]) -> None:
 
 
 def read_list(path: str) -> list[Entry]:
-    """The list in a file. Raises OSError, ValueError."""
+    """Read the list from a file. Raises OSError, ValueError."""
     with open(path, encoding="ascii") as file:
         return [Entry(*json.loads(line)) for line in file]
 
 
 def is_whole(directory: str, entries: list[Entry]) -> bool:
-    """Whether everything is there as it was unpacked: a host that lost its power may have lost a part."""
+    """Return whether everything is as it was unpacked; a power loss may have destroyed a part."""
     try:
         for name, kind, _mode, size, check in entries:
             path = f"{directory}/{name}"
@@ -138,9 +139,9 @@ def _crc(path: str) -> int:
 
 
 def copy(tree: str, entries: list[Entry], target: str) -> None:
-    """Make ``target`` a copy, whole or not at all; nothing to do if it is there. Raises OSError.
+    """Create the copy ``target``, complete or not at all; do nothing if it exists. Raises OSError.
 
-    Files share their blocks with the tree where the file system can do that.
+    Files share their blocks with the original where the file system can do that.
     """
     if os.path.isdir(target):
         return
@@ -151,7 +152,7 @@ def copy(tree: str, entries: list[Entry], target: str) -> None:
         os.rename(fresh, target)
     except OSError:
         with contextlib.suppress(OSError):
-            remove(fresh)  # a full disk gets its room back
+            remove(fresh)  # gives the space back to a full disk
         raise
 
 
@@ -174,7 +175,7 @@ def _fill(fresh: str, tree: str, entries: list[Entry]) -> None:
 
 
 def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
-    """Copy one file; whether it is worth a try to clone the next one."""
+    """Copy one file; return whether cloning should be tried for the next file."""
     read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -202,20 +203,20 @@ def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
 
 
 def write_all(fd: int, piece: bytes) -> None:
-    """Write all of it. Raises OSError."""
+    """Write all bytes. Raises OSError."""
     done = os.write(fd, piece)
     while done < len(piece):
         done += os.write(fd, memoryview(piece)[done:])
 
 
 def stamp(directory: str) -> int:
-    """The file system's time (in ns) now that the copy is made: nothing in it is changed before that."""
+    """Return the file system's time in ns when the copy is complete: nothing in the copy changes earlier."""
     os.utime(directory)
     return os.stat(directory).st_ctime_ns
 
 
 def is_untouched(directory: str, entries: list[Entry], stamped: int) -> bool:
-    """Whether a copy is what it was when it was stamped, and holds nothing else."""
+    """Return whether a copy is unchanged since it was stamped and contains nothing else."""
     children = {"": 0}
     try:
         for entry in entries:
@@ -233,10 +234,10 @@ def is_untouched(directory: str, entries: list[Entry], stamped: int) -> bool:
 
 
 def take_away(attempt: str, name: str, entries: list[Entry], *, stamped: int | None = None) -> None:
-    """Remove what is as it was from the copy ``name`` in the folder ``attempt``; nothing outside it.
+    """Remove the unchanged content of the copy ``name`` in the folder ``attempt``, and nothing outside it.
 
-    What the trial has written or changed stays, with the folders that lead there. ``stamped``: when the copy
-    was made, if that is known. Raises OSError.
+    Everything that the trial has written or changed stays, with the folders above it. ``stamped``: when the
+    copy was created, if known. Raises OSError.
     """
     latest = sys.maxsize if stamped is None else stamped
     root: dict[str, Any] = {}
@@ -260,7 +261,7 @@ def take_away(attempt: str, name: str, entries: list[Entry], *, stamped: int | N
 def _take_folder(above: int, name: str, mode: int, children: dict[str, Any], latest: int) -> None:
     try:
         folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-    except OSError:  # the trial has put something else in its place
+    except OSError:  # the trial has replaced the copy by something else
         return
     try:
         locked = mode & 0o300 != 0o300
@@ -297,7 +298,7 @@ def _is_untouched(folder: int, name: str, entry: Entry, latest: int) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove it and all that is in it, whatever the modes are; nothing to do if it is not there.
+    """Remove a path with everything in it, whatever the modes are; do nothing if it does not exist.
 
     Raises OSError.
     """

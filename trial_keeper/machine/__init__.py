@@ -1,1 +1,1 @@
-"""What the agent asks of the machine: its processes, control groups, GPUs, changes of files, and capacity."""
+"""What the agent reads from the machine: processes, control groups, GPUs, changes of files, and capacity."""

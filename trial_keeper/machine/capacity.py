@@ -1,4 +1,4 @@
-"""What this machine has for trials: the CPUs and the memory that processes here may use, and free disk."""
+"""Capacity of this machine for trials: CPUs and memory that processes here may use, and free disk space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def capacity(directory: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Capacity:
-    """The ``host`` of ``trial_keeper.wire``. ``disk`` is that of the directory's file system."""
+    """Return the ``host`` of ``trial_keeper.wire``. ``disk`` is the file system of the directory."""
     cpus = float(len(os.sched_getaffinity(0)))
     for folder in cgroup.folders("cpu", proc, cgroups):
         quota, _, period = cgroup.first_line(f"{folder}/cpu.max").partition(" ")

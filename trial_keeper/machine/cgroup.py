@@ -1,4 +1,4 @@
-"""The control groups that this process is in, of either version. Lean: the shim imports it."""
+"""Reads the control groups of this process, in version 1 or 2. Has few imports, because the shim uses it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CGROUPS = "/sys/fs/cgroup"
-UNLIMITED = 1 << 60  # bytes: version 1 says so much where there is no limit
+UNLIMITED = 1 << 60  # bytes: the value that version 1 shows for "no limit"
 
-_events: list[str] = []  # the file that counts, once it has been looked for
+_events: list[str] = []  # path of the file, once it has been found
 
 
 def folders(controller: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Iterator[str]:
-    """Where the files of ``controller`` may lie, the innermost group first; not all of these need exist."""
+    """Return possible folders of ``controller``'s files, the innermost group first; some may not exist."""
     try:
         with open(f"{proc}/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
@@ -30,11 +30,11 @@ def folders(controller: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Ite
         while path:
             yield root + path
             path = path.rpartition("/")[0]
-        yield root  # in a container: its own
+        yield root  # in a container: the container's own group
 
 
 def first_line(path: str) -> str:
-    """The first line of a file, without its end; nothing if it cannot be read."""
+    """Return the first line of a file without its end; "" if it cannot be read."""
     try:
         with open(path, encoding="ascii") as file:
             return file.readline().strip()
@@ -43,7 +43,7 @@ def first_line(path: str) -> str:
 
 
 def memory_limit(proc: str = "/proc", cgroups: str = CGROUPS) -> int | None:
-    """Bytes that the processes here may have together; None: as much as there is."""
+    """Return how many bytes all processes here may use together; None: no limit."""
     found = []
     for folder in folders("memory", proc, cgroups):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -54,7 +54,7 @@ def memory_limit(proc: str = "/proc", cgroups: str = CGROUPS) -> int | None:
 
 
 def oom_kills() -> int:
-    """How many processes of this group the kernel has killed for want of memory; 0 where it does not say."""
+    """Return how many processes of this group the kernel has killed for lack of memory; 0: unknown."""
     if not _events:
         _events.append(_find_events())
     try:
@@ -70,7 +70,7 @@ def oom_kills() -> int:
 
 
 def out_of_memory() -> str:
-    """What to say of a command that was killed for that."""
+    """Return the sentence for a command that was killed for lack of memory."""
     limit = memory_limit()
     if limit is None:
         return "killed for want of memory"

@@ -1,4 +1,4 @@
-"""What this machine is, for whoever wants to know before trials run here."""
+"""Describes this machine, for users who check it before trials run here."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from trial_keeper.machine import gpus
 
 GPU_LIMIT_S = 10.0  # for an answer of the tool
-NEEDED = 4096  # bytes: an empty file can be made on a disk without room
+NEEDED = 4096  # bytes to write: an empty file can be created even on a full disk
 
 
 def facts(top: str) -> dict[str, Any]:
-    """``top``: where experiments lie, "~/nni-experiments". Raises OSError.
+    """Return the facts. ``top``: where experiments are stored, "~/nni-experiments". Raises OSError.
 
-    ``free_bytes`` and ``free_files`` are those of its disk; ``trouble`` says why nothing can be written
-    there, None if it can; ``gpus`` is the ``gpu`` of ``trial_keeper.wire``.
+    ``free_bytes`` and ``free_files`` belong to the disk of ``top``. ``trouble`` says why nothing can be
+    written there, None if that works. ``gpus`` is the ``gpu`` of ``trial_keeper.wire``.
     """
     there = top
     while not os.path.isdir(there) and os.path.dirname(there) != there:
@@ -43,12 +43,12 @@ def facts(top: str) -> dict[str, Any]:
 def _user() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may know no names
+    except KeyError:  # a container may not know user names
         return str(os.getuid())
 
 
 def _trouble(top: str) -> str | None:
-    """Make and remove a file, and the folders above it if need be."""
+    """Create and remove a file, and the folders above it if necessary; return what went wrong."""
     path = os.path.join(top, f".nnimgr-{os.getpid()}")
     try:
         os.makedirs(top, exist_ok=True)

@@ -1,7 +1,7 @@
-"""What ``nvidia-smi`` says of this machine's GPUs: asked again and again by a thread of its own.
+"""Reads ``nvidia-smi`` repeatedly in a thread of its own, to know this machine's GPUs.
 
-A reading is the ``gpu`` of ``trial_keeper.wire``. A tool that is missing, fails or hangs is a reading too: it
-says what the trouble is, and nobody else waits for it.
+A reading is the ``gpu`` of ``trial_keeper.wire``. If the tool is missing, fails or hangs, the reading says
+so, and nothing else has to wait for the tool.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ else:
 
 PAUSE_S = 5.0  # between two readings
 LONGEST_PAUSE_S = 60.0
-SHARE = 10  # a slow tool is asked less often: it may take a tenth of the time
-LIMIT_S = 15.0  # for an answer
-DEATH_S = 5.0  # for one that was killed; in the driver it may hang for ever
-STEP_MIB = 256  # memory is told in whole steps, so that little changes are no news
+SHARE = 10  # a slow tool is asked less often: it may use at most a tenth of the time
+LIMIT_S = 15.0  # for an answer of the tool
+DEATH_S = 5.0  # for the end of a killed tool, which may hang in the driver for ever
+STEP_MIB = 256  # memory is rounded to these steps, so that small changes are not reported
 
 
 _GPUS = "--query-gpu=index,uuid,memory.used"
@@ -38,17 +38,17 @@ _FORMAT = "--format=csv,noheader,nounits"
 
 
 class Trouble(Exception):
-    """The GPUs cannot be read; one sentence."""
+    """The GPUs cannot be read; the message is one sentence."""
 
 
 class Owner(NamedTuple):
-    """Of a process: ``job`` is the attempt that it belongs to, None if it is no trial's."""
+    """Owner of a process. ``job``: the attempt that it belongs to, None if it does not belong to a trial."""
 
     job: str | None
 
 
 def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> GpuReading:
-    """One reading. ``ask`` answers a query; ``owner_of`` is None for a process that cannot be seen."""
+    """Return one reading. ``ask`` answers a query; ``owner_of`` returns None for an invisible process."""
     gpus: dict[str, dict[str, Any]] = {}
     try:
         for index, uuid, memory in _rows(ask(_GPUS)):
@@ -68,27 +68,27 @@ def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> GpuReading:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """The lines of three fields, which all queries have: the tool also prints sentences."""
+    """Return the lines with three fields, as all queries have; the tool also prints sentences."""
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     return [row for row in rows if len(row) == 3]
 
 
 def _mib(text: str) -> int:
-    """An amount that may be "[N/A]"."""
+    """Return an amount of memory in MiB; the tool may print "[N/A]" instead."""
     return int(text) if _is_number(text) else 0
 
 
 def _is_number(text: str) -> bool:
-    """Whether it can be what it should be: other digits than ours, and too many, are the tool's nonsense."""
+    """Return whether this text is a plain number; the tool may print other digits, or far too many."""
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def owner_of(mark: str) -> Callable[[int], Owner | None]:
-    """How to find the owner of a process: by ``mark`` in its environment, or in that of who started it."""
+    """Build the function that finds a process's owner by ``mark`` in its or its ancestors' environment."""
     prefix = f"{mark}="
 
     def find(pid: int) -> Owner | None:
-        if procs.start_time(pid) is None:  # it has ended, or is in another container
+        if procs.start_time(pid) is None:  # the process has ended, or runs in another container
             return None
         for each in (pid, *procs.ancestors(pid)):
             for text in procs.strings(each, "environ"):
@@ -100,7 +100,7 @@ def owner_of(mark: str) -> Callable[[int], Owner | None]:
 
 
 class Tool:
-    """``nvidia-smi`` on the PATH. One that hangs is killed, and not asked again before it is gone."""
+    """``nvidia-smi`` on the PATH. A hanging tool is killed, and not asked again before it has ended."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
@@ -108,8 +108,8 @@ class Tool:
         self._stuck: subprocess.Popen[bytes] | None = None
 
     def __call__(self, query: str, over: threading.Event | None = None) -> str:
-        """What it prints; it is killed where ``over`` is set. Raises Trouble."""
-        import shutil  # only experiments with GPUs pay for these
+        """Run the tool and return its output; kill it when ``over`` is set. Raises Trouble."""
+        import shutil  # imported here, because only experiments with GPUs need these modules
         import subprocess
 
         hanging = f"nvidia-smi has not answered for {self.limit_s:g} s"
@@ -130,7 +130,7 @@ class Tool:
         except OSError as error:
             raise Trouble(f"{path} cannot be started: {error.strerror}") from error
         self._asked = process
-        if over is not None and over.is_set():  # said before there was anything to abandon
+        if over is not None and over.is_set():  # cancelled before the tool was started
             self.abandon()
         try:
             output, _ = process.communicate(timeout=self.limit_s)
@@ -144,13 +144,13 @@ class Tool:
                 self._stuck = process
             raise Trouble(hanging) from None
         text = output.decode(errors="replace").strip()
-        if process.returncode != 0 and not _rows(text):  # one GPU that is lost makes it fail for all
+        if process.returncode != 0 and not _rows(text):  # one lost GPU makes the tool fail for all GPUs
             said = text.splitlines()[0][:200] if text else "it says nothing"
             raise Trouble(f"nvidia-smi fails with code {process.returncode}: {said}")
         return text
 
     def abandon(self) -> None:
-        """Kill the one that was asked last, if it still runs; from any thread."""
+        """Kill the tool that was started last, if it still runs. May be called from any thread."""
         asked = self._asked
         if asked is not None and asked.returncode is None:
             try:
@@ -174,10 +174,10 @@ class Survey:
         self._ask = Tool(limit_s)
         self._owner_of = owner_of(mark)
         self._pause_s = pause_s
-        self._over: threading.Event | None = None  # ends the thread that reads
+        self._over: threading.Event | None = None  # ends the reading thread
 
     def switch(self, on: bool) -> None:
-        """Begin, with a reading that is told in any case, or end."""
+        """Begin, with a first reading that is always reported, or end."""
         if self._over is not None:
             self._over.set()
             self._over = None

@@ -1,7 +1,8 @@
-"""Whether the trials' interpreter can import ``nni``: asked once per interpreter, in the background.
+"""Finds out in the background whether the trials' interpreter can import ``nni``, once per interpreter.
 
-Only where it cannot, our files of the trial API are laid down in ``<directory>/sdk`` for PYTHONPATH. The
-first trial compiles them for all; under PYTHONDONTWRITEBYTECODE, where each would spend 4 ms on that, we do.
+Only if it cannot, the files of our trial API are written to ``<directory>/sdk`` for PYTHONPATH. The first
+trial compiles them for all trials. Under PYTHONDONTWRITEBYTECODE each trial would spend 4 ms on that, so we
+compile them.
 """
 
 from __future__ import annotations
@@ -22,42 +23,43 @@ if TYPE_CHECKING:
 _QUESTION = "import importlib.util,sys; sys.exit(importlib.util.find_spec('nni') is None)"
 _COMPILE = "import py_compile,sys; [py_compile.compile(path) for path in sys.argv[1:]]"
 RETRY_S = 1.0
-SLOW_S = 2.0  # then somebody should know what the trials wait for
+SLOW_S = 2.0  # after this time users should know what the trials wait for
 LIMIT_S = 10.0
 SDK = {
     name: name for name in ("__init__.py", "_log.py", "_space.py", "_trace.py", "_trial.py", "_values.py")
-}  # what is laid down, and from which file of ours
+}  # files to write, and our file for each
 SDK["utils.py"] = "_merge.py"
 
 
 class Interpreters:
-    """The answers. ``changed`` is called from a thread once one is there, or takes long."""
+    """Answers per interpreter. ``changed`` is called from a thread when an answer is there or takes long."""
 
     def __init__(self, directory: str, changed: Callable[[], None]) -> None:
         self._sdk = f"{directory}/sdk"
         self._changed = changed
         self._troubles: dict[str | None, str] = {}
-        self._answers: dict[str | None, bool | None] = {None: True}  # without an interpreter: nothing to add
+        # for a command without an interpreter: nothing to add
+        self._answers: dict[str | None, bool | None] = {None: True}
         self._found: dict[str, str | None] = {}
         for word in ("python", "python3"):
             self._ask(self._interpreter(word))
 
     def ready(self, command: str) -> bool:
-        """The answer for this command is there; else it is being found out."""
+        """Return whether the answer for this command is known; if not, start to find it."""
         interpreter = self._interpreter(command)
         self._ask(interpreter)
         return self._answers[interpreter] is not None
 
     def trouble(self, command: str) -> str | None:
-        """Why this command has to wait, if it waits long."""
+        """Return why this command has to wait, if it waits long."""
         return self._troubles.get(self._interpreter(command))
 
     def path_for(self, command: str) -> str | None:
-        """The directory to add to PYTHONPATH for this command, if any."""
+        """Return the directory to add to PYTHONPATH for this command, None if nothing is to be added."""
         return None if self._answers[self._interpreter(command)] else self._sdk
 
     def _interpreter(self, command: str) -> str | None:
-        """The interpreter that the command begins with; ``python3`` if it begins with something else."""
+        """Return the interpreter at the beginning of the command, ``python3`` if there is none."""
         word = command.split(None, 1)[0] if command.strip() else ""
         if not _names_python(os.path.basename(word)):
             word = "python3"
@@ -97,37 +99,39 @@ class Interpreters:
 
 
 def lay_down(directory: str) -> None:
-    """Put the trial side of ``nni`` into ``directory``. Raises OSError."""
+    """Write the trial side of ``nni`` into ``directory``. Raises OSError."""
     spec = trial_keeper.__spec__
     loader = spec.loader if spec is not None else None
     assert loader is not None and hasattr(loader, "get_data")
     source = os.path.join(os.path.dirname(os.path.dirname(str(trial_keeper.__file__))), "nni")
     for folder in (directory, f"{directory}/nni"):
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder)  # not its parents: a user may have moved them away
+            os.mkdir(folder)  # parents are not created: a user may have moved them away
     for name, ours in SDK.items():
-        own = f"{directory}/nni/{name}.{os.getpid()}.{threading.get_ident()}"  # several may at once
+        # several keepers may write at once
+        own = f"{directory}/nni/{name}.{os.getpid()}.{threading.get_ident()}"
         with open(own, "wb") as file:
             file.write(loader.get_data(os.path.join(source, ours)))
         os.rename(own, f"{directory}/nni/{name}")
 
 
 def _names_python(name: str) -> bool:
-    """python, python3, python3.11: whatever else begins like that is a program of somebody's own."""
+    """Return whether this is python, python3, python3.11 or alike; other names belong to other programs."""
     return name.startswith("python") and not name[len("python") :].strip("0123456789.")
 
 
 def _can_import(interpreter: str, slow: Callable[[], None]) -> bool:
-    """Ask. Without an answer it is taken to be yes."""
+    """Ask the interpreter. No answer counts as "yes"."""
     return _run(interpreter, _QUESTION, slow=slow) in (0, None)
 
 
 def _run(
     interpreter: str, program: str, *arguments: str, slow: Callable[[], None] = lambda: None
 ) -> int | None:
-    """Its wait status; None if it cannot be run (the trial will say so) or has not ended after LIMIT_S.
+    """Run a command and return its wait status; None if it cannot be run or has not ended after LIMIT_S.
 
-    ``slow`` is called if it takes SLOW_S.
+    ``slow`` is called if the command takes longer than SLOW_S. A command that cannot be run fails in the
+    trial, too, which reports it.
     """
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
     argv = [interpreter, "-c", program, *arguments]
@@ -135,7 +139,7 @@ def _run(
         pid = os.posix_spawn(interpreter, argv, os.environ, file_actions=quiet, setpgroup=0)
     except OSError:
         return None
-    # It waits but does not collect: until waitpid below the pid cannot be anybody else's.
+    # waits without collecting: until waitpid below, no other process can get this pid
     waiter = threading.Thread(
         target=os.waitid, args=(os.P_PID, pid, os.WEXITED | os.WNOWAIT), name="wait", daemon=True
     )
@@ -163,7 +167,9 @@ def _which(word: str) -> str | None:
 
 
 def _find(word: str) -> str | None:
-    """Its path; two names of one interpreter in one folder (python, python3) count as one."""
+    """Return the interpreter's path. Two names of one interpreter in one folder (python, python3) count as
+    one.
+    """
     found = _which(word)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Processes as /proc shows them: identity, descendants, marks. Imports nothing that a shim would pay for."""
+"""Reads processes from /proc: identity, descendants, environment. Imports only what is cheap for a shim."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ if TYPE_CHECKING:
 
 
 def start_time(pid: int) -> str | None:
-    """Field 22 of the process's stat (clock ticks since boot): with the boot id it tells a reused pid apart.
+    """Return field 22 of the process's stat (clock ticks since boot). With the boot id it identifies a
+    process.
 
-    None: there is no such process, or it is a zombie, which runs no more.
+    None: there is no such process, or it is a zombie, which no longer runs.
     """
     found = _stat(pid)
     return None if found is None else found[1]
 
 
 def descendants(root: int) -> list[int]:
-    """All living processes below ``root``, whatever group or session they have moved to."""
+    """Return all living descendants of ``root``, in whatever group or session they are."""
     if os.path.exists(f"/proc/{root}/task/{root}/children"):
         return _walk(root, _listed_children)
     below: dict[int, list[int]] = {}
@@ -33,18 +34,22 @@ def descendants(root: int) -> list[int]:
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """All living processes of this user that were started with ``variable=value`` in their environment."""
+    """Return all living processes of this user that were started with ``variable=value`` in their
+    environment.
+    """
     mark = f"{variable}={value}"
     return [pid for pid in all_pids() if mark in strings(pid, "environ") and _stat(pid) is not None]
 
 
 def all_pids() -> list[int]:
-    """Every process that can be seen."""
+    """Return the pids of all visible processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def strings(pid: int, name: str) -> list[str]:
-    """The strings of a process's ``cmdline`` or ``environ``; none if it is gone, or another user's."""
+    """Return the strings of a process's ``cmdline`` or ``environ``, none if it has ended or is another
+    user's.
+    """
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:
             return [os.fsdecode(text) for text in file.read().split(b"\0") if text]
@@ -53,15 +58,15 @@ def strings(pid: int, name: str) -> list[str]:
 
 
 def program(arguments: list[str]) -> str:
-    """The file to execute for a command line of a process like this one.
+    """Return the file to execute for a command line of a process like this one.
 
-    Where a loader was started that was told which Python to load, the loader is it.
+    If the process was started through a loader that names the Python, return the loader.
     """
     return arguments[0] if "/" in arguments[0] else sys.executable
 
 
 def ancestors(pid: int) -> list[int]:
-    """The parent, its parent, and so on."""
+    """Return the parent, its parent, and so on."""
     found: list[int] = []
     while (stat := _stat(pid)) is not None and stat[0] > 0:
         pid = stat[0]
@@ -70,7 +75,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """Signal each process; those that are gone or out of reach are left out."""
+    """Signal each process; processes that have ended or belong to other users are left out."""
     for pid in pids:
         _signal(pid, number)
 
@@ -78,12 +83,12 @@ def signal_all(pids: list[int], number: int) -> None:
 def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
-    except OSError:  # gone meanwhile, or it changed its user: the survivors are reported by pid
+    except OSError:  # the process has ended or changed its user; survivors are reported by pid
         return
 
 
 def _stat(pid: int) -> tuple[int, str] | None:
-    """Parent and start time of a process that runs."""
+    """Return parent and start time of a running process."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -94,14 +99,15 @@ def _stat(pid: int) -> tuple[int, str] | None:
         return None
     finally:
         os.close(fd)
-    fields = text[text.rfind(b")") + 2 :].split()  # the name before may hold blanks and brackets
+    # the process name before it may contain blanks and brackets
+    fields = text[text.rfind(b")") + 2 :].split()
     if fields[0] in (b"Z", b"X"):
         return None
     return int(fields[1]), fields[19].decode()
 
 
 def _listed_children(pid: int) -> list[int]:
-    """The kernel's own list, where it has been built with one."""
+    """Return the kernel's own list of children, if the kernel was built with it."""
     children: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -113,7 +119,7 @@ def _listed_children(pid: int) -> list[int]:
             finally:
                 os.close(fd)
             children += [int(child) for child in text.split()]
-    except OSError:  # gone while it was looked at
+    except OSError:  # ended while it was looked at
         return children
     return children
 

@@ -1,4 +1,4 @@
-"""The programs that servers of other versions have left on this machine, and that nobody runs any more."""
+"""Removes programs that servers of other versions have left on this machine and that nobody runs any more."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 
 from trial_keeper.machine import procs
 
-KEPT = 3  # those that were used last, whether they run or not
-UNUSED_S = 30 * 86400.0  # a machine that shares the home may run one that was started long ago
+KEPT = 3  # the programs that were used last are kept, even if they do not run
+UNUSED_S = 30 * 86400.0  # a machine with the same home may run a program that was started long ago
 _PREFIX = "trial-keeper-"
 
 
 def tidy(program: str) -> None:
-    """Note that ``program`` is used now, and remove what lies beside it and has not been for long."""
+    """Note that ``program`` is used now, and remove other programs that have not been used for long."""
     with contextlib.suppress(OSError):
         os.utime(program)
     folder = os.path.dirname(program)
@@ -24,7 +24,7 @@ def tidy(program: str) -> None:
             for entry in os.scandir(folder)
             if entry.name.startswith(_PREFIX) and entry.is_file(follow_symlinks=False)
         ]
-    except OSError:  # it is another's work to complain of the disk
+    except OSError:  # problems of the disk are reported elsewhere
         return
     used.sort(reverse=True)
     old = [name for at, name in used[KEPT:] if at < time.time() - UNUSED_S]
@@ -36,6 +36,6 @@ def tidy(program: str) -> None:
 
 
 def _running() -> set[str]:
-    """The names of the programs that processes here were started with."""
+    """Return the names of the programs that processes here were started with."""
     words = (word for pid in procs.all_pids() for word in procs.strings(pid, "cmdline"))
     return {name for name in map(os.path.basename, words) if name.startswith(_PREFIX)}

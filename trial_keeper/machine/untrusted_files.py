@@ -1,4 +1,4 @@
-"""Reading what a trial has written, whatever it may have put in the place of a file or a folder."""
+"""Reads files of a trial, which may have put anything in the place of a file or a folder."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Sequence
 
-MOST_FILES = 10_000  # in one listing
+MOST_FILES = 10_000  # entries in one listing
 _CHUNK = 1 << 16
-_PRIVATE = ".nnimgr"  # where keepers before version 0.2 kept the claim
-_OWN = ".nni"  # every attempt's folder has it
-_ATTEMPT = re.compile("attempt-[0-9]+")  # a later attempt's folder lies in the first one's
+_PRIVATE = ".nnimgr"  # keepers before version 0.2 kept the claim here
+_OWN = ".nni"  # every attempt's folder contains this folder
+_ATTEMPT = re.compile("attempt-[0-9]+")  # folder of a later attempt, inside the first attempt's folder
 
 
 def check_path(path: str) -> list[str]:
-    """The parts of a path that stays below the folder from which it leads. Raises ValueError."""
+    """Return the parts of a path that stays below the folder where it begins. Raises ValueError."""
     parts = path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise ValueError(f"{path!r} is not the name of a file")
@@ -27,12 +27,12 @@ def check_path(path: str) -> list[str]:
 
 
 class PlainFile:
-    """An open file, read from its beginning. No link is followed below ``root``; only plain files count."""
+    """An open plain file, read from its beginning. No link below ``root`` is followed."""
 
     def __init__(self, root: str, parts: Sequence[str], path: str) -> None:
-        """``path`` is below the folder that ``parts`` lead to.
+        """``path`` is relative to the folder that ``parts`` lead to.
 
-        Raises ValueError (no such path can be), FileNotFoundError (also for a link or a pipe).
+        Raises ValueError for an impossible path, FileNotFoundError also for a link or a pipe.
         """
         *folders, name = check_path(path)
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -51,29 +51,30 @@ class PlainFile:
 
     @property
     def size(self) -> int:
-        """Bytes in it when it was opened."""
+        """The size in bytes when the file was opened."""
         return self._status.st_size
 
     @property
     def identity(self) -> str:
-        """Differs from that of any other file that may be put in its place."""
+        """A value that differs from that of any other file that may replace this one."""
         return f"{self._status.st_dev}:{self._status.st_ino}"
 
     def read(self, size: int = _CHUNK) -> bytes:
-        """The next piece; empty at the end of what there is."""
+        """Return the next piece; empty at the end of the file."""
         return os.read(self.descriptor, size)
 
     def seek(self, offset: int) -> None:
         os.lseek(self.descriptor, offset, os.SEEK_SET)
 
     def seek_tail(self, lines: int) -> int:
-        """Go to where the last so many lines begin, and say where that is; a last line need not be complete.
+        """Go to the beginning of the last ``lines`` lines and return its offset. A last line may be
+        incomplete.
 
-        What is before them is not read.
+        The part of the file before these lines is not read.
         """
         end = at = self.size
         if lines > 0 and end > 0:
-            lines += os.pread(self.descriptor, 1, end - 1) == b"\n"  # the one that ends the last line
+            lines += os.pread(self.descriptor, 1, end - 1) == b"\n"  # the line end that closes the last line
         else:
             at = 0 if lines > 0 else end
         while lines > 0 and at > 0:
@@ -92,7 +93,7 @@ class PlainFile:
 
 
 class Listed(NamedTuple):
-    """A plain file: its path below the folder, bytes, and when it was written last (unix seconds)."""
+    """A plain file: its path below the folder, its size in bytes, and its last change (unix seconds)."""
 
     path: str
     size: int
@@ -100,7 +101,7 @@ class Listed(NamedTuple):
 
 
 def list_files(root: str, parts: Sequence[str]) -> tuple[list[Listed], bool]:
-    """The plain files below the folder that ``parts`` lead to, by path; False: there are more than these.
+    """Return the plain files below the folder that ``parts`` lead to, by path; False: there are more files.
 
     Links are not followed. Raises FileNotFoundError.
     """
@@ -129,7 +130,7 @@ def _list(directory: int) -> tuple[list[Listed], bool]:
         for name in sorted(names):
             try:
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            except OSError:  # it has gone
+            except OSError:  # the folder has been removed meanwhile
                 continue
             if stat.S_ISREG(status.st_mode):
                 if len(found) == MOST_FILES:

@@ -1,11 +1,11 @@
-"""inotify and pidfd, which wake the keeper, called in the C library. No other file knows either.
+"""Calls inotify and pidfd in the C library; they wake the keeper. No other module uses them.
 
-Where inotify is missing the keeper looks at live attempts every 50 ms, and says so in its status.
+Without inotify the keeper looks at live attempts every 50 ms and says so in its status.
 """
 
 from __future__ import annotations
 
-import _ctypes  # the C module: what ``ctypes`` puts around it costs each keeper 190 KiB
+import _ctypes  # the C module: the package ``ctypes`` around it costs each keeper 190 KiB
 import os
 import struct
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from typing import Callable
 
 _MODIFY = 0x2
-_ATTRIB = 0x4  # among others: a name of the file was removed
+_ATTRIB = 0x4  # IN_ATTRIB: among other things, a name of the file was removed
 _MOVED_TO = 0x80
 _DELETE = 0x200
-LOST = -1  # instead of a watch: changes were dropped, of any file
-_PIDFD_OPEN = 434  # the same on all architectures
+LOST = -1  # IN_Q_OVERFLOW, without a watch: changes of any file may be lost
+_PIDFD_OPEN = 434  # equal on all architectures
 _EVENT = struct.Struct("iIII")
 
 
 class _Library:
-    """The C library, as ``_Function`` asks for it."""
+    """The C library, as ``_Function`` needs it."""
 
     _handle = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
 
@@ -39,7 +39,7 @@ class _Function(_ctypes.CFuncPtr):
 
 
 def _function(name: str) -> Callable[..., int]:
-    """A function of the C library that returns an int. Raises AttributeError."""
+    """Return a function of the C library that returns an int. Raises AttributeError."""
     return _Function((name, _Library))  # type: ignore[arg-type]  # ``ctypes`` has a class of its own
 
 
@@ -56,7 +56,7 @@ class Changed(NamedTuple):
 
 
 class Watcher:
-    """One inotify instance. ``fd`` is readable when something changed. Raises OSError where there is none."""
+    """One inotify instance. ``fd`` is readable when something has changed. Raises OSError without inotify."""
 
     def __init__(self) -> None:
         try:
@@ -69,19 +69,19 @@ class Watcher:
             raise _error()
 
     def watch_file(self, path: str) -> int:
-        """Report when the file is written, or a name of it is removed. Raises OSError."""
+        """Watch a file for writes and for the removal of one of its names. Raises OSError."""
         return self._add(path, _MODIFY | _ATTRIB)
 
     def watch_directory(self, path: str) -> int:
-        """Report when something is moved into the directory, or deleted there. Raises OSError."""
+        """Watch a directory for files that are moved into it or deleted. Raises OSError."""
         return self._add(path, _MOVED_TO | _DELETE)
 
     def forget(self, watch: int) -> None:
-        """End a watch; one that is gone already is no error."""
+        """End a watch; a watch that has ended already is no error."""
         self._remove_watch(self.fd, watch)
 
     def changes(self) -> list[Changed]:
-        """What changed since the last call; never blocks."""
+        """Return the changes since the last call; never blocks."""
         try:
             content = os.read(self.fd, 65536)
         except BlockingIOError:
@@ -104,15 +104,15 @@ class Watcher:
 
 
 def open_process(pid: int) -> int | None:
-    """A descriptor that is readable once the process has ended. None: the kernel has no such thing.
+    """Return a descriptor that is readable once the process has ended. None: the kernel has no pidfd.
 
-    Raises ProcessLookupError if it has ended already, OSError if descriptors are short.
+    Raises ProcessLookupError if the process has ended already, OSError if no descriptor is free.
     """
     fd = _function("syscall")(_PIDFD_OPEN, pid, 0)
     if fd >= 0:
         return fd
     error = _error()
-    if error.errno in (38, 22, 1):  # ENOSYS; EINVAL, EPERM: a sandbox
+    if error.errno in (38, 22, 1):  # ENOSYS: no pidfd; EINVAL and EPERM: a sandbox refuses it
         return None
     raise error
 
