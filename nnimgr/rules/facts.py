@@ -1,8 +1,8 @@
-"""Everything that can happen to an experiment: frozen records in one union, the truth that is stored.
+"""Everything that can happen to an experiment, as frozen records in one union. Facts are stored for ever.
 
-A fact says what has happened, never what to do. Fields may be added (with a default), never renamed or
-removed: old databases are folded with them. The job events of ``training_services.base`` are facts as they
-stand. ``Recorded`` is a fact with its number and the instant it was taken.
+A fact says what has happened, never what to do. Fields may be added (with a default), but never renamed or
+removed, because facts of old databases have them. The job events of ``training_services.base`` are facts,
+too. ``Recorded`` is a fact with its number and its instant.
 """
 
 from __future__ import annotations
@@ -115,9 +115,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentCreated:
-    """``config`` is canonical (camelCase, no nulls, no secrets: references stay references).
+    """An experiment was created. ``config`` is canonical (camelCase, no nulls, references instead of
+    secrets).
 
-    ``traits``: of its tuner. Facts of earlier versions lack them and are completed by the store.
+    ``traits``: properties of its tuner. The store adds them to facts of earlier versions.
     """
 
     experiment_id: str
@@ -129,23 +130,23 @@ class ExperimentCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOpened:
-    """A runner has taken the experiment (server start, resume, revival after a failed commit).
+    """A runner has opened the experiment, after a server start, a resume or a failed commit.
 
-    ``missing``: facts that were committed once and that the database does not have, as it is an older one;
-    ``next_sequence``: the number of the first trial that was never created, not even then.
+    ``missing``: number of committed facts that the database lacks because it was replaced by an older one.
+    ``next_sequence``: the lowest number that no trial ever had, including trials of the missing facts.
     """
 
     m_epoch: int
-    resumed: bool = False  # by the user, after STOPPED, DONE or ERROR
+    resumed: bool = False  # by a user, after STOPPED, DONE or ERROR
     missing: int = 0
     next_sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChanged:
-    """``changes`` holds canonical camelCase top-level fields with their new values.
+    """The configuration was changed. ``changes``: canonical camelCase top-level fields with their new values.
 
-    ``traits``: of the new tuner if the tuner is among the changes.
+    ``traits``: properties of the new tuner if the tuner was changed.
     """
 
     changes: Mapping[str, Any]
@@ -165,11 +166,11 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggested:
-    """A parameter set that becomes a trial. ``parameters`` is JSON text, in the order of the search space.
+    """A parameter set becomes a trial. ``parameters``: JSON text in the order of the search space.
 
-    ``fed_to``: the fact number up to which the tuner had been fed when it was asked; ``tuner_state`` is what
-    its ``dump_state`` gave afterwards. ``parameter_id`` is None for a customised trial. ``reuse``: the trial
-    is not run, but has this result. ``request_key``: the client's idempotency key for a customised trial.
+    ``fed_to``: number of the last fact that the tuner knew when it was asked. ``tuner_state``: result of its
+    ``dump_state`` afterwards. ``parameter_id``: None for a customised trial. ``reuse``: the result that the
+    trial gets instead of being run. ``request_key``: the client's idempotency key of a customised trial.
     """
 
     trial_id: str
@@ -186,10 +187,10 @@ class Suggested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherSuggested:
-    """Parameter set number ``index`` (the trial's first is 0) of a multi-phase trial, with an id of its own.
+    """A multi-phase trial gets parameter set number ``index`` (its first has number 0), which has its own id.
 
-    ``parameters`` None: the tuner has no more, which the trial is told. ``late``: the trial had ended before
-    it came, and nobody uses it. ``fed_to`` and ``tuner_state`` as in Suggested.
+    ``parameters``: None if the tuner has no more sets, which the trial is told. ``late``: the trial had ended
+    before the set arrived, so nobody uses the set. ``fed_to`` and ``tuner_state``: as in Suggested.
     """
 
     trial_id: str
@@ -203,9 +204,9 @@ class FurtherSuggested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTaken:
-    """Parameter set number ``index`` of a multi-phase trial has its result, which the tuner is told at once.
+    """Parameter set number ``index`` of a multi-phase trial has a result, which the tuner gets at once.
 
-    It follows from the first FINAL metric of the set; ``text`` is the JSON text of that metric's value.
+    The fact follows from the first FINAL metric of the set. ``text``: JSON text of that metric's value.
     """
 
     trial_id: str
@@ -217,10 +218,10 @@ class ResultTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReused:
-    """The trial has the result of an earlier trial with the same parameters, and is not run.
+    """The trial gets the result of an earlier trial with the same parameters and is not run.
 
-    ``source_id``: the earlier trial. ``text``: JSON text of its final metric, ``value`` the number in it.
-    Earlier versions recorded a final metric of an attempt that there never was instead.
+    ``source_id``: the earlier trial. ``text``: JSON text of its final metric. ``value``: the number in it.
+    Earlier versions recorded a final metric of an attempt that never existed instead.
     """
 
     trial_id: str
@@ -237,11 +238,11 @@ class TunerExhausted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmFailed:
-    """User code of a tuner or assessor raised, answered nonsense or died.
+    """User code of a tuner or assessor raised an exception, gave an invalid answer, or its process died.
 
-    ``fatal``: its process is gone or useless; more than three in a row without an answer end in ERROR, and
-    ``hopeless`` (a constructor error, an import error) at once. ``idle``: it died without being asked for
-    anything, which says nothing of what it would have answered.
+    ``fatal``: the process is gone or useless; more than three in a row without an answer lead to ERROR.
+    ``hopeless``: a constructor or an import failed, which leads to ERROR at once. ``idle``: the process died
+    without a request, which does not count as a missing answer.
     """
 
     role: Role
@@ -256,17 +257,17 @@ class AlgorithmFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmRecovered:
-    """After a crash the algorithm has answered again (or has lived for a while with nothing to answer)."""
+    """After a crash, the algorithm has answered again, or has lived for a while without a request."""
 
     role: Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The assessor judges the trial Bad at this metric. ``reason``: one sentence, if it gives any.
+    """The assessor judges the trial bad at this metric. ``reason``: one sentence, if the assessor gives one.
 
-    ``rung``: the step at which it was compared with others, where there are such steps. ``better``: a few of
-    the trials that it was worse than.
+    ``rung``: the step at which the trial was compared with others, if there are such steps. ``better``: a few
+    of the trials with better results.
     """
 
     trial_id: str
@@ -279,7 +280,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """A user wants this trial to end (or to pause)."""
+    """A user wants this trial to end, or to pause."""
 
     trial_id: str
     kind: StopKind = StopKind.USER
@@ -287,21 +288,21 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStopRequested:
-    """The user stops the experiment; ``detach``: trials run on and are adopted at resume."""
+    """A user stops the experiment. ``detach``: its trials continue, and are adopted when it is resumed."""
 
     detach: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataImported:
-    """``records``: JSON text of a list of {"parameter", "value"}."""
+    """Results were imported. ``records``: JSON text of a list of {"parameter", "value"}."""
 
     records: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetMoved:
-    """What should become of the trial changed by a limit or by the experiment (not by a StopRequested)."""
+    """A limit or the experiment, not a StopRequested, has changed how the trial is to end."""
 
     trial_id: str
     kind: StopKind
@@ -310,9 +311,9 @@ class TargetMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptDue:
-    """The trial gets a further attempt at ``due_at``; ``reason`` says why the last one does not count.
+    """The trial gets another attempt at ``due_at``. ``reason``: why the previous attempt does not count.
 
-    ``lost``: its infrastructure was, ``failed``: its command has; either may happen so many times only.
+    ``lost``: its infrastructure was lost. ``failed``: its command has failed. The number of each is limited.
     """
 
     trial_id: str
@@ -325,9 +326,9 @@ class AttemptDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPaused:
-    """The attempt has ended because the trial pauses; it goes on with a further attempt when asked.
+    """The attempt has ended because the trial pauses. Another attempt continues the trial on request.
 
-    ``reason``: why it pauses, without saying that it does.
+    ``reason``: why the trial pauses, without repeating that it does.
     """
 
     trial_id: str
@@ -336,28 +337,28 @@ class TrialPaused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeRequested:
-    """A user wants a paused trial to go on."""
+    """A user wants a paused trial to continue."""
 
     trial_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossDeclared:
-    """A user says that a trial whose host is silent will not come back: its attempt is to count as lost."""
+    """A user says that the silent host of a trial will not come back, so its attempt counts as lost."""
 
     trial_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLent:
-    """The host of the trial has been silent for so long that its slot is another trial's until it speaks."""
+    """The host of a trial was silent for long, so another trial may use the slot until the host answers."""
 
     trial_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialNoted:
-    """One sentence on a trial that the user should read. Changes nothing."""
+    """One sentence about a trial for its user. Changes nothing else."""
 
     trial_id: str
     note: str
@@ -365,11 +366,11 @@ class TrialNoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded:
-    """The trial is over. ``reason``: why, in one sentence that does not repeat the status.
+    """A trial has ended. ``reason``: why, in one sentence that does not repeat the status.
 
-    ``stand_in``: JSON text of what the tuner gets for a result, since the trial has none that it can use.
-    ``untried``: it was called off without a user's wish, and its parameter set may be suggested again.
-    ``failure``: how its command failed, without details; failures with equal texts are alike.
+    ``stand_in``: JSON text of the result that the tuner gets, because the trial has no usable result.
+    ``untried``: the trial was cancelled without a user's wish, so its parameter set may be suggested again.
+    ``failure``: how the command failed, without details; failures with equal texts are alike.
     """
 
     trial_id: str
@@ -382,7 +383,9 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentMoved:
-    """The experiment's status changed. ``reason``: why, in one sentence that does not repeat the status."""
+    """The status of the experiment has changed. ``reason``: why, in one sentence that does not repeat the
+    status.
+    """
 
     status: ExperimentStatus
     reason: str
@@ -418,7 +421,7 @@ Fact = (
 
 
 class Recorded(NamedTuple):
-    """A fact with its number in the experiment's log and the instant its turn was taken."""
+    """A fact with its number in the experiment's log and the instant of its turn."""
 
     number: int
     at: datetime

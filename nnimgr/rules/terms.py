@@ -1,4 +1,4 @@
-"""The terms in which facts are told: statuses, roles, kinds, limits."""
+"""Terms used in facts: statuses, roles, kinds and limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class TrialStatus(StrEnum):
-    """NNI's names, and PAUSED (which NNI's routes show as WAITING)."""
+    """Statuses with NNI's names, and PAUSED, which NNI's routes show as WAITING."""
 
     WAITING = "WAITING"
     RUNNING = "RUNNING"
@@ -53,7 +53,7 @@ _TERMINAL = frozenset(
 class ExperimentStatus(StrEnum):
     INITIALIZED = "INITIALIZED"
     RUNNING = "RUNNING"
-    DRAINING = "DRAINING"  # no new trials; why is the DrainReason
+    DRAINING = "DRAINING"  # no new trials are created, for the DrainReason
     DONE = "DONE"
     STOPPED = "STOPPED"
     ERROR = "ERROR"
@@ -61,14 +61,14 @@ class ExperimentStatus(StrEnum):
 
 
 class Role(StrEnum):
-    """The algorithms of an experiment."""
+    """Algorithms of an experiment."""
 
     TUNER = "tuner"
     ASSESSOR = "assessor"
 
 
 class MetricType(StrEnum):
-    """What MetricReported.type says."""
+    """Values of ``MetricReported.type``."""
 
     PERIODICAL = "PERIODICAL"
     FINAL = "FINAL"
@@ -82,7 +82,7 @@ class DrainReason(StrEnum):
 
 
 class StopKind(StrEnum):
-    """Who wants a trial to stop; decides the status it ends in."""
+    """Origin of a wish to stop a trial. It decides the status in which the trial ends."""
 
     USER = "user"  # USER_CANCELED
     ASSESSOR = "assessor"  # EARLY_STOPPED
@@ -95,26 +95,26 @@ class StopKind(StrEnum):
 class SuggestionSource(StrEnum):
     ALGORITHM = "algorithm"
     CUSTOMIZED = "customized"
-    RESUMED = "resumed"  # cut off by a stop of the experiment
-    RERUN = "rerun"  # failed, and a user wants it to run again
+    RESUMED = "resumed"  # a stop of the experiment has interrupted the trial
+    RERUN = "rerun"  # a user retries the failed trial
 
     @property
     def nni_name(self) -> str:
-        """``parameter_source`` in NNI's records."""
+        """Value of ``parameter_source`` in NNI's records."""
         return "resumed" if self is SuggestionSource.RERUN else self.value
 
 
 class OnFailure(StrEnum):
-    """What the tuner gets for a trial that has failed."""
+    """Result that the tuner gets for a failed trial."""
 
     SKIP = "skip"  # no result
     PENALTY = "penalty"  # the worst result so far
-    VALUE = "value"  # a given one
+    VALUE = "value"  # the value given in the configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The numbers of the configuration that the core steers by. None: unlimited."""
+    """Limits in the configuration that the core obeys. None: unlimited."""
 
     trial_concurrency: int
     max_trial_number: int | None = None
@@ -132,10 +132,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerTraits:
-    """What the core has to know about the tuner, as the table of built-in algorithms said at the time.
+    """Properties of the tuner that the core needs, as the table of built-in algorithms had them at the time.
 
-    ``minimises``: the smallest result is the best one, unless the experiment has objectives, which say it
-    themselves. ``own``: the tuner is the user's code, which may use a result that is not a number.
+    ``minimises``: the smallest result is the best, unless the experiment has objectives with modes of their
+    own. ``own``: the tuner is the user's code, which may use results that are not numbers.
     """
 
     minimises: bool = False

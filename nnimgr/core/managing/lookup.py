@@ -1,4 +1,4 @@
-"""How the experiments of a server are found and described: open ones, viewed ones, all of the index."""
+"""Finds and describes the experiments of a server: open ones, viewed ones, and all of the index."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Lookup:
         self._latest: str | None = None
 
     def get(self, experiment_id: str) -> ExperimentRunner:
-        """The runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
+        """Return the runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
         held = self._supervision.get(experiment_id)
         if held is None:
             if self.viewed(experiment_id):
@@ -47,21 +47,23 @@ class Lookup:
         return held.runner
 
     def find(self, experiment_id: str) -> ExperimentRunner | None:
-        """The runner of an experiment if this server has one."""
+        """Return the runner of an experiment, None if this server has none."""
         held = self._supervision.get(experiment_id)
         return held.runner if held is not None else None
 
     def viewed(self, experiment_id: str) -> bool:
-        """Whether an experiment is only shown here: nothing of it runs, and nothing may change it."""
+        """Return whether this server only shows the experiment: nothing of it runs, and nothing can be
+        changed.
+        """
         return experiment_id in self._at_rest.viewed
 
     def trouble(self, experiment_id: str) -> str | None:
-        """Why an experiment of this server has no runner at present."""
+        """Return why an experiment of this server has no runner at present; None if it has a runner."""
         held = self._supervision.get(experiment_id)
         return held.trouble if held is not None else None
 
     def notices(self, experiment_id: str) -> Mapping[str, Notice]:
-        """What is so at present with an experiment of this server, by what it is about."""
+        """Return the current notices of an experiment by subject."""
         held = self._supervision.get(experiment_id)
         found = {} if held is None or held.runner is None else dict(held.runner.notices)
         if held is not None and held.notifier is not None:
@@ -69,23 +71,23 @@ class Lookup:
         return found
 
     def reader(self, experiment_id: str) -> ExperimentReader:
-        """Queries of an experiment of the index, running or not. Raises UnknownExperiment."""
+        """Return the reader of an experiment's database, running or not. Raises UnknownExperiment."""
         return self._catalog.reader(experiment_id)
 
     def directory(self, experiment_id: str) -> Path:
-        """The folder of an experiment of the index. Raises UnknownExperiment."""
+        """Return the folder of an experiment of the index. Raises UnknownExperiment."""
         return self._catalog.directory(experiment_id)
 
     async def look_again(self) -> None:
-        """Take in what others have changed in the index."""
+        """Read the changes that others have made in the index."""
         await self._catalog.refresh(port=self.port, has_open=self._has_open)
 
     def summaries(self) -> list[ExperimentSummary]:
-        """All experiments of the index, oldest first."""
+        """Return summaries of all experiments of the index, oldest first."""
         return [self.summary(experiment_id) for experiment_id in self._catalog.entries]
 
     def summary(self, experiment_id: str) -> ExperimentSummary:
-        """Raises UnknownExperiment."""
+        """Return the summary of an experiment. Raises UnknownExperiment."""
         entry = self._catalog[experiment_id]
         runner = self.find(experiment_id)
         return summary_of(
@@ -97,24 +99,25 @@ class Lookup:
         )
 
     def _has_open(self, experiment_id: str) -> bool:
-        """Whether this server runs the experiment or shows it."""
+        """Return whether this server runs or shows the experiment."""
         return experiment_id in self._supervision or self.viewed(experiment_id)
 
     @property
     def ledger(self) -> HostLedger:
-        """Who holds what of which machine, over all experiments of this server."""
+        """The ledger of which experiment holds which resources of each machine."""
         return self._assembly.ledger
 
     @property
     def latest(self) -> str | None:
-        """The experiment that was created, resumed or viewed last here; after a start the youngest one.
+        """Return the experiment that was created, resumed or viewed last here; after a start, the youngest
+        one.
 
-        It is the one that a client means which knows of one experiment a server.
+        Clients that know only one experiment per server mean this experiment.
         """
         return self._latest if self._latest is not None and self._latest in self._catalog else None
 
     def served(self) -> dict[str, str]:
-        """The experiments that this server has open or shows, with their status under NNI's name."""
+        """Return the experiments that this server has open or shows, with their status under NNI's name."""
         return dict.fromkeys(self._at_rest.viewed, str(E.VIEWED)) | {
             held.id: held.nni_status or self._catalog[held.id].status
             for held in self._supervision
@@ -123,7 +126,7 @@ class Lookup:
 
     @property
     def idle(self) -> bool:
-        """Whether no experiment but stopped ones is left, and none of their trials on silent machines."""
+        """True if all experiments are stopped and none of their trials may run on silent machines."""
         return not self._at_rest.viewed and all(
             held.status is E.STOPPED and not held.awaits_silent for held in self._supervision
         )

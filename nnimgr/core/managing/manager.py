@@ -1,7 +1,7 @@
-"""NNIManager: the experiments of one server. It creates, resumes, views, stops, deletes and lists; runners,
-which ``nnimgr.core.managing.supervision`` keeps running, do the rest.
+"""NNIManager: the experiments of one server. Creates, resumes, views, stops, deletes and lists experiments.
 
-An experiment's folder is ``<experimentWorkingDirectory>/<id>``; the index leads to it.
+Runners do everything else; ``nnimgr.core.managing.supervision`` keeps them running. An experiment's folder is
+``<experimentWorkingDirectory>/<id>``, and the index contains its path.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ENDED = frozenset({E.STOPPED, E.DONE})
 
 
 class NNIManager(Lookup):
-    """Owns the runners. ``assembly`` makes what they need; ``port`` and ``url_prefix`` are this server's."""
+    """Owns the runners. ``assembly`` builds their parts. ``port`` and ``url_prefix``: of this server."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class NNIManager(Lookup):
         self.remains = Remains(assembly)
         self.stored = StoredSummaries()
         self._changed = asyncio.Event()
-        self._creating = asyncio.Lock()  # one experiment at a time begins, is viewed or goes
-        self.used = False  # something was asked of it already, so that it may leave when it is idle
+        self._creating = asyncio.Lock()  # held while an experiment is created, viewed, resumed or deleted
+        self.used = False  # set by the first request; only then may an idle server end
         self._notes = IndexNotes(self._index, on_change=self._catalog.note)
 
     async def __aenter__(self) -> NNIManager:
-        """Reopen every experiment of the index that names this port and was neither stopped nor done."""
+        """Reopen every experiment of the index that has this port and was neither stopped nor done."""
         await self._catalog.load()
         ours = [
             entry
@@ -101,7 +101,7 @@ class NNIManager(Lookup):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Let go of all experiments; their trials run on and are adopted by the next server."""
+        """Release all experiments. Their trials continue, and the next server adopts them."""
         await self._supervision.close()
         await self._notes.close()
         self._catalog.close()
@@ -109,29 +109,30 @@ class NNIManager(Lookup):
     async def _reopen(self, entry: IndexEntry) -> None:
         try:
             await self._start(entry.id, entry.directory)
-        except Exception as error:  # one experiment's trouble must not keep the others from being served
+        except Exception as error:  # an experiment that fails must not prevent the others from being served
             logger.error("experiment %s cannot be reopened yet: %s", entry.id, error)
         runner = self.find(entry.id)
         if runner is None or not runner.state.jobs:
             self._assembly.holds_nothing(entry.id)
 
     async def wait_idle(self) -> None:
-        """Return once something was asked for and no experiment but stopped ones is left."""
+        """Wait until there was a request and every experiment is stopped."""
         while not self.used or not self.idle:
             self._changed.clear()
             await self._changed.wait()
 
-    # ---- acting -------------------------------------------------------------------------------------------
+    # ---- actions ------------------------------------------------------------------------------------------
 
     async def create(self, new: NewExperiment) -> tuple[str, bool]:
-        """Start an experiment; its id, and whether it is new. The same id and config again is no second one.
+        """Start an experiment; return its id, and whether it is new. A repeated request with an id creates
+        none.
 
         Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
         """
         draft = await Draft.of(new)
         if new.id is not None:
             check_experiment_id(new.id)
-        async with self._creating:  # the same id may be asked for twice at once
+        async with self._creating:  # two requests with the same id may arrive at once
             self._at_rest.refuse_deleted(new.id)
             if new.id is not None and await self._is_same(new.id, draft):
                 return new.id, False
@@ -152,7 +153,7 @@ class NNIManager(Lookup):
         return True
 
     async def _begin(self, experiment_id: str, draft: Draft) -> None:
-        """Make the folder and the entry of a new experiment, and start it; all or nothing."""
+        """Create the folder and the entry of a new experiment, and start the experiment; all or nothing."""
         opening = await draft.opening(experiment_id)
         directory = draft.directory(experiment_id)
         entry = draft.entry(
@@ -173,7 +174,9 @@ class NNIManager(Lookup):
             raise
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
-        """Run a stopped, done or failed experiment again, here. Raises UnknownExperiment, RequestRefused."""
+        """Run a stopped, done or failed experiment again on this server. Raises UnknownExperiment,
+        RequestRefused.
+        """
         async with self._creating:
             self._at_rest.refuse_deleted(experiment_id)
             await self._resume(experiment_id, new)
@@ -188,7 +191,7 @@ class NNIManager(Lookup):
         if runner is not None and runner.state.status in LIVE:
             raise RequestRefused(f"experiment {experiment_id} is running already")
         before = self._catalog[experiment_id]
-        # The index first: a server that is killed after the commit must be followed by one that opens it.
+        # The index first: if the server is killed after the commit, the next server must open the experiment.
         await asyncio.to_thread(
             self._index.update,
             experiment_id,
@@ -209,15 +212,16 @@ class NNIManager(Lookup):
             await self._start(experiment_id, directory, resumed=True)
             self._latest = experiment_id
         except Exception:
-            if not held:  # what was asked for in vain must not come about later
+            if not held:  # a resume that has failed must not happen later
                 await self._supervision.forget(experiment_id)
                 await self._catalog.put_back(before)
             raise
 
     async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
-        """Stop an experiment; returns once nothing of it runs (or, detached, with the trials that run on).
+        """Stop an experiment. Return when nothing of it runs any more (or, detached, return its running
+        trials).
 
-        One that no server holds is opened for it: trials may run on that it was detached from.
+        An experiment that no server has open is opened first, because detached trials may still run.
         """
         async with self._creating:
             self._at_rest.refuse_deleted(experiment_id)
@@ -236,7 +240,7 @@ class NNIManager(Lookup):
     async def label(
         self, experiment_id: str, *, tags: Sequence[str] | None = None, archived: bool | None = None
     ) -> None:
-        """Change what a user has noted on an experiment of the index. Raises UnknownExperiment, HomeError."""
+        """Change a user's tags and archive mark of an experiment. Raises UnknownExperiment, HomeError."""
         self._at_rest.refuse_deleted(experiment_id)
         await self._catalog.label(experiment_id, tags=tags, archived=archived)
         await self.look_again()
@@ -244,7 +248,7 @@ class NNIManager(Lookup):
         self.changes.tell(experiment_id, 0 if held is None else held.number)
 
     async def view(self, experiment_id: str) -> None:
-        """Show a stopped experiment until ``stop``: it is read, never opened.
+        """Show a stopped experiment until ``stop`` is called. The experiment is only read.
 
         Raises UnknownExperiment, RequestRefused.
         """
@@ -256,25 +260,25 @@ class NNIManager(Lookup):
                 self._stirred(experiment_id)
 
     async def delete(self, experiment_id: str, *, leave: bool = False) -> list[str]:
-        """Remove a stopped experiment: what it has on its machines, its folder and its entry.
+        """Delete a stopped experiment: its files on machines, its folder and its entry.
 
-        Raises UnknownExperiment, RequestRefused; with ``leave`` what cannot be removed from a machine is no
-        reason for that: it stays, and is returned in sentences.
+        Raises UnknownExperiment, RequestRefused. With ``leave``, files that cannot be removed from a machine
+        stay, and sentences about them are returned.
         """
         async with self._creating:
             entry = await self._take(experiment_id, wish="deleted")
             self._catalog.close_reader(experiment_id)
             self._at_rest.deleting.add(experiment_id)
-        try:  # without the lock: a large folder takes long
+        try:  # without the lock, because a large folder takes long
             left = await self._at_rest.delete(entry, self.remains, leave=leave)
             self._catalog.entries.pop(experiment_id, None)
             return left
         finally:
-            self._catalog.close_reader(experiment_id)  # who looked at it meanwhile has made one
+            self._catalog.close_reader(experiment_id)  # a reader may have been opened meanwhile
             self._stirred(experiment_id)
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
-        """The entry of a stopped experiment, whose database is closed from here on."""
+        """Return the entry of a stopped experiment, and close its database."""
         await self._notes.settled()
         held = self._supervision.get(experiment_id)
         entry = await self._at_rest.take(
@@ -284,7 +288,7 @@ class NNIManager(Lookup):
         return entry
 
     def _stirred(self, experiment_id: str) -> None:
-        """Tell those who follow the experiments, and who waits for their end."""
+        """Notify the clients that follow the experiments, and the functions that wait for an end."""
         self.used = True
         self._changed.set()
         self.changes.tell(experiment_id, 0)
@@ -299,20 +303,22 @@ class NNIManager(Lookup):
         *,
         resumed: bool = False,
     ) -> None:
-        """As ``Supervision.start``. From then on the server may leave when it is idle."""
+        """Start an experiment like ``Supervision.start``. From now on an idle server may end."""
         try:
             await self._supervision.start(experiment_id, directory, created, resumed=resumed)
         finally:
             self.used = self.used or experiment_id in self._supervision
 
     def _over(self, held: Held) -> None:
-        """A runner has ended."""
+        """Handle the end of a runner."""
         self.changes.tell(held.id, held.number)
         self._changed.set()
 
     def _turned(self, held: Held, state: ExperimentState) -> None:
-        """A turn is over. An end is noted only here, when its keepers are gone: a server that dies before
-        leaves an entry that says otherwise, and the next one opens the experiment again.
+        """Handle the end of a turn. The index gets an experiment's end only here, when its keepers have left.
+
+        If the server is killed before, the entry still says that the experiment runs, and the next server
+        opens it.
         """
         if held.number != state.number:
             held.number = state.number
@@ -323,18 +329,18 @@ class NNIManager(Lookup):
         held.status, held.awaits_silent = state.status, awaits
         self._changed.set()
         status = nni_status(state.status, state.drain)
-        if awaits:  # not over for the next server, which has to stop what silent machines still run
+        if awaits:  # the next server still has to stop what silent machines run
             status = (Draining.USER if state.status is E.STOPPED else Draining.BUDGET).value
         self._notes.note(state.id, status=status, ended_at=state.ended_at)
 
 
 def _surround(directory: Path, around: Surroundings) -> None:
-    """From now on the experiment runs in another environment; the secrets of its configuration stay."""
+    """Store another environment for the experiment; the secrets of its configuration stay."""
     replace(around, secrets=Surroundings.read(directory).secrets).write(directory)
 
 
 def _is_alive(entry: IndexEntry) -> bool:
-    """Whether a server has to open it: neither stopped nor done, by the database where the index may lag."""
+    """Return whether a server has to open the experiment: its database says neither stopped nor done."""
     if entry.status in (E.STOPPED, E.VIEWED) or not database_path(entry.directory).exists():
         return False
     return entry.status != E.DONE or stored_status(entry.directory) not in (None, *ENDED)

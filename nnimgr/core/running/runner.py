@@ -1,7 +1,8 @@
-"""ExperimentRunner: the only writer of an experiment's truth, and the only async orchestration of it.
+"""ExperimentRunner: the only writer of an experiment's database, and the only place where its events meet.
 
-Mailbox -> (fold -> plan, until nothing follows) -> one commit -> act and answer. An action never raises into
-the loop; a failed commit ends the runner, and NNIManager starts another from the database.
+Mailbox -> (fold -> plan, until nothing follows) -> one commit -> act and answer. An action never raises an
+exception into the loop. A failed commit ends the runner, and NNIManager starts another runner from the
+database.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from training_services.base import TrainingService
 logger = logging.getLogger(__name__)
 
 TURNS_WITHOUT_END = 10_000
-FRUITLESS = 5  # so many trials in a row without a result are told
+FRUITLESS = 5  # after this number of trials in a row without a result, a notice is shown
 
 LIVE = frozenset({f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING})
 
 
 class Writer(Protocol):
-    """Where turns are committed (``nnimgr.store.writer.ExperimentWriter``)."""
+    """Interface of the store that commits turns (``nnimgr.store.writer.ExperimentWriter``)."""
 
     db_id: str
     m_epoch: int
@@ -57,7 +58,7 @@ class RunnerClosed(RequestRefused):
 
 @dataclass(slots=True)
 class _Turn:
-    """One pass of the loop: what was taken, what followed, and whom to answer."""
+    """One pass of the loop: the items taken, the facts that followed, and the requests to answer."""
 
     at: datetime
     recorded: list[f.Recorded] = field(default_factory=list)
@@ -67,9 +68,9 @@ class _Turn:
 
 
 class ExperimentRunner(TakesRequests):
-    """Runs one experiment until ``close``. ``opening`` are the facts of the first turn.
+    """Runs one experiment until ``close``. ``opening``: the facts of the first turn.
 
-    ``check_tuner`` is as in ``TakesRequests``.
+    ``check_tuner``: see ``TakesRequests``.
     """
 
     def __init__(
@@ -106,16 +107,18 @@ class ExperimentRunner(TakesRequests):
         for fact in opening:
             self._mailbox.put(fact)
 
-    # ---- asked from outside -------------------------------------------------------------------------------
+    # ---- requests from outside ----------------------------------------------------------------------------
 
     def post(self, item: Item, *, urgent: bool = True) -> None:
-        """Put a fact, or a builder of facts, into the mailbox; one that is not urgent waits for company."""
+        """Put a fact, or a builder of facts, into the mailbox. An item that is not urgent waits for other
+        items.
+        """
         self._mailbox.put(item, urgent=urgent)
 
     async def request(self, build: Builder) -> Sequence[f.Fact]:
-        """Facts that a user wants, once they are committed.
+        """Return the facts that a user's request leads to, once they are committed.
 
-        ``build`` sees the state of the turn that takes it and may raise RequestRefused.
+        ``build`` gets the state of the turn that takes the request, and may raise RequestRefused.
         """
         if self._closing:
             raise RunnerClosed
@@ -124,11 +127,11 @@ class ExperimentRunner(TakesRequests):
         return await answer
 
     async def stop(self, *, detach: bool) -> list[str]:
-        """Stop the experiment; returns once nothing of it runs, or with the trials that run on.
+        """Stop the experiment. Return when nothing of it runs any more, or return the trials that continue.
 
-        Those are all if it is detached, and those that may still run on machines that are silent: they end
-        when these are heard again, as long as there is a server. Raises RequestRefused if it is resumed
-        meanwhile.
+        With ``detach`` all trials continue. Otherwise only trials on silent machines may continue; they are
+        ended when the machines answer again, as long as there is a server. Raises RequestRefused if the
+        experiment is resumed meanwhile.
         """
         await self.request(requests.stop_experiment(detach=detach))
         opened_at = self.state.opened_at
@@ -141,16 +144,16 @@ class ExperimentRunner(TakesRequests):
         return live or list(dict.fromkeys(job.trial_id for job in self.state.jobs.values() if job.lost))
 
     def _is_serving(self) -> bool:
-        """There is a service, and not only for what silent hosts may have left."""
+        """Return whether a service is open that serves more than what silent hosts may have left."""
         return self.session.active and not self.awaits_silent
 
     @property
     def awaits_silent(self) -> bool:
-        """There is a service, and only because of what silent hosts are yet to be told."""
+        """True if the service is open only to end what silent hosts still run."""
         return self.session.active and bool(self.state.jobs) and self.state.over
 
     async def committed_after(self, number: int) -> int:
-        """Wait until a fact with a higher number is committed; the highest number then.
+        """Wait until a fact with a higher number is committed; return the highest number then.
 
         Raises RunnerClosed.
         """
@@ -159,15 +162,15 @@ class ExperimentRunner(TakesRequests):
         return self.last_number
 
     async def opened(self) -> None:
-        """Wait until the first turn is over. Raises StoreError, or whatever ended the runner before."""
+        """Wait until the first turn is over. Raise the error that ended the runner before, if any."""
         await asyncio.shield(self._first_turn)
 
     def active(self) -> timedelta:
-        """How long the experiment has been running, by its own clock."""
+        """Return how long the experiment has been running, by its own clock."""
         return self.state.active_for(self._clock())
 
     def now(self) -> str:
-        """What it is doing, in one sentence without its end."""
+        """Return one sentence, without a full stop, about what the experiment is doing."""
         return happening(
             self.state,
             self._clock(),
@@ -178,7 +181,7 @@ class ExperimentRunner(TakesRequests):
 
     @property
     def notices(self) -> Mapping[str, Notice]:
-        """What is so at present and is not stored: long calls, a platform that cannot be used."""
+        """Return the current notices by subject: long calls, a platform that cannot be used, and others."""
         found = dict(self.search.all_notices) if self.search is not None else {}
         found |= {about: Notice(subject=told) for about, told in self.session.notices.items()}
         if self.state.missing:
@@ -197,25 +200,25 @@ class ExperimentRunner(TakesRequests):
 
     @property
     def outstanding(self) -> int:
-        """Suggestions that the tuner has been asked for and has not given."""
+        """Number of suggestions that were requested from the tuner and have not arrived."""
         return self.search.outstanding if self.search is not None else 0
 
     def pending_metrics(self) -> Iterator[f.MetricReported]:
-        """The metrics that have arrived and are not committed yet, in order."""
+        """Return the metrics that have arrived and are not committed yet, in order."""
         for recorded in self._turn.recorded:
             if type(recorded.fact) is f.MetricReported:
                 yield recorded.fact
         yield from self._mailbox.metrics()
 
     def close(self) -> None:
-        """End after the present turn; trials run on (see ``run``)."""
+        """End after the current turn; trials continue (see ``run``)."""
         self._closing = True
         self._mailbox.wake()
 
     # ---- the loop -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take turns until closed; then leave a snapshot. Raises StoreError (inside a group)."""
+        """Take turns until the runner is closed, then store a snapshot. Raise StoreError (inside a group)."""
         end: BaseException = RunnerClosed()
         try:
             async with asyncio.TaskGroup() as group:
@@ -262,7 +265,7 @@ class ExperimentRunner(TakesRequests):
         if isinstance(item, Request):
             try:
                 facts = item.build(self.state)
-            except Exception as refusal:  # whatever a request is refused with goes to who asked
+            except Exception as refusal:  # any error of a request goes to the client that sent the request
                 if not item.answer.done():
                     item.answer.set_exception(refusal)
                 return
@@ -281,7 +284,7 @@ class ExperimentRunner(TakesRequests):
         turn.recorded.append(recorded)
 
     def _queue(self, commands: Sequence[Command], turn: _Turn) -> list[f.Fact]:
-        """Hand the commands to the service; the facts to commit with this turn."""
+        """Pass the commands to the service; return the facts to commit with this turn."""
         turn.ask, turn.further = None, []
         for command in commands:
             match command:
@@ -306,7 +309,7 @@ class ExperimentRunner(TakesRequests):
         turn.recorded = []
 
     def _tell(self) -> None:
-        """The turn is over: wake those who follow the log."""
+        """Notify the clients that follow the log that the turn is over."""
         self._on_turn(self.state)
         tick, self._tick = self._tick, asyncio.get_running_loop().create_future()
         tick.set_result(None)
@@ -316,14 +319,14 @@ class ExperimentRunner(TakesRequests):
     # ---- service and search -------------------------------------------------------------------------------
 
     async def _keep_open(self) -> None:
-        """Have a service and children exactly while the experiment needs them."""
+        """Have a service and children exactly as long as the experiment needs them."""
         state = self.state
         live = state.status in LIVE and not self._closing
         needs_service = (live or bool(state.jobs)) and not (state.detached and state.stop_requested)
         if live and self.search is None:
             try:
                 self.search = self._make_search(state, self)
-            except (ValueError, OSError) as error:  # a secret that is not there any more, say
+            except (ValueError, OSError) as error:  # for example, a secret no longer exists
                 sentence = f"the algorithms cannot be started: {error}"
                 self.post(
                     f.AlgorithmFailed(role=f.Role.TUNER, call="start", sentence=sentence, hopeless=True)
@@ -340,8 +343,8 @@ class ExperimentRunner(TakesRequests):
         return self._group.create_task(work, name=f"{self.state.id}:{name}")
 
     async def _let_go(self, end: BaseException) -> None:
-        """The runner ends: trials and keepers run on, children end, the database is closed."""
-        self._closing = True  # nobody takes a request any more
+        """End the runner: trials and keepers continue, children end, the database is closed."""
+        self._closing = True  # no request is taken from now on
         if not self._first_turn.done():
             _fail(self._first_turn, end)
         _fail(self._tick, RunnerClosed())
@@ -358,14 +361,14 @@ class ExperimentRunner(TakesRequests):
 
 
 def first_error(error: BaseException) -> BaseException:
-    """The first exception of a group that is none itself."""
+    """Return the first exception of a group that is not a group itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _fail(future: asyncio.Future[None], end: BaseException) -> None:
-    """Tell whoever waits; nobody has to."""
+    """Set the error of a future, and mark the error as retrieved, because nobody may be waiting."""
     error = first_error(end)
     future.set_exception(error if isinstance(error, Exception) else RunnerClosed())
     future.exception()
