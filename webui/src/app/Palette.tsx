@@ -8,7 +8,7 @@ import { Dialog } from "@/ui/Dialog";
 import { chooseTheme, type Theme } from "@/ui/theme";
 import { complain, say, undoLast } from "@/ui/toasts";
 import { DESTINATIONS } from "./keys";
-import { matching, trialNumberIn, type Offer } from "./palette";
+import { matching, trialNumberIn, type Offer } from "./offers";
 import { showShortcuts } from "./Shortcuts";
 import "./palette.css";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { matching, MOST_SHOWN, trialNumberIn, type Offer } from "./palette";
+import { matching, MOST_SHOWN, trialNumberIn, type Offer } from "./offers";
 
 const offer = (label: string, words = ""): Offer => ({
   id: label,
