@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.e2e.dashboard.stage import Stage, stage
 from tests.e2e.dashboard.trials import TOLD
 from tests.e2e.dashboard.view import View, opened
+from tests.e2e.scene import eventually
 
 
 def test_the_address_that_is_printed_signs_in_once(furnished: Stage, browser: Browser) -> None:
@@ -178,3 +179,30 @@ def test_a_phone_shows_filters_folded_and_results_in_sight(view: View) -> None:
     box = page.get_by_role("columnheader", name="Result").bounding_box()
     assert box is not None and box["x"] + box["width"] <= 390
     view.accessible()
+
+
+NOTIFICATIONS = """
+window.shown = [];
+window.Notification = class {
+  static permission = "granted";
+  static requestPermission = async () => "granted";
+  constructor(title, { body }) { window.shown.push(`${title}: ${body}`); }
+};
+"""
+
+
+def test_the_browser_notifies_of_better_results_and_ends(view: View, furnished: Stage) -> None:
+    furnished.create("news", TOLD, trialConcurrency=1, maxTrialNumber=2)
+    view.page.add_init_script(NOTIFICATIONS)
+    page = view.open("/experiments/news")
+    page.get_by_role("button", name="Theme, shortcuts, API and signing out").click()
+    page.get_by_role("menuitemcheckbox", name="Notify me in this browser").click()
+    expect(page.get_by_role("menuitemcheckbox", name="Notify me in this browser")).to_be_checked()
+    page.keyboard.press("Escape")
+    furnished.tell("news", 0, "final 0.5")
+    eventually(lambda: "news: New best result: 0.5." in page.evaluate("window.shown"), "a better result")
+    furnished.tell("news", 1, "final 0.25")
+    eventually(
+        lambda: [each for each in page.evaluate("window.shown") if each.startswith("news is DONE: ")],
+        "the end",
+    )

@@ -8,6 +8,7 @@ import { Bar } from "./Bar";
 import { ExperimentFrame } from "./ExperimentFrame";
 import { NotFound } from "./NotFound";
 import * as pages from "./pages";
+import { Notifications } from "./Notifications";
 import { Palette } from "./Palette";
 import { Shortcuts } from "./Shortcuts";
 import "./app.css";
@@ -61,6 +62,7 @@ export function App() {
       </main>
       <Shortcuts />
       <Palette />
+      <Notifications />
       <Toasts />
     </>
   );

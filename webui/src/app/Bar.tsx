@@ -6,6 +6,7 @@ import { Button } from "@/ui/Button";
 import { Menu } from "@/ui/Menu";
 import { chooseTheme, useTheme, type Theme } from "@/ui/theme";
 import { complain } from "@/ui/toasts";
+import { useNotifications, wantNotifications } from "./Notifications";
 import { showPalette } from "./Palette";
 import { showShortcuts } from "./Shortcuts";
 
@@ -13,6 +14,7 @@ import { showShortcuts } from "./Shortcuts";
 export function Bar() {
   const { chosen } = useTheme();
   const connection = useConnection();
+  const notified = useNotifications();
   const themes: Theme[] = ["system", "light", "dark"];
   const signOut = () => {
     request("/api/v1/logout", { method: "POST" }).then(() => location.assign("/login"), complain);
@@ -55,6 +57,11 @@ export function Bar() {
               checked: theme === chosen,
               onSelect: () => chooseTheme(theme),
             })),
+            {
+              label: strings.news.menu,
+              checked: notified,
+              onSelect: () => void wantNotifications(!notified),
+            },
             { label: strings.common.shortcuts, onSelect: () => showShortcuts(true) },
             { label: strings.common.api, onSelect: () => location.assign("/docs") },
             { label: strings.common.signOut, onSelect: signOut },

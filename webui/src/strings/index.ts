@@ -7,6 +7,7 @@ import { customTrial } from "./customTrial";
 import { experiments } from "./experiments";
 import { feed } from "./feed";
 import { log } from "./log";
+import { news } from "./news";
 import { newExperiment } from "./newExperiment";
 import { overview } from "./overview";
 import { palette } from "./palette";
@@ -26,6 +27,7 @@ export const strings = {
   log,
   navigation,
   newExperiment,
+  news,
   overview,
   palette,
   resources,
