@@ -1,6 +1,6 @@
 """Cache of results and tables beside an experiment's columns.
 
-Results are valid for one revision of the columns, and tables for the columns' life.
+Results are valid for one revision of the columns and their tags, and tables for the columns' life.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Following)
 class _Shelf:
     def __init__(self) -> None:
         self.results: OrderedDict[Hashable, Any] = OrderedDict()
-        self.revision = -1
+        self.revision = (-1, -1)
         self.tables: dict[type[Any], tuple[Mark, Any]] = {}
 
 
@@ -44,9 +44,10 @@ _SHELVES: WeakKeyDictionary[Columns, _Shelf] = WeakKeyDictionary()
 def once(columns: Columns, key: Hashable, make: Callable[[], T]) -> T:
     """Return the result of ``make``, which is called once per revision of the columns."""
     shelf = _SHELVES.setdefault(columns, _Shelf())
-    if shelf.revision != columns.revision:
+    revision = (columns.revision, columns.annotated)
+    if shelf.revision != revision:
         shelf.results.clear()
-        shelf.revision = columns.revision
+        shelf.revision = revision
     if key in shelf.results:
         shelf.results.move_to_end(key)
     else:

@@ -40,7 +40,8 @@ class Columns:
     Floats: NaN is missing. Columns in ``categories`` are coded: their elements are indices into these JSON
     values, and the highest value of the type (255 or 65535) is missing. ``revision``: number of the last fact
     in the columns. ``origin_at``: the experiment's creation. ``left_out``: number of columns beyond
-    MOST_COLUMNS.
+    MOST_COLUMNS. ``tags``: users' tags by sequence, of all trials whose tags were ever changed; ``annotated``
+    numbers the last change.
     """
 
     def __init__(self) -> None:
@@ -53,6 +54,8 @@ class Columns:
         self.categories: dict[str, list[Any]] = {}
         self.ids: Array = np.empty(0, "S16")
         self.logarithmic: set[str] = set()
+        self.tags: dict[int, frozenset[str]] = {}
+        self.annotated = 0
         self._left_out: set[str] = set()
         self._rows = 0
         self._db_id = self._space = ""
@@ -107,8 +110,12 @@ class Columns:
 
     def refresh(self, snapshot: Snapshot) -> None:
         """Read all changes in the snapshot that are not in the columns yet."""
-        mark = snapshot.mark()
-        if mark.db_id != self._db_id or mark.last_number < self.revision:
+        mark, annotated = snapshot.mark(), snapshot.annotation_revision()
+        if (
+            mark.db_id != self._db_id
+            or mark.last_number < self.revision
+            or annotated < self.annotated  # the database was replaced by an older copy
+        ):
             self._clear()
             self._db_id = mark.db_id
             self.origin_at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=mark.created_at)
@@ -123,6 +130,11 @@ class Columns:
             self._sort()
             self._show()
             self.revision = mark.last_number
+        if annotated != self.annotated:
+            self.tags.update(
+                (sequence, frozenset(tags)) for sequence, tags in snapshot.tags(after=self.annotated)
+            )
+            self.annotated = annotated
 
     def _pages(self, snapshot: Snapshot) -> Iterator[list[tuple[Any, ...]]]:
         if self.revision:

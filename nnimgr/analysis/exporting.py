@@ -26,6 +26,11 @@ __all__ = ["export", "export_page"]
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # spreadsheets take text that begins so as a formula
 
+
+class _Tags(list[str]):
+    """Tags of a trial: a JSON list, in CSV joined by commas, which no tag contains."""
+
+
 _OWN: Mapping[str, Callable[[ExportRow], Any]] = {
     "id": lambda row: row.trial_id,
     "sequence": lambda row: row.sequence,
@@ -41,6 +46,8 @@ _OWN: Mapping[str, Callable[[ExportRow], Any]] = {
     "intermediates": lambda row: row.intermediates,
     "reason": lambda row: row.reason,
     "note": lambda row: row.note,
+    "userNote": lambda row: row.user_note or None,
+    "tags": lambda row: _Tags(json.loads(row.tags)),
 }
 
 
@@ -127,6 +134,8 @@ def _lines(rows: Sequence[Sequence[Any]]) -> bytes:
 def _cell(value: Any) -> Any:
     if value is None or type(value) in (int, float):
         return value
+    if isinstance(value, _Tags):
+        value = ",".join(value)
     return _harmless(value) if isinstance(value, str) else json.dumps(value)
 
 

@@ -3,7 +3,8 @@
 A trial must match all terms, which are separated by ``;``: ``name:value``, ``name:[a, b]`` (one of the values
 for a column of categories, from a to b for numbers), and ``name > v``, ``<``, ``>=``, ``<=``, ``≠`` (or
 ``!=``). Names and values may be JSON strings in quotes. ``null`` matches a trial without a value, which
-matches no other term.
+matches no other term. ``tags:a`` matches a trial that has this tag, ``tags:[a, b]`` one that has any of them,
+and ``≠`` all other trials.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from nnimgr.analysis.errors import BadQuestion
 
 __all__ = ["Term", "Value", "matching", "parse_filter", "parse_names"]
 
+TAGS = "tags"  # a term may name it, but a trial has any number of tags, so that they are no column
 _ALIASES = {
     "trial id": "id",
     "trial no.": "sequence",
@@ -205,6 +207,8 @@ def _matches(columns: Columns, term: Term) -> Array:
     name = _column(columns, term)
     if name == "id":
         return _of_ids(columns, term)
+    if name == TAGS:
+        return _of_tags(columns, term)
     if name in columns.categories:
         return _of_categories(columns, name, term)
     return _of_numbers(columns, name, term)
@@ -215,7 +219,7 @@ def _column(columns: Columns, term: Term) -> str:
     lower = " ".join(term.name.lower().split())
     lower = _ALIASES.get(lower, lower)
     own = [name for name in columns.arrays if not name.startswith((PARAMETERS, METRICS))]
-    if lower in ("id", *own):
+    if lower in ("id", TAGS, *own):
         return lower
     if term.name in columns.arrays:
         return term.name
@@ -224,7 +228,7 @@ def _column(columns: Columns, term: Term) -> str:
         return meant[0]
     if meant:
         raise BadQuestion("filter", f"expected {' or '.join(meant)}: both exist", position=term.position)
-    known = ["id", *columns.arrays, *(name.split(".", 1)[1] for name in columns.arrays if "." in name)]
+    known = ["id", TAGS, *columns.arrays, *(name.split(".", 1)[1] for name in columns.arrays if "." in name)]
     near = difflib.get_close_matches(term.name, known, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise BadQuestion("filter", f'there is no column "{term.name}"{hint}', position=term.position)
@@ -237,6 +241,19 @@ def _of_ids(columns: Columns, term: Term) -> Array:
     found = np.zeros(len(columns), bool)
     for value in term.values:
         found |= np.char.find(columns.ids, value.text.encode()) >= 0
+    return ~found if term.operator == "≠" else found
+
+
+def _of_tags(columns: Columns, term: Term) -> Array:
+    """Match trials that have any of the tags; ``null`` matches a trial without tags."""
+    if term.operator in _ORDERS:
+        raise _unordered(term)
+    wanted = {value.text for value in term.values if not value.null}
+    sequences = [sequence for sequence, tags in columns.tags.items() if not wanted.isdisjoint(tags)]
+    found = np.isin(columns.arrays["sequence"], sequences)
+    if any(value.null for value in term.values):
+        tagged = [sequence for sequence, tags in columns.tags.items() if tags]
+        found |= ~np.isin(columns.arrays["sequence"], tagged)
     return ~found if term.operator == "≠" else found
 
 

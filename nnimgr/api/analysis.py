@@ -24,7 +24,8 @@ Filter = Annotated[
         max_length=4000,
         description="terms joined by `;`; a trial must match all of them: `name:value`, `name:[a,b]` (one of "
         "these values, or a range of numbers), `name>v`, `<`, `>=`, `<=`, `≠`. Names are as in "
-        "`columns/schema`; the prefix of parameters and metrics may be omitted; NNI's own names also work",
+        "`columns/schema`; the prefix of parameters and metrics may be omitted; NNI's own names also work. "
+        "`tags:name` matches trials that have this tag, `tags:null` trials without tags",
     ),
 ]
 

@@ -41,7 +41,9 @@ from nnimgr.api.routes import (
     machines,
     server,
     trial_export,
+    trial_notes,
     trials,
+    views,
 )
 from nnimgr.config import ConfigError
 from nnimgr.core.managing.machines import UnknownMachine
@@ -49,7 +51,9 @@ from nnimgr.core.managing.manager import UnknownExperiment
 from nnimgr.core.running.requests import RequestRefused, UnknownTrial
 from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.home import HomeError
+from nnimgr.store.annotations import MissingTrial
 from nnimgr.store.errors import StoreError
+from nnimgr.store.views import MissingView, ViewRefused
 from training_services.base import ServiceError
 
 __all__ = ["create_app"]
@@ -66,6 +70,9 @@ _STATUS: dict[type[Exception], int] = {
     UnknownExperiment: 404,
     UnknownTrial: 404,
     UnknownMachine: 404,
+    MissingTrial: 404,
+    MissingView: 404,
+    ViewRefused: 409,
     RunnerClosed: 503,
     RequestRefused: 409,
     StoreError: 503,
@@ -160,6 +167,8 @@ def _routed(version: str) -> FastAPI:
         experiments,
         trial_export,
         trials,
+        trial_notes,
+        views,
         columns,
         analysis,
         machines,

@@ -17,6 +17,7 @@ from nnimgr.api import models
 from nnimgr.api.trial_paths import TrialPaths
 from nnimgr.rules.facts import MetricReported, Recorded
 from nnimgr.rules.state import trial_of_job
+from nnimgr.store.annotations import NO_ANNOTATION
 from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow, TrialSet
 from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.without_result import is_without_result
@@ -39,13 +40,18 @@ def trials_fields(
     """Yield the fields of a ``models.Trial`` for each trial."""
     config = reader.experiment().config
     sets, keepers = reader.sets(rows), trial_paths.keepers(reader, rows)
+    annotations = reader.annotations([row.trial_id for row in rows])
     for row in rows:
-        log_path = trial_paths.log_path(row, keepers.get(row.trial_id))
-        yield _trial_fields(row, sets[row.trial_id], config) | {"log_path": log_path}
+        annotation = annotations.get(row.trial_id, NO_ANNOTATION)
+        yield _trial_fields(row, sets[row.trial_id], config) | {
+            "log_path": trial_paths.log_path(row, keepers.get(row.trial_id)),
+            "user_note": annotation.note,
+            "tags": list(annotation.tags),
+        }
 
 
 def _trial_fields(row: TrialRow, sets: Sequence[TrialSet], config: Mapping[str, Any]) -> dict[str, Any]:
-    derived = ("id", "sets", "log_path", "no_result")
+    derived = ("id", "sets", "log_path", "no_result", "user_note", "tags")
     fields = {name: getattr(row, name) for name in models.Trial.model_fields if name not in derived}
     several = [_set_of(held) for held in sets] if len(sets) > 1 else None
     without = is_without_result(

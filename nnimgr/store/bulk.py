@@ -18,7 +18,7 @@ from nnimgr.store.bulk_runs import RunQueries
 from nnimgr.store.errors import StoreError
 from nnimgr.store.without_result import query_without_result
 
-__all__ = ["TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
+__all__ = ["ANNOTATED_LIKE", "TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
 
 _TIMEOUT_S = 2.0  # short: readers hardly ever wait, and other questions queue behind this one
 
@@ -51,10 +51,15 @@ FROM trials WHERE experiment_id = ?
 _OF_IDS = " ".join((_TRIALS, "AND trial_id IN (SELECT value FROM json_each(?))"))
 _EXPORT = """
 SELECT trial_id, sequence, status, source, attempt, intermediates, created_at, started_at, ended_at, reason,
-note, final_value, final_text, latest_value, latest_text, parameters
-FROM trials INDEXED BY sqlite_autoindex_trials_2
+trials.note, final_value, final_text, latest_value, latest_text, parameters, {annotation}
+FROM trials INDEXED BY sqlite_autoindex_trials_2 {joined}
 WHERE experiment_id = ? AND sequence IN (SELECT value FROM json_each(?))
 """
+_EXPORT_ANNOTATED = _EXPORT.format(
+    annotation="coalesce(trial_annotations.note, ''), coalesce(trial_annotations.tags, '[]')",
+    joined="LEFT JOIN trial_annotations USING (experiment_id, trial_id)",
+)
+_EXPORT_PLAIN = _EXPORT.format(annotation="'', '[]'", joined="")
 _MARK = "SELECT db_id, last_number, created_at, search_space FROM experiments WHERE experiment_id = ?"
 _FACTS = "SELECT DISTINCT trial_id FROM facts WHERE experiment_id = ? AND number > ?"
 _METRICS = "SELECT DISTINCT trial_id FROM metrics WHERE experiment_id = ? AND number > ?"
@@ -65,6 +70,23 @@ _LIVE = (
 _SEARCH = (
     "SELECT sequence FROM trials WHERE experiment_id = ? "
     r"AND (trial_id LIKE ? ESCAPE '\' OR parameters LIKE ? ESCAPE '\')"
+)
+
+ANNOTATED_LIKE = (
+    "SELECT trial_id FROM trial_annotations WHERE experiment_id = :annotated "
+    r"AND (note LIKE :like ESCAPE '\' "
+    r"OR EXISTS (SELECT 1 FROM json_each(tags) WHERE value LIKE :like ESCAPE '\'))"
+)
+"""Query for the ids of the trials in the experiment ``annotated`` whose note or tags match ``like``."""
+
+_HAS_ANNOTATIONS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'trial_annotations'"
+_REVISION = "SELECT coalesce(max(revision), 0) FROM trial_annotations WHERE experiment_id = ?"
+_TAGS = (
+    "SELECT sequence, tags FROM trial_annotations JOIN trials USING (experiment_id, trial_id) "
+    "WHERE experiment_id = ? AND revision > ?"
+)
+_SEARCH_ANNOTATIONS = " ".join(
+    ("SELECT sequence FROM trials WHERE experiment_id = :annotated AND trial_id IN (", ANNOTATED_LIKE, ")")
 )
 
 
@@ -96,6 +118,8 @@ class ExportRow(NamedTuple):
     latest_value: float | None
     latest_text: str | None
     parameters: str
+    user_note: str
+    tags: str  # JSON list
 
 
 class Snapshot(RunQueries):
@@ -118,7 +142,18 @@ class Snapshot(RunQueries):
 
     def export_rows(self, sequences: Sequence[int]) -> Iterator[ExportRow]:
         """Yield the rows of the trials with these sequence numbers, in no particular order."""
-        return map(ExportRow._make, self._connection.execute(_EXPORT, (self._id, json.dumps(sequences))))
+        query = _EXPORT_ANNOTATED if self._annotated else _EXPORT_PLAIN
+        return map(ExportRow._make, self._connection.execute(query, (self._id, json.dumps(sequences))))
+
+    def annotation_revision(self) -> int:
+        """Return the number of the last change of an annotation, 0 if there was none."""
+        return int(self._connection.execute(_REVISION, (self._id,)).fetchone()[0]) if self._annotated else 0
+
+    def tags(self, *, after: int) -> Iterator[tuple[int, list[str]]]:
+        """Yield the sequence number and the tags of each trial whose annotation changed after ``after``."""
+        if self._annotated:
+            for sequence, tags in self._connection.execute(_TAGS, (self._id, after)):
+                yield sequence, json.loads(tags)
 
     def changed(self, *, after: int) -> set[str]:
         """Return the ids of all trials whose rows may have changed after fact number ``after``."""
@@ -132,11 +167,15 @@ class Snapshot(RunQueries):
     def found(self, search: str) -> list[int]:
         """Return the sequence numbers of the trials that match the text.
 
-        A trial matches if its id or parameters contain the text, or if the text is its sequence number.
+        A trial matches if its id, parameters, note or tags contain the text, or if the text is its sequence
+        number.
         """
         pattern = like_pattern(search)
         rows = self._connection.execute(_SEARCH, (self._id, pattern, pattern))
         sequences = [sequence for (sequence,) in rows]
+        if self._annotated:
+            asked = {"annotated": self._id, "like": pattern}
+            sequences += [sequence for (sequence,) in self._connection.execute(_SEARCH_ANNOTATIONS, asked)]
         if search.isdecimal() and len(search) < 18:
             sequences.append(int(search))
         return sequences
@@ -145,6 +184,11 @@ class Snapshot(RunQueries):
         """Return the sequence numbers of the trials that have succeeded without a usable result."""
         rows = self._connection.execute(query_without_result(self.config(), "sequence"), (self._id,))
         return [sequence for (sequence,) in rows]
+
+    @property
+    def _annotated(self) -> bool:
+        """Whether the database has the table of annotations, which one of an earlier version lacks."""
+        return self._connection.execute(_HAS_ANNOTATIONS).fetchone() is not None
 
 
 @contextmanager

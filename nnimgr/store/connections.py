@@ -40,6 +40,7 @@ class DatabaseReader:
         self._closed = threading.Event()
         self._experiment_id: str | None = None
         self._indexes: frozenset[str] = frozenset()
+        self._tables: frozenset[str] = frozenset()
 
     def close(self) -> None:
         self._closed.set()
@@ -103,7 +104,16 @@ class DatabaseReader:
     def _has_index(self, index: str) -> bool:
         """Check whether the database has this index. A database of an earlier version may lack it."""
         if not self._indexes:
-            with self._connect() as connection:
-                names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'index'")
-                self._indexes = frozenset(names.scalars())
+            self._indexes = self._names("index")
         return index in self._indexes
+
+    def _has_table(self, table: Table) -> bool:
+        """Check whether the database has this table, which a migration adds while the database is read."""
+        if table.name not in self._tables:
+            self._tables = self._names("table")
+        return table.name in self._tables
+
+    def _names(self, kind: str) -> frozenset[str]:
+        with self._connect() as connection:
+            names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = ?", (kind,))
+            return frozenset(names.scalars())

@@ -18,6 +18,8 @@ from nnimgr.store.schema import (
     fact_imports,
     metadata,
     metric_finals,
+    trial_annotations,
+    views,
 )
 
 
@@ -38,11 +40,17 @@ def _index_facts_by_trial(connection: Connection) -> None:
     fact_by_trial.create(connection, checkfirst=True)
 
 
+def _create_annotations_and_views(connection: Connection) -> None:
+    for table in (trial_annotations, views):
+        table.create(connection, checkfirst=True)
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _create,
     _index_finals_and_imports,
     _index_further_sets,
     _index_facts_by_trial,
+    _create_annotations_and_views,
 )
 
 

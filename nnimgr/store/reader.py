@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, literal_column, select
+from sqlalchemy import Select, func, literal_column, or_, select
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 from nnimgr.store import schema
+from nnimgr.store.annotations import AnnotationQueries
 from nnimgr.store.bulk import like_pattern
 from nnimgr.store.counted_metrics import CountedMetrics, Final
 from nnimgr.store.errors import empty_database
 from nnimgr.store.older import reason_of
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.trial_metrics import MetricRow
+from nnimgr.store.views import ViewQueries
 from nnimgr.store.without_result import query_without_result
 from nnimgr.store.writer import load, read_page
 
@@ -143,7 +145,7 @@ _CONVERT: Mapping[str, Any] = {
 }
 
 
-class ExperimentReader(CountedMetrics):
+class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
     """Queries of one experiment's database. Thread-safe.
 
     The methods raise FileNotFoundError if there is no database, and StoreError if it cannot be read.
@@ -177,8 +179,8 @@ class ExperimentReader(CountedMetrics):
     ) -> tuple[int, list[TrialRow]]:
         """Return the number of trials that match, and one page of them.
 
-        ``sort``: one of TRIAL_SORTS. ``search``: a part of the trial's id or parameters, or its sequence
-        number.
+        ``sort``: one of TRIAL_SORTS. ``search``: a part of the trial's id, parameters, note or tags, or its
+        sequence number.
         """
         table = schema.trials
         query = select(table.c.sequence).where(table.c.experiment_id == self._id)
@@ -189,7 +191,8 @@ class ExperimentReader(CountedMetrics):
             found = table.c.trial_id.like(like, escape="\\") | table.c.parameters.like(like, escape="\\")
             if search.isdecimal() and len(search) < 18:
                 found |= table.c.sequence == int(search)
-            query = query.where(found)
+            annotated = self._annotated_like(like)
+            query = query.where(found if annotated is None else or_(found, annotated))
         key = _SORTS[sort]
         order = key.desc().nulls_last() if descending else key.asc().nulls_last()
         page = query.order_by(order, table.c.sequence).offset(offset).limit(limit)

@@ -1,8 +1,9 @@
 """Tables of the database. One SQLite file holds one experiment, but every table has experiment_id.
 
-``facts`` and ``metrics`` share one counter (``number``) and are together the log. All other tables are
-projections that are written in the same transaction or can be rebuilt from the log. Instants are integers:
-microseconds since 1970, UTC.
+``facts`` and ``metrics`` share one counter (``number``) and are together the log. ``trial_annotations``
+and ``views`` hold what users add, whether the experiment runs or not; the log does not contain them. All
+other tables are projections that are written in the same transaction or can be rebuilt from the log. Instants
+are integers: microseconds since 1970, UTC.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 metadata = MetaData()
 
@@ -184,4 +185,25 @@ snapshots = _table(
     Column("version", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),  # zlib of codec JSON
     PrimaryKeyConstraint("experiment_id", "number"),
+)
+
+trial_annotations = _table(
+    "trial_annotations",
+    Column("trial_id", String(16), nullable=False),
+    Column("note", Text, nullable=False),  # the user's text; empty for none
+    Column("tags", Text, nullable=False),  # JSON list of texts
+    Column("at", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),  # counts the changes of all annotations
+    PrimaryKeyConstraint("experiment_id", "trial_id"),
+    UniqueConstraint("experiment_id", "revision", name="annotation_revision"),
+)
+
+views = _table(
+    "views",
+    Column("view_id", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("content", Text, nullable=False),  # JSON object that the store does not read
+    Column("at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "view_id"),
+    UniqueConstraint("experiment_id", "name", name="view_name"),
 )

@@ -12,6 +12,7 @@ from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.errors import BadQuestion
 from nnimgr.analysis.filters import matching, parse_filter, parse_names
 from nnimgr.rules.state import trial_id_of
+from nnimgr.store.annotations import annotate
 from tests.analysis.past import SECOND, Past
 
 SPACE = {
@@ -149,3 +150,43 @@ def test_names() -> None:
     assert parse_names("", field="names") == []
     with pytest.raises(BadQuestion, match="expected a name"):
         parse_names("a,,b", field="names")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("tags:base", [0, 2]),
+        ("Tags : base", [0, 2]),
+        ("tags:[base, 7]", [0, 1, 2]),
+        ("tags:7; tags:base", []),
+        ("tags≠base", [1, 3]),
+        ("tags:null", [3]),
+        ("tags:[null, 7]", [1, 3]),
+        ("tags≠null", [0, 1, 2]),
+        ('tags:"null"', [2]),
+        ("tags:bas", []),
+    ],
+)
+def test_terms_about_tags(columns: Columns, text: str, found: list[int]) -> None:
+    tags = {0: {"base"}, 1: {"7"}, 2: {"base", "null"}, 3: set[str]()}
+    columns.tags = {sequence: frozenset(each) for sequence, each in tags.items()}
+    assert np.flatnonzero(matching(columns, text)).tolist() == found
+
+
+def test_tags_have_no_order(columns: Columns) -> None:
+    with pytest.raises(BadQuestion, match="expected : or ≠ after tags"):
+        matching(columns, "tags>a")
+
+
+async def test_tags_are_followed_without_a_new_fact(tmp_path: Path) -> None:
+    past = Past(tmp_path)
+    past.suggest({"lr": 0.1}, {"lr": 0.2})
+    await past.write()
+    columns = past.refresh()
+    assert not matching(columns, "tags:a").any()
+    for tags, expected in ((["a", "b"], [True, False]), (["b"], [False, False])):
+        annotate(tmp_path, trial_id_of("exp", 0), tags=tags)
+        before = columns.annotated
+        assert past.refresh(columns).annotated > before
+        assert matching(columns, "tags:a").tolist() == expected
+    await past.close()

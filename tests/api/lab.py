@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import httpx
 
@@ -49,6 +49,8 @@ from tests.rules.driver import Life
 from training_services.base import FileListing, Machine, TrialFile
 from training_services.placement.ledger import HostLedger
 from trial_keeper.machine.untrusted_files import check_path
+
+T = TypeVar("T")
 
 TOKEN = "a-token-for-tests"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -388,6 +390,12 @@ class FakeManager:
         self._check(experiment_id)
         self.stopped.append((experiment_id, detach))
         return ["abcde"] if detach else []
+
+    async def annotate(self, experiment_id: str, change: Callable[[Path], T]) -> T:
+        self._check(experiment_id)
+        changed = await asyncio.to_thread(change, self.folder)
+        self.changes.tell(experiment_id, 0)
+        return changed
 
     async def view(self, experiment_id: str) -> None:
         self._check(experiment_id)

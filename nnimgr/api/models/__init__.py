@@ -18,6 +18,21 @@ from nnimgr.api.models.analysis import (
     StoppedTrials,
     WantedAxis,
 )
+from nnimgr.api.models.annotations import (
+    MOST_TAGS,
+    AddView,
+    Annotation,
+    ChangeAnnotation,
+    ChangeTags,
+    ChangeView,
+    SavedView,
+    SavedViews,
+    TagCount,
+    TaggedTrial,
+    TaggedTrials,
+    Tags,
+    ViewContent,
+)
 from nnimgr.api.models.base import (
     Done,
     ErrorAnswer,
@@ -85,6 +100,7 @@ from nnimgr.api.models.trials import (
     Metric,
     Metrics,
     NotStopped,
+    Order,
     ParameterSet,
     RerunStarted,
     RerunTrial,
@@ -100,6 +116,20 @@ from nnimgr.api.models.trials import (
 )
 
 __all__ = [
+    "MOST_TAGS",
+    "AddView",
+    "Annotation",
+    "ChangeAnnotation",
+    "ChangeTags",
+    "ChangeView",
+    "Order",
+    "SavedView",
+    "SavedViews",
+    "TagCount",
+    "TaggedTrial",
+    "TaggedTrials",
+    "Tags",
+    "ViewContent",
     "Brush",
     "History",
     "Importance",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
 from nnimgr.api.models.base import First, JsonObject, Model, Request
 from nnimgr.rules.facts import SuggestionSource, TrialStatus
+
+
+class Order(StrEnum):
+    ASCENDING = "asc"
+    DESCENDING = "desc"
+
 
 TrialIds = Annotated[list[Annotated[str, Field(max_length=16)]], First]
 
@@ -71,6 +78,8 @@ class Trial(Model):
     ended_at: AwareDatetime | None
     reason: str | None = Field(description="one sentence: why it waits, stops or has ended")
     note: str | None = Field(description="one sentence about something unusual")
+    user_note: str = Field(description="text that a user has added; empty: none")
+    tags: list[str] = Field(description="tags that a user has added")
     no_result: str | None = Field(description="one sentence: why it SUCCEEDED without a usable result")
     final_value: float | None
     final_text: str | None = Field(description="JSON text of the final metric, as the trial wrote it")

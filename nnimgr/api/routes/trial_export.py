@@ -11,7 +11,8 @@ from fastapi.responses import StreamingResponse
 
 from nnimgr.api.analysis import Analysis, Filter
 from nnimgr.api.dependencies import ExperimentId, refusals, streams
-from nnimgr.api.routes.trials import Order, Search, Sort, Statuses, WithoutResult
+from nnimgr.api.models import Order
+from nnimgr.api.routes.trials import Search, Sort, Statuses, WithoutResult
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
@@ -52,8 +53,8 @@ async def export_trials(
         str,
         Query(
             max_length=20_000,
-            description="names separated by commas: id, reason, note or any of `columns/schema`; "
-            "default: all",
+            description="names separated by commas: id, reason, note, userNote, tags or any of "
+            "`columns/schema`; default: all",
         ),
     ] = "",
 ) -> StreamingResponse:

@@ -25,17 +25,13 @@ from nnimgr.api.dependencies import (
     streams,
 )
 from nnimgr.api.logs import LogName, begun, log_stream
+from nnimgr.api.models import Order
 from nnimgr.api.streams import TrialStream, until, whole
 from nnimgr.core.running.requests import FailedTrial, RequestRefused, UnknownTrial
 from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, JobRow, TrialRow
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
-
-
-class Order(StrEnum):
-    ASCENDING = "asc"
-    DESCENDING = "desc"
 
 
 class MetricType(StrEnum):
@@ -55,7 +51,11 @@ Sort = Annotated[
 ]
 Statuses = Annotated[list[TrialStatus] | None, Query(description="may be repeated")]
 Search = Annotated[
-    str, Query(max_length=200, description="part of an id or of the parameters, or a sequence number")
+    str,
+    Query(
+        max_length=200,
+        description="part of an id, the parameters, a user's note or a tag, or a number of a trial",
+    ),
 ]
 WithoutResult = Annotated[
     bool, Query(alias="withoutResult", description="only trials that SUCCEEDED without a usable result")

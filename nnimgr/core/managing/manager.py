@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.catalog import Catalog
@@ -45,6 +46,7 @@ __all__ = ["ExperimentConflict", "ExperimentSummary", "NNIManager", "NewExperime
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 E = f.ExperimentStatus
 ENDED = frozenset({E.STOPPED, E.DONE})
 
@@ -246,6 +248,17 @@ class NNIManager(Lookup):
         await self.look_again()
         held = self._supervision.get(experiment_id)
         self.changes.tell(experiment_id, 0 if held is None else held.number)
+
+    async def annotate(self, experiment_id: str, change: Callable[[Path], T]) -> T:
+        """Call ``change`` with the folder of an experiment, open or not, in a thread; tell who follows it.
+
+        Raises UnknownExperiment, RequestRefused, or what ``change`` raises.
+        """
+        self._at_rest.refuse_deleted(experiment_id)
+        changed = await asyncio.to_thread(change, self.directory(experiment_id))
+        held = self._supervision.get(experiment_id)
+        self.changes.tell(experiment_id, 0 if held is None else held.number)
+        return changed
 
     async def view(self, experiment_id: str) -> None:
         """Show a stopped experiment until ``stop`` is called. The experiment is only read.
