@@ -71,6 +71,8 @@ def trial(trial_id: str, sequence: int, **changes: Any) -> dict[str, Any]:
         "endedAt": CREATED_AT,
         "reason": None,
         "note": None,
+        "userNote": "",
+        "tags": [],
         "finalValue": None,
         "finalText": None,
         "latestValue": None,
@@ -200,6 +202,8 @@ class FakeServer:
             raise Refused(404, f"there is no {path}")
         if path.endswith("/files"):
             return 200, _files(experiment)
+        if path.endswith(("/annotation", "/tags")):
+            return 200, _annotated(experiment.trials, str(match[2]).split("/"), body)
         return 200, self._experiment(experiment, method, match[2] or "", query)
 
     def _create(self, body: Any) -> tuple[int, Any]:
@@ -238,24 +242,42 @@ class FakeServer:
             case ("GET", ["export"] | ["analysis", "pareto"]):
                 return {"trials": experiment.export} if rest == "export" else experiment.pareto
             case ("GET", ["metrics"]):
-                after, limit = int(query["after"][0]), min(2, int(query["limit"][0]))
-                metrics = experiment.metrics[after : after + limit]
-                return {"metrics": metrics, "nextAfter": after + limit if len(metrics) == limit else None}
+                return _metrics(experiment.metrics, query)
             case ("GET", ["trials"]):
                 return _page(experiment.trials, query)
             case ("GET", ["trials", trial_id]):
                 return next(found for found in experiment.trials if found["id"] == trial_id)
             case ("POST", ["rerun"]):
-                wanted = self.requests[-1][2]
-                failed = wanted.get(
-                    "trialIds", [t["id"] for t in experiment.trials if t["status"] == "FAILED"]
-                )
-                return {"trials": [{"id": f"{each}2", "sequence": 9, "retryOf": each} for each in failed]}
+                return _rerun(experiment.trials, self.requests[-1][2])
             case ("POST", ["trials", trial_id, "stop" | "lost"]):
                 if all(found["id"] != trial_id for found in experiment.trials):
                     raise Refused(404, f"There is no trial {trial_id}.")
                 return {"ok": True}
         raise Refused(404, f"there is no {rest}")
+
+
+def _metrics(metrics: list[dict[str, Any]], query: dict[str, list[str]]) -> Any:
+    after, limit = int(query["after"][0]), min(2, int(query["limit"][0]))
+    page = metrics[after : after + limit]
+    return {"metrics": page, "nextAfter": after + limit if len(page) == limit else None}
+
+
+def _rerun(trials: list[dict[str, Any]], wanted: dict[str, Any]) -> Any:
+    failed = wanted.get("trialIds", [found["id"] for found in trials if found["status"] == "FAILED"])
+    return {"trials": [{"id": f"{each}2", "sequence": 9, "retryOf": each} for each in failed]}
+
+
+def _annotated(trials: list[dict[str, Any]], path: list[str], wanted: dict[str, Any]) -> Any:
+    """Change the note of the trial in the path, or the tags of the wanted trials. Return the answer."""
+    if path[0] == "trials":
+        noted = next(found for found in trials if found["id"] == path[1])
+        noted["userNote"] = wanted["note"]
+        return {"userNote": noted["userNote"], "tags": noted["tags"]}
+    chosen = [found for found in trials if found["id"] in wanted["trialIds"]]
+    for found in chosen:
+        kept = [tag for tag in found["tags"] if tag not in wanted["remove"]]
+        found["tags"] = list(dict.fromkeys([*kept, *wanted["add"]]))
+    return {"trials": [{"id": found["id"], "tags": found["tags"]} for found in chosen]}
 
 
 class _Handler(BaseHTTPRequestHandler):

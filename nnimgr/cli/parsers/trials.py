@@ -12,9 +12,10 @@ _NAMED = "the trial: its number, its id, or the beginning of its id"
 
 
 def add(verbs: Verbs[Parser]) -> None:
-    group = add_group(verbs, "trial", "list, stop and retry trials, fetch their files")
+    group = add_group(verbs, "trial", "list, stop, retry and tag trials, fetch their files")
     _list(group)
     _act(group)
+    _annotate(group)
     _files(group)
     _log(add_group(verbs, "log", "show what trials and experiments have printed"))
 
@@ -73,6 +74,46 @@ def _act(group: Verbs[Parser]) -> None:
         "--failed", action="store_true", help="all trials that have failed and were not retried yet"
     )
     which.add_argument("-T", "--trial_id", "--trial-id", action="append", metavar="TRIAL", help=_NAMED)
+
+
+def _annotate(group: Verbs[Parser]) -> None:
+    note = add_verb(
+        group,
+        "note",
+        "annotations:note",
+        "show or replace the note of a trial",
+        about="A note can be written while the experiment runs, and afterwards.",
+        examples=(
+            'nnictl trial note -T 12 --text "the first run with the new data"',
+            "nnictl trial note -T 12",
+            "nnictl trial note ab12cd34 -T 12 --clear",
+        ),
+    )
+    add_id(note)
+    _add_trial(note, required=True)
+    new = note.add_mutually_exclusive_group()
+    new.add_argument("--text", metavar="TEXT", help="the new note, at most 4000 characters")
+    new.add_argument("--clear", action="store_true", help="remove the note")
+    tag = add_verb(
+        group,
+        "tag",
+        "annotations:tag",
+        "add tags to trials, and remove tags from them",
+        about="Without --add and --remove, the tags of the trials are shown.\n"
+        "A trial has at most 20 tags, a tag at most 40 characters.",
+        examples=(
+            "nnictl trial tag -T 12 -T 15 --add baseline,final",
+            "nnictl trial tag -T 12 --add good --remove baseline",
+        ),
+    )
+    add_id(tag)
+    tag.add_argument(
+        "-T", "--trial_id", "--trial-id", action="append", required=True, metavar="TRIAL", help=_NAMED
+    )
+    for option, what in (("--add", "tags to add"), ("--remove", "tags to remove")):
+        tag.add_argument(
+            option, action="append", default=[], metavar="TAG", help=f"{what}, with commas between them"
+        )
 
 
 def _files(group: Verbs[Parser]) -> None:
