@@ -1,5 +1,6 @@
 /** Every English text of the dashboard, by page. */
 import { analysis } from "./analysis";
+import { annotations, views } from "./annotations";
 import { chart } from "./chart";
 import { common, navigation } from "./common";
 import { compare } from "./compare";
@@ -18,6 +19,7 @@ import { trials } from "./trials";
 
 export const strings = {
   analysis,
+  annotations,
   chart,
   common,
   compare,
@@ -34,4 +36,5 @@ export const strings = {
   shortcuts,
   trial,
   trials,
+  views,
 } as const;

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { answerOf, api } from "@/api/client";
 import { experimentsQuery, nameOf, type Summary } from "@/data/experiments";
 import { strings } from "@/strings";
+import { TagChips } from "@/ui/TagChips";
 import { complain } from "@/ui/toasts";
 
 const texts = strings.experiments;
@@ -64,11 +65,7 @@ export function Tags({ item }: { item: Summary }) {
       title={item.tags.join(", ")}
       onClick={() => setDraft(item.tags.join(", "))}
     >
-      {item.tags.map((tag) => (
-        <span key={tag} className="tag">
-          {tag}
-        </span>
-      ))}
+      <TagChips tags={item.tags} />
       {item.tags.length === 0 ? <span className="tags-none soft">{texts.addTags}</span> : null}
     </button>
   );

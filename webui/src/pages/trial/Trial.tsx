@@ -9,6 +9,7 @@ import { StatusBadge } from "@/ui/StatusBadge";
 import { useTitle } from "@/ui/useTitle";
 import { AttemptsCard } from "./AttemptsCard";
 import { CurveCard } from "./CurveCard";
+import { NotesCard } from "./NotesCard";
 import { ParametersCard } from "./ParametersCard";
 import { ResultCard } from "./ResultCard";
 import { TrialActions } from "./TrialActions";
@@ -59,6 +60,7 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
         <div className="stack">
           <CurveCard id={id} trial={data} />
           <ResultCard trial={data} best={profile?.bestTrial ?? null} />
+          <NotesCard id={id} trial={data} />
         </div>
       </div>
       <AttemptsCard trial={data} />

@@ -35,6 +35,8 @@ const TRIAL: Schemas["TrialDetail"] = {
   endedAt: null,
   reason: null,
   note: null,
+  userNote: "",
+  tags: [],
   noResult: null,
   finalValue: null,
   finalText: null,

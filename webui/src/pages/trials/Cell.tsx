@@ -3,8 +3,10 @@ import type { Trial } from "@/data/trials";
 import { strings } from "@/strings";
 import { formatDuration, formatInstant, formatNumber } from "@/ui/format";
 import { StatusBadge } from "@/ui/StatusBadge";
+import { TagChips } from "@/ui/TagChips";
 import { useSecond } from "@/ui/useSecond";
 import { metricOf, parameterOf } from "./columns";
+import { hoverText } from "./hover";
 
 /** What a trial has in a column. */
 export const Cell = memo(function Cell({ trial, column }: { trial: Trial; column: string }) {
@@ -20,7 +22,7 @@ export const Cell = memo(function Cell({ trial, column }: { trial: Trial; column
     case "value":
       return <DefaultMetric trial={trial} />;
     case "latest":
-      return trial.latestText === null ? <Nothing /> : metric(trial.latestValue, trial.latestText);
+      return trial.latestText === null ? <Nothing /> : metric(trial, trial.latestValue, trial.latestText);
     case "intermediates":
       return trial.intermediates.toLocaleString("en");
     case "created":
@@ -39,6 +41,10 @@ export const Cell = memo(function Cell({ trial, column }: { trial: Trial; column
       return trial.retryOf === null ? <Nothing /> : <code>{trial.retryOf}</code>;
     case "logPath":
       return <Text text={trial.logPath} />;
+    case "userNote":
+      return <Text text={trial.userNote} />;
+    case "tags":
+      return trial.tags.length === 0 ? <Nothing /> : <TagChips tags={trial.tags} />;
     default:
       return (
         <Value
@@ -68,17 +74,21 @@ function Duration({ trial }: { trial: Trial }) {
 
 /** The final metric, or, marked as such, the latest one. */
 function DefaultMetric({ trial }: { trial: Trial }) {
-  if (trial.finalText !== null) return metric(trial.finalValue, trial.finalText);
+  if (trial.finalText !== null) return metric(trial, trial.finalValue, trial.finalText);
   if (trial.latestText === null) return <Nothing />;
   return (
     <>
-      {metric(trial.latestValue, trial.latestText)} <span className="soft">{strings.trials.latestMark}</span>
+      {metric(trial, trial.latestValue, trial.latestText)}{" "}
+      <span className="soft">{strings.trials.latestMark}</span>
     </>
   );
 }
 
-function metric(value: number | null, written: string) {
-  return <span title={written}>{value === null ? written : formatNumber(value)}</span>;
+/** A number with all that the trial has reported in its hover text, above the trial's own. */
+function metric(trial: Trial, value: number | null, written: string) {
+  return (
+    <span title={`${written}\n\n${hoverText(trial)}`}>{value === null ? written : formatNumber(value)}</span>
+  );
 }
 
 export function Value({ value }: { value: unknown }) {

@@ -9,6 +9,7 @@ import { Failure } from "@/ui/Failure";
 import { ParameterTree } from "@/ui/trial/ParameterTree";
 import { asJson } from "@/ui/trial/spelled";
 import { CurveLine } from "./CurveLine";
+import { hoverText } from "./hover";
 
 const text = strings.trials.detail;
 
@@ -40,6 +41,12 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
           <p>
             {text.final}: <code>{trial.finalText}</code>
           </p>
+        )}
+        {trial.userNote === "" ? null : (
+          <>
+            <h2>{strings.annotations.note}</h2>
+            <p className="user-note">{trial.userNote}</p>
+          </>
         )}
         <h2>{text.logs}</h2>
         <p>
@@ -78,7 +85,7 @@ function LatestIntermediates({ id, trial }: { id: string; trial: Trial }) {
   if (summary === null) return <p className="soft">{text.noIntermediates}</p>;
   return (
     <>
-      <CurveLine points={points} label={summary} />
+      <CurveLine points={points} label={summary} hover={hoverText(trial)} />
       <p className="soft">{summary}</p>
     </>
   );

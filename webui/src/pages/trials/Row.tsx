@@ -6,6 +6,7 @@ import { Menu, type MenuItem } from "@/ui/Menu";
 import { Cell } from "./Cell";
 import type { TableColumn } from "./columns";
 import { Detail } from "./Detail";
+import { hoverText } from "./hover";
 
 export const ROW_HEIGHT = 34;
 export const DETAIL_HEIGHT = 300;
@@ -90,7 +91,7 @@ export const Row = memo(function Row({
             className={`trial-cell${column.numeric ? " number" : ""}${at === 0 ? " pinned" : ""}`}
           >
             {column.name === "sequence" || column.name === "id" ? (
-              <Link href={`/trials/${trial.id}`} tabIndex={tabIndex}>
+              <Link href={`/trials/${trial.id}`} tabIndex={tabIndex} title={hoverText(trial)}>
                 <Cell trial={trial} column={column.name} />
               </Link>
             ) : (

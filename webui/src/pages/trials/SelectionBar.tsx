@@ -16,6 +16,7 @@ interface SelectionBarProps {
   onClear: () => void;
   onKill: () => void;
   onRetry: () => void;
+  onTag: () => void;
 }
 
 /** How many trials are selected, and what can be done with them. */
@@ -28,6 +29,7 @@ export function SelectionBar({
   onClear,
   onKill,
   onRetry,
+  onTag,
 }: SelectionBarProps) {
   const count = selection.all ? Math.max(0, total - selection.ids.size) : selection.ids.size;
   const ids = selection.all ? [] : [...selection.ids];
@@ -50,6 +52,9 @@ export function SelectionBar({
           {text.compare}
         </Button>
       )}
+      <Button small onClick={onTag}>
+        {strings.annotations.bulk.open}…
+      </Button>
       <Button small onClick={onRetry}>
         {text.retry}…
       </Button>

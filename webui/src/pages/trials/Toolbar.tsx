@@ -6,6 +6,7 @@ import { Folded } from "@/ui/Folded";
 import { Menu } from "@/ui/Menu";
 import { FilterBox } from "./FilterBox";
 import { StatusChips } from "./StatusChips";
+import { ViewsMenu } from "./ViewsMenu";
 
 const text = strings.trials;
 const TYPING_MS = 250;
@@ -53,6 +54,7 @@ export function Toolbar({
         />
         <div className="row">
           <span className="soft number">{total === undefined ? "" : text.count(total, every)}</span>
+          <ViewsMenu id={id} onWrite={onWrite} onDialog={onDialog} />
           <Button onClick={() => onDialog("columns")}>{text.chooser.open}…</Button>
           <Menu
             label={text.export}

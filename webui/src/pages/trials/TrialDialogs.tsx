@@ -10,6 +10,8 @@ import type { TableColumn } from "./columns";
 import { KillDialog, RetryDialog } from "./EndDialogs";
 import { FilterBuilder } from "./FilterBuilder";
 import { withTerm } from "./filterText";
+import { TagDialog } from "./TagDialog";
+import { SaveViewDialog, ViewsDialog } from "./ViewDialogs";
 import { writtenColumns, type Selection, type View } from "./view";
 
 const CurveDialog = lazy(() => import("./CurveDialog"));
@@ -66,6 +68,12 @@ export function TrialDialogs({ id, view, total, all, named, leftOut, onResetWidt
       return <KillDialog {...about} />;
     case "retry":
       return <RetryDialog {...about} />;
+    case "tag":
+      return <TagDialog {...about} />;
+    case "save-view":
+      return <SaveViewDialog id={id} view={view} onClose={close} />;
+    case "views":
+      return <ViewsDialog id={id} view={view} onClose={close} />;
     case "clone":
       return <Clone id={id} trialId={trialId} onClose={close} />;
     case "curve":

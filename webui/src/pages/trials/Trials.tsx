@@ -2,6 +2,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useMemo, useState } from "react";
 import { useLocation } from "wouter";
+import { readTagsAgain, tagsQuery } from "@/data/annotations";
 import { objectivesOf, profileQuery } from "@/data/experiment";
 import { LIVE_STATUSES, readSchemaAgain, readTrials, schemaQuery, type Trial } from "@/data/trials";
 import { strings } from "@/strings";
@@ -36,12 +37,16 @@ export default function Trials({ id }: { id: string }) {
   const client = useQueryClient();
   const profile = useQuery(profileQuery(id));
   const schema = useQuery(schemaQuery(id));
+  const { data: tags } = useQuery(tagsQuery(id));
   useTitle(strings.navigation.trials, profile.data?.name || id);
   const config = profile.data?.config;
   const objectives = useMemo(() => objectivesOf(config ?? {}), [config]);
   const view = useView(
     id,
-    useMemo(() => defaultColumns(schema.data?.columns ?? [], objectives), [schema.data, objectives]),
+    useMemo(
+      () => defaultColumns(schema.data?.columns ?? [], objectives, (tags ?? []).length > 0),
+      [schema.data, objectives, tags],
+    ),
   );
   const { question, selection, write } = view;
   const [answer, setAnswer] = useState<Answer>(NO_ANSWER);
@@ -50,7 +55,7 @@ export default function Trials({ id }: { id: string }) {
     [],
   );
   const all = useMemo(() => catalogue(schema.data?.columns ?? [], objectives), [schema.data, objectives]);
-  const named = useMemo(() => filterColumns(schema.data?.columns ?? []), [schema.data]);
+  const named = useMemo(() => filterColumns(schema.data?.columns ?? [], tags ?? []), [schema.data, tags]);
   const columns = useMemo(
     () => view.columns.map((name) => all.get(name)).filter((column) => column !== undefined),
     [all, view.columns],
@@ -92,7 +97,10 @@ export default function Trials({ id }: { id: string }) {
         error={answer.error}
         onWrite={write}
         onDialog={dialog}
-        onOpenFilter={() => readSchemaAgain(client, id)}
+        onOpenFilter={() => {
+          readSchemaAgain(client, id);
+          readTagsAgain(client, id);
+        }}
       />
       {answer.error === null || isFilterError(answer.error) ? null : (
         <Failure error={answer.error} onRetry={answer.retry} />
@@ -107,6 +115,7 @@ export default function Trials({ id }: { id: string }) {
           onClear={() => selectAll(false)}
           onKill={() => dialog("kill")}
           onRetry={() => dialog("retry")}
+          onTag={() => dialog("tag")}
         />
       ) : null}
       <TrialTable
@@ -195,6 +204,7 @@ function useItems(write: ReturnType<typeof useView>["write"]) {
       return [
         { label: text.row.open, onSelect: () => navigate(`/trials/${trial.id}`) },
         { label: text.row.intermediate, onSelect: dialog("curve") },
+        { label: text.row.tag, onSelect: dialog("tag") },
         { label: text.row.clone, onSelect: dialog("clone"), disabled: none },
         {
           label: text.row.retry,

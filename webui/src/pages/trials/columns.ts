@@ -49,6 +49,8 @@ const OWN: readonly TableColumn[] = [
   own("source", 120),
   own("retryOf", 96, false, false),
   own("logPath", 300, false, false),
+  own("tags", 200, false, false),
+  own("userNote", 260, false, false),
 ];
 
 const PARAMETERS = "parameters.";
@@ -59,14 +61,16 @@ export const DEFAULT = ["sequence", "id", "duration", "status", "value"] as cons
 
 const MOST_PARAMETERS = 5;
 
-/** What a trial is and has reached, its first parameters, and why it has ended as it has. */
+/** What a trial is and has reached, its tags if any trial has some, its first parameters, and why it has ended. */
 export const defaultColumns = (
   schema: readonly SchemaColumn[],
   objectives: readonly Objective[],
+  tagged: boolean,
 ): readonly string[] => [
   "sequence",
   "status",
   "value",
+  ...(tagged ? ["tags"] : []),
   ...objectives.slice(1).map(({ column }) => column),
   ...schema
     .map(({ name }) => name)

@@ -12,14 +12,17 @@ const column = (name: string, categories: readonly unknown[] | null = null): Col
   integer: false,
   log: false,
 });
-const COLUMNS = filterColumns([
-  column("status", ["RUNNING", "FAILED"]),
-  column("value"),
-  column("parameters.lr"),
-  column("parameters.loss"),
-  column("metrics.loss"),
-  column("parameters.act", ["relu", "1", "a,b"]),
-]);
+const COLUMNS = filterColumns(
+  [
+    column("status", ["RUNNING", "FAILED"]),
+    column("value"),
+    column("parameters.lr"),
+    column("parameters.loss"),
+    column("metrics.loss"),
+    column("parameters.act", ["relu", "1", "a,b"]),
+  ],
+  ["baseline", "7"],
+);
 const textsAt = (text: string) =>
   completionsAt(text, text.length, COLUMNS).options.map((option) => option.text);
 
@@ -27,6 +30,7 @@ test("names are plain where only one column has them", () => {
   const names = COLUMNS.map((one) => filterName(one, COLUMNS));
   expect(names).toEqual([
     "Trial id",
+    "tags",
     "Status",
     "Default metric",
     "lr",
@@ -34,6 +38,11 @@ test("names are plain where only one column has them", () => {
     "metrics.loss",
     "act",
   ]);
+});
+
+test("the tags of trials complete a term", () => {
+  expect(textsAt("tags:")).toEqual(["baseline", '"7"']);
+  expect(textsAt("tags:[baseline, b")).toEqual(["baseline"]);
 });
 
 test("values that could be read as something else stand in quotes", () => {

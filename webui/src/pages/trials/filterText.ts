@@ -29,21 +29,21 @@ const NAMES: Readonly<Record<string, string>> = {
   value: "Default metric",
 };
 
-/** Trials' ids are in no column of the schema. */
-const ID: Column = {
-  name: "id",
+/** What is in no column of the schema. */
+const besides = (name: string, categories: string[] | null): Column => ({
+  name,
   kind: "category",
-  categories: null,
+  categories,
   count: 0,
   min: null,
   max: null,
   integer: false,
   log: false,
-};
+});
 
-/** All that a filter can name. */
-export function filterColumns(schema: readonly Column[]): readonly Column[] {
-  return [ID, ...schema];
+/** All that a filter can name. `tags`: those that trials have. */
+export function filterColumns(schema: readonly Column[], tags: readonly string[]): readonly Column[] {
+  return [besides("id", null), besides("tags", [...tags]), ...schema];
 }
 
 /** As it stands in a filter: plain where that is unambiguous. */
