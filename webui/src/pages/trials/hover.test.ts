@@ -16,7 +16,7 @@ const trial = (more: Partial<Trial>): Trial =>
 
 test("says number, status, result and parameters", () => {
   expect(hoverText(trial({}))).toBe(
-    "Trial No. 7, SUCCEEDED\nDefault metric: 0.5\nlr = 0.0123457\nnet.size = 3",
+    "Trial No. 7, SUCCEEDED\nResult: 0.5\nlr = 0.0123457\nnet.size = 3",
   );
 });
 
