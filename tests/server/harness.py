@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -116,12 +117,13 @@ def serving(
 
 @contextmanager
 def nothing_left(directory: Path) -> Iterator[None]:
-    """When the block ends, wait until no process names this directory, and kill processes that stay."""
+    """When the block ends, wait until no process names this directory, and kill those that stay for 5 s."""
     try:
         yield
     finally:
+        until = time.monotonic() + 5.0
         for handle in _handles(directory):
-            gone, _, _ = select.select([handle], [], [], 5.0)
+            gone, _, _ = select.select([handle], [], [], max(0.0, until - time.monotonic()))
             if not gone:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
             os.close(handle)
