@@ -75,9 +75,13 @@ _SEARCH = (
 ANNOTATED_LIKE = (
     "SELECT trial_id FROM trial_annotations WHERE experiment_id = :annotated "
     r"AND (note LIKE :like ESCAPE '\' "
-    r"OR EXISTS (SELECT 1 FROM json_each(tags) WHERE value LIKE :like ESCAPE '\'))"
+    r"OR ((tags LIKE :like ESCAPE '\' OR instr(tags, '\')) "
+    r"AND EXISTS (SELECT 1 FROM json_each(tags) WHERE value LIKE :like ESCAPE '\')))"
 )
-"""Query for the ids of the trials in the experiment ``annotated`` whose note or tags match ``like``."""
+"""Query for the ids of the trials in the experiment ``annotated`` whose note or tags match ``like``.
+
+Most rows are excluded by their JSON text, which is faster than reading the JSON.
+"""
 
 _HAS_ANNOTATIONS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'trial_annotations'"
 _REVISION = "SELECT coalesce(max(revision), 0) FROM trial_annotations WHERE experiment_id = ?"

@@ -101,17 +101,18 @@ async def test_a_search_finds_notes_and_tags(
     tmp_path: Path, life: StoredLife, reader: contextlib.closing[ExperimentReader]
 ) -> None:
     annotate(tmp_path, life.trial(0), note="The 100% run", tags=["base line"])
-    annotate(tmp_path, life.trial(2), tags=["100 percent"])
+    annotate(tmp_path, life.trial(2), tags=["100 percent", 'a "b\\c"'])
     with reader as found:
         searches = {
             text: [row.sequence for row in found.trials(search=text)[1]]
-            for text in ("the 100", "100%", "100", "se li", "[", '"', "")
+            for text in ("the 100", "100%", "100", "se li", '"b\\c"', "[", '"', "")
         }
     assert searches == {
         "the 100": [0],
         "100%": [0],
         "100": [0, 2],
         "se li": [0],
+        '"b\\c"': [2],
         "[": [],
         '"': [0, 1, 2],  # of their parameters
         "": [0, 1, 2],

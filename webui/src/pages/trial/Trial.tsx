@@ -56,11 +56,13 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
         </div>
       )}
       <div className="trial-halves">
-        <ParametersCard trial={data} best={profile?.bestTrial ?? null} />
+        <div className="stack">
+          <ParametersCard trial={data} best={profile?.bestTrial ?? null} />
+          <NotesCard id={id} trial={data} />
+        </div>
         <div className="stack">
           <CurveCard id={id} trial={data} />
           <ResultCard trial={data} best={profile?.bestTrial ?? null} />
-          <NotesCard id={id} trial={data} />
         </div>
       </div>
       <AttemptsCard trial={data} />

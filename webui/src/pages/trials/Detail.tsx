@@ -42,12 +42,6 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
             {text.final}: <code>{trial.finalText}</code>
           </p>
         )}
-        {trial.userNote === "" ? null : (
-          <>
-            <h2>{strings.annotations.note}</h2>
-            <p className="user-note">{trial.userNote}</p>
-          </>
-        )}
         <h2>{text.logs}</h2>
         <p>
           <code className="log-path">{trial.logPath}</code> <Copy text={trial.logPath} />
@@ -63,6 +57,12 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
             {text.close}
           </Button>
         </div>
+        {trial.userNote === "" ? null : (
+          <>
+            <h2>{strings.annotations.note}</h2>
+            <p className="user-note">{trial.userNote}</p>
+          </>
+        )}
       </section>
       <section aria-label={text.intermediates}>
         <h2>{text.intermediates}</h2>
