@@ -112,3 +112,30 @@ def test_a_filter_leaves_trials_out() -> None:
     given = uniform("a")
     columns = GivenColumns(ROWS, given, value=given["parameters.a"])
     assert ask(columns, filter="sequence<100")["trials"] == 100
+
+
+def test_a_choice_gets_what_its_options_decide() -> None:
+    """Parameters of an option that few of the best trials have get no share by chance."""
+    random = np.random.default_rng(7)
+    kind = random.choice([0, 1], ROWS).astype(np.uint8)
+    good, bad = random.uniform(0, 1, ROWS), random.uniform(0, 1, ROWS)
+    columns = GivenColumns(
+        ROWS,
+        {
+            "parameters.net/_name": kind,
+            "parameters.net/a": np.where(kind == 0, good, np.nan),
+            "parameters.net/b": np.where(kind == 1, bad, np.nan),
+        },
+        categories={"parameters.net/_name": ["a", "b"]},
+        value=np.where(kind == 0, 1.0, 2.0) + random.normal(0, 0.35, ROWS),
+    )
+    found = shares(columns)
+    assert found["net/_name"] > 0.8
+
+
+def test_the_budget_of_a_tuner_is_left_out() -> None:
+    random = np.random.default_rng(8)
+    budget = random.choice([1.0, 3.0, 9.0], ROWS)
+    given = {**uniform("a"), "parameters.TRIAL_BUDGET": budget}
+    columns = GivenColumns(ROWS, given, value=10 - budget + given["parameters.a"])
+    assert list(shares(columns)) == ["a"] or not shares(columns)
