@@ -12,8 +12,13 @@ Its importance is its share in the sum of all variances. The cost is proportiona
 The densities are taken on a grid. Densities of numbers are smoothed by Gaussian kernels with Scott's width,
 as in the paper, on the logarithms if the search space is logarithmic. The mass of a kernel beyond the
 parameter's range is put back into the range. Densities of categories are shares, with one imagined trial
-spread evenly over the categories. A parameter of a nested choice is rated by the trials that have it, and
-weighted by their share.
+spread evenly over the categories.
+
+A parameter of a nested choice is rated by the trials that have it, and weighted twice: by their share in all
+trials, and by their share in the best ones. Without the second weight, the few best trials of an option that
+loses, whose distribution is mostly chance, would make its parameters more important than the choice.
+
+A budget that the tuner adds to the parameters is left out: it says how long a trial ran, not what it tried.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from nnimgr.analysis.column import Array
 from nnimgr.analysis.columns import PARAMETERS, Columns
 from nnimgr.analysis.filters import matching
 from nnimgr.analysis.metric import best_share, losses, minimises
+from nnimgr.analysis.rung_visits import BUDGET
 from nnimgr.store.bulk import Snapshot
 
 __all__ = ["importance"]
@@ -82,7 +88,7 @@ def _importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, An
     parameters = [
         _parameter(columns, name, rows)
         for name in columns.arrays
-        if name.startswith(PARAMETERS) and columns.present(name)[rows].any()
+        if name.startswith(PARAMETERS) and name != BUDGET and columns.present(name)[rows].any()
     ]
     parameters = [found for found in parameters if found.size > 1]
     shares = _shares(parameters, loss, share)
@@ -138,7 +144,8 @@ def _divergence(parameter: _Parameter, best: Array) -> float:
     p_all, p_best = density(every), density(good)
     there = p_all > 0
     divergence = np.sum(p_all[there] * (p_best[there] / p_all[there] - 1) ** 2)
-    return float(divergence * every.sum() / len(parameter.cells))
+    among_all, among_best = every.sum() / len(parameter.cells), good.sum() / np.count_nonzero(best)
+    return float(divergence * among_all * among_best)
 
 
 def _category_density(counts: Array) -> Array:

@@ -88,3 +88,32 @@ def test_charts_follow_what_happens(view: View, furnished: Stage) -> None:
     expect(page.get_by_text(f"{before} trials.")).to_be_visible()
     furnished.ask("POST", "/told/trials", {"parameters": {"lr": 0.001, "layers": 1, "optimizer": "adam"}})
     expect(page.get_by_text(f"{before + 1} trials.")).to_be_visible()
+
+
+def test_the_grid_shows_several_charts_with_one_selection(view: View) -> None:
+    page = view.open("/experiments/curves/analysis")
+    cells = page.get_by_role("tabpanel", name="Grid").get_by_role("region")
+    expect(cells).to_have_count(6)
+    expect(page.get_by_role("heading", name="Metric history")).to_be_visible()
+    page.get_by_role("button", name="Charts", exact=False).first.click()
+    page.get_by_role("menuitemcheckbox", name="Timeline").click()
+    expect(cells).to_have_count(5)
+    page.keyboard.press("Escape")
+    view.accessible()
+    page.get_by_role("button", name="Show only: Share of results").click()
+    expect(page.get_by_role("tab", name="Share of results")).to_have_attribute("aria-selected", "true")
+    page.go_back()
+    expect(cells).to_have_count(5)
+
+
+@pytest.mark.parametrize(
+    ("tab", "title"),
+    [("history", "Metric history"), ("duration", "Durations"), ("parallel", "Parallel coordinates")],
+)
+def test_charts_are_saved_as_svg(view: View, tab: str, title: str) -> None:
+    page = view.open(f"/experiments/curves/analysis?tab={tab}")
+    page.get_by_role("button", name=f"Data of {title}", exact=True).click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Download SVG").click()
+    drawn = Path(download.value.path()).read_text()
+    assert drawn.startswith("<svg") and drawn.count("<path") + drawn.count("<rect") > 12

@@ -5,7 +5,7 @@ const count = (number: number) => number.toLocaleString("en");
 const history = {
   title: "Metric history",
   summary: (results: number, best: string, sequence: number, failed: number) =>
-    `${counted(results, "result")}; the best is ${best}, of trial ${sequence}. ${counted(failed, "trial")} ended without one (crosses at the bottom).`,
+    `${counted(results, "result")}; the best is ${best}, of trial ${sequence}. ${counted(failed, "trial")} ended without one (at the bottom: crosses have failed or were cancelled, circles were stopped early).`,
   none: (failed: number) => `No trial has a result yet; ${count(failed)} ended without one.`,
   overTrials: "Trials",
   overTime: "Time",
@@ -80,6 +80,8 @@ const parallel = {
 
 const importance = {
   title: "Importance",
+  biased: (tuner: string) =>
+    `${tuner} prefers regions with good results. Its trials are no even sample of the search space, so these shares may mislead; trials of Random, or of a grid, are one.`,
   share: "share of the importance",
   error: "error",
   summary: (name: string, share: string, trials: number, best: number, source: string) =>
@@ -192,13 +194,29 @@ const stopped = {
 } as const;
 
 export const analysis = {
+  grid: {
+    label: "Several charts",
+    choose: "Charts",
+    open: (name: string) => `Show only: ${name}`,
+    all: "All charts",
+  },
+  edf: {
+    title: "Share of results",
+    summary: (results: number, median: string, best: string) =>
+      `${counted(results, "result")}: half of them are ${median} or better; the best is ${best}.`,
+    share: "share of the results that are as good or better",
+    none: "No trial has a result yet.",
+    trials: "trials",
+  },
   tabs: {
+    grid: "Grid",
     history: "History",
     pareto: "Pareto front",
     parallel: "Parallel coordinates",
     curves: "Intermediate results",
     duration: "Duration",
     importance: "Importance",
+    edf: "Share of results",
     slices: "Slices",
     scatter: "Two parameters",
     timeline: "Timeline",
@@ -207,7 +225,7 @@ export const analysis = {
   },
   charts: "Charts",
   metric: "Metric",
-  defaultMetric: "default metric",
+  defaultMetric: "result",
   objective: (name: string, minimise: boolean) => `${name} (${minimise ? "lowest" : "highest"})`,
   direction: "Best is",
   maximise: "highest",

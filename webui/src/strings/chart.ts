@@ -2,6 +2,7 @@ export const chart = {
   data: "Data ▾",
   dataOf: (title: string) => `Data of ${title}`,
   csv: "Download CSV",
+  svg: "Download SVG",
   png: "Download PNG",
   table: "Show as a table",
   noRows: "There are no rows.",

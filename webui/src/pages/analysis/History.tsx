@@ -11,7 +11,8 @@ import { statusOf, type Shared } from "./shared";
 import { placesBy } from "./trialMarks";
 import { TrialPlot } from "./TrialPlot";
 
-const ENDED_BADLY = new Set(["FAILED", "USER_CANCELED", "SYS_CANCELED", "EARLY_STOPPED"]);
+const ENDED_BADLY = new Set(["FAILED", "USER_CANCELED", "SYS_CANCELED"]);
+const STOPPED_EARLY = "EARLY_STOPPED";
 
 /** Each trial's metric, in their order, with the best so far. */
 export default function History({ shared }: { shared: Shared }) {
@@ -20,23 +21,32 @@ export default function History({ shared }: { shared: Shared }) {
   const [scale, setScale] = useUrlState("scale", "linear");
   const { columns, metric, shown, selected } = shared;
   const x = over === "time" ? "ended" : "sequence";
-  const failed = useMemo(
-    () => shown.filter((row) => Number.isNaN(metric.values[row]) && ENDED_BADLY.has(statusOf(columns, row))),
-    [columns, metric, shown],
+  const without = useMemo(
+    () => shown.filter((row) => Number.isNaN(metric.values[row] ?? NaN)),
+    [metric, shown],
   );
-  const failedPaint = useMemo((): Paint => {
+  const failed = useMemo(
+    () => without.filter((row) => ENDED_BADLY.has(statusOf(columns, row))),
+    [columns, without],
+  );
+  const stopped = useMemo(
+    () => without.filter((row) => statusOf(columns, row) === STOPPED_EARLY),
+    [columns, without],
+  );
+  const fruitless = failed.length + stopped.length;
+  const fruitlessPaint = useMemo((): Paint => {
     const xs = placesBy(shared, x);
-    return (context, scales) =>
-      paintPoints(context, scales, {
-        x: xs,
-        y: new Float64Array(columns.rows).fill(scales.y.of(scales.room.bottom - 5)),
-        rows: failed,
-        colour: colours.bad,
-        mark: "cross",
-        size: 6,
-        alpha: failed.length > 500 ? 0.35 : 0.9,
-      });
-  }, [shared, columns, x, failed, colours]);
+    return (context, scales) => {
+      const bottom = new Float64Array(columns.rows).fill(scales.y.of(scales.room.bottom - 5));
+      for (const [rows, colour, mark] of [
+        [stopped, colours.warn, "ring"],
+        [failed, colours.bad, "cross"],
+      ] as const) {
+        const alpha = rows.length > 500 ? 0.35 : 0.9;
+        paintPoints(context, scales, { x: xs, y: bottom, rows, colour, mark, size: 6, alpha });
+      }
+    };
+  }, [shared, columns, x, failed, stopped, colours]);
   const bestPaint = useMemo((): Paint => {
     const steps = bestSoFar(shared, x);
     const xs = placesBy(shared, x);
@@ -59,10 +69,7 @@ export default function History({ shared }: { shared: Shared }) {
   const best = useMemo(() => bestRow(metric, selected), [metric, selected]);
   if (metric.count === 0)
     return (
-      <NoChart
-        title={strings.analysis.history.title}
-        sentence={strings.analysis.history.none(failed.length)}
-      />
+      <NoChart title={strings.analysis.history.title} sentence={strings.analysis.history.none(fruitless)} />
     );
   const [bestText, bestTrial] = [formatNumber(metric.values[best] ?? NaN), columns.sequence[best] ?? 0];
   return (
@@ -70,11 +77,11 @@ export default function History({ shared }: { shared: Shared }) {
       <TrialPlot
         shared={shared}
         title={strings.analysis.history.title}
-        summary={strings.analysis.history.summary(metric.count, bestText, bestTrial, failed.length)}
+        summary={strings.analysis.history.summary(metric.count, bestText, bestTrial, fruitless)}
         x={x}
         y={metric.name}
         log={{ y: scale === "log" }}
-        under={failedPaint}
+        under={fruitlessPaint}
         over={bestPaint}
         tools={
           <>

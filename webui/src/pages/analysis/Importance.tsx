@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { answerOf, api, type Schemas } from "@/api/client";
+import { profileQuery, type Profile } from "@/data/experiment";
 import { strings } from "@/strings";
 import { Chart } from "@/ui/chart/Chart";
 import { useColours } from "@/ui/chart/colours";
@@ -9,6 +10,7 @@ import { NoChart } from "@/ui/chart/Figure";
 import { tip } from "@/ui/chart/tip";
 import { Failure } from "@/ui/Failure";
 import { formatNumber } from "@/ui/format";
+import { isRecord } from "@/ui/trial/space";
 import type { Shared } from "./shared";
 
 type Parameter = Schemas["ParameterImportance"];
@@ -26,6 +28,7 @@ export default function Importance({ shared }: { shared: Shared }) {
       return answerOf(api.GET("/api/v1/experiments/{id}/analysis/importance", { params, signal }));
     },
   });
+  const profile = useQuery(profileQuery(id));
   const parameters = useMemo(() => [...(answer.data?.parameters ?? [])].reverse(), [answer.data]);
   const option = useMemo(
     () => optionOf(parameters, label, colours.series[0] ?? "", colours.ink),
@@ -40,18 +43,32 @@ export default function Importance({ shared }: { shared: Shared }) {
   const { sentence, trials, best, source } = answer.data;
   if (sentence !== null) return <NoChart title={words.title} sentence={sentence} />;
   const first = parameters.at(-1);
+  const learning = learningTuner(profile.data?.config);
   return (
-    <Chart
-      title={words.title}
-      summary={words.summary(label(first?.name ?? ""), percentOf(first?.importance), trials, best, source)}
-      option={option}
-      height={parameters.length > 12 ? 460 : 320}
-      table={() => ({
-        columns: ["parameter", "importance", "error"],
-        rows: [...parameters].reverse().map(({ name, importance, error }) => [name, importance, error]),
-      })}
-    />
+    <>
+      {learning === null ? null : <p className="note warn">{words.biased(learning)}</p>}
+      <Chart
+        title={words.title}
+        summary={words.summary(label(first?.name ?? ""), percentOf(first?.importance), trials, best, source)}
+        option={option}
+        height={parameters.length > 12 ? 460 : 320}
+        table={() => ({
+          columns: ["parameter", "importance", "error"],
+          rows: [...parameters].reverse().map(({ name, importance, error }) => [name, importance, error]),
+        })}
+      />
+    </>
   );
+}
+
+/** Tuners whose suggestions do not depend on results. */
+const EVEN = new Set(["Random", "GridSearch", "BatchTuner", "Batch", "QMC"]);
+
+/** The tuner's name if it prefers regions with good results, so that its trials are no fair sample. */
+function learningTuner(config: Profile["config"] | undefined): string | null {
+  const tuner = config?.advisor ?? config?.tuner;
+  const name = isRecord(tuner) ? (tuner.name ?? tuner.className) : null;
+  return typeof name === "string" && !EVEN.has(name) ? name : null;
 }
 
 const percentOf = (share: number | undefined) =>

@@ -33,7 +33,7 @@ test("objectives come first among the metrics, and say what is best", () => {
   ]);
 });
 
-test("without objectives there is the default metric", () => {
+test("without objectives there is the one result", () => {
   expect(objectivesOf({})).toEqual([]);
-  expect(metricsOf([{ name: "value" } as Described], [])).toEqual([["value", "default metric"]]);
+  expect(metricsOf([{ name: "value" } as Described], [])).toEqual([["value", "result"]]);
 });

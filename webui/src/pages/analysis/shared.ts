@@ -5,6 +5,7 @@ import type { Objective } from "@/data/experiment";
 import { categoryText, numbersOf, type PackedColumn } from "@/data/packed";
 import { strings } from "@/strings";
 import { formatDuration, formatNumber } from "@/ui/format";
+import { shownName } from "@/ui/trial/flat";
 import { axisOf, type Axis } from "@/ui/plot/scale";
 import type { Brush, Brushes } from "./selection";
 
@@ -51,7 +52,7 @@ export interface Shared {
 /** The name as people know it: without what only tells columns apart. `main`: what the trials' number is. */
 export const labelOf = (name: string, main: string = strings.analysis.defaultMetric): string =>
   ({ value: main, sequence: strings.analysis.sequence })[name] ??
-  name.replace(/^(parameters|metrics)\./, "").replace(/\/_name$/, "");
+  shownName(name.replace(/^(parameters|metrics)\./, ""));
 
 export const statusOf = (columns: Columns, row: number): string => {
   const status = columns.get("status");

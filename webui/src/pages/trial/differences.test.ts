@@ -8,8 +8,8 @@ test("differences tell what equals, what is by how much other, and what only one
   ).toEqual([
     ["lr", false, 0.2],
     ["act", true, null],
-    ["m.a", false, null],
-    ["m.b", false, null],
+    ["m/a", false, null],
+    ["m/b", false, null],
   ]);
   expect(found[3]?.own).toBeUndefined();
 });

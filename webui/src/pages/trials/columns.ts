@@ -2,6 +2,7 @@
 import type { Objective } from "@/data/experiment";
 import type { Column as SchemaColumn, Trial } from "@/data/trials";
 import { strings } from "@/strings";
+import { shownName } from "@/ui/trial/flat";
 import { parsedMetric } from "@/ui/trial/parsedMetric";
 import { isRecord } from "@/ui/trial/space";
 
@@ -95,7 +96,7 @@ export function catalogue(
   for (const { name, kind } of schema) {
     const group = name.startsWith(PARAMETERS) ? "parameters" : name.startsWith(METRICS) ? "metrics" : null;
     if (group === null || name === `${METRICS}${main?.name}`) continue;
-    const label = name.slice(group.length + 1);
+    const label = shownName(name.slice(group.length + 1));
     const numeric = kind === "number";
     const width = Math.min(Math.max(96, 36 + 8.2 * label.length), 220);
     columns.set(name, { name, label, group, width: Math.round(width), numeric, sortable: true });

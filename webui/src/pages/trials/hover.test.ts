@@ -15,9 +15,7 @@ const trial = (more: Partial<Trial>): Trial =>
   }) as Trial;
 
 test("says number, status, result and parameters", () => {
-  expect(hoverText(trial({}))).toBe(
-    "Trial No. 7, SUCCEEDED\nResult: 0.5\nlr = 0.0123457\nnet.size = 3",
-  );
+  expect(hoverText(trial({}))).toBe("Trial No. 7, SUCCEEDED\nResult: 0.5\nlr = 0.0123457\nnet/size = 3");
 });
 
 test("says the latest result while there is no final one, and none before the first", () => {

@@ -31,6 +31,7 @@ export function Chart({ title, summary, option, table, fileName, tools, height =
       fileName={fileName}
       tools={tools}
       picture={() => drawing.current?.picture()}
+      svg={async () => (await drawing.current?.svg()) ?? null}
     >
       <div className={`chart-space high-${height}`}>
         <Suspense fallback={<p className="soft chart-none">{strings.common.loading}</p>}>

@@ -6,6 +6,8 @@ import { init, themeOf, type ChartEvent, type ChartOption, type EChart } from ".
 export interface Picture {
   /** The chart as it is now, on the card's colour. */
   picture: () => HTMLCanvasElement | null;
+  /** The same as text of SVG; null as long as nothing is drawn. */
+  svg: () => Promise<string | null>;
 }
 
 interface DrawingProps {
@@ -43,8 +45,14 @@ export default function Drawing({ option, label, onPick, ref }: DrawingProps) {
     ref,
     () => ({
       picture: () => chart.current?.renderToCanvas({ pixelRatio: 2, backgroundColor: colours.card }) ?? null,
+      svg: async () => {
+        const made = chart.current;
+        if (made === null) return null;
+        const { svgOf } = await import("./svg"); // only who saves a picture pays for it
+        return svgOf(option, colours, { width: made.getWidth(), height: made.getHeight() });
+      },
     }),
-    [colours],
+    [colours, option],
   );
   return <div ref={place} className="drawing" role="img" aria-label={label} />;
 }

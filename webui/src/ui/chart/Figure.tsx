@@ -5,6 +5,7 @@ import { Dialog } from "@/ui/Dialog";
 import { Menu } from "@/ui/Menu";
 import { csv, download } from "@/ui/download";
 import { formatNumber } from "@/ui/format";
+import { complain } from "@/ui/toasts";
 import "./chart.css";
 
 export type Cell = string | number | null;
@@ -22,6 +23,8 @@ interface FigureProps {
   /** Made when it is wanted. */
   table: () => ChartTable;
   picture?: (() => HTMLCanvasElement | null | undefined) | undefined;
+  /** The picture as text of SVG. */
+  svg?: (() => Promise<string | null>) | undefined;
   /** Of the files that are downloaded, without an ending. */
   fileName?: string | undefined;
   tools?: ReactNode;
@@ -29,7 +32,7 @@ interface FigureProps {
 }
 
 /** The frame of every chart: its title, what it says, and its data as CSV, picture and table. */
-export function Figure({ title, summary, table, picture, fileName, tools, children }: FigureProps) {
+export function Figure({ title, summary, table, picture, svg, fileName, tools, children }: FigureProps) {
   const [shown, setShown] = useState<ChartTable>();
   const name = fileName ?? title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
   const saveTable = () => {
@@ -40,6 +43,11 @@ export function Figure({ title, summary, table, picture, fileName, tools, childr
     picture?.()?.toBlob((blob) => {
       if (blob !== null) download(`${name}.png`, blob, "image/png");
     });
+  };
+  const saveSvg = () => {
+    svg?.().then((text) => {
+      if (text !== null) download(`${name}.svg`, text, "image/svg+xml");
+    }, complain);
   };
   return (
     <figure className="card chart">
@@ -57,6 +65,7 @@ export function Figure({ title, summary, table, picture, fileName, tools, childr
             items={[
               { label: strings.chart.csv, onSelect: saveTable },
               ...(picture === undefined ? [] : [{ label: strings.chart.png, onSelect: savePicture }]),
+              ...(svg === undefined ? [] : [{ label: strings.chart.svg, onSelect: saveSvg }]),
               { label: strings.chart.table, onSelect: () => setShown(table()) },
             ]}
           />

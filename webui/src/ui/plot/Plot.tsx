@@ -3,7 +3,8 @@ import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { useColours } from "@/ui/chart/colours";
 import { contextOf, copyOf } from "./canvas";
-import { leftOf, paintAxes, type Paint, type Scales } from "./paint";
+import { leftOf, paintWhole, type Paint, type Scales } from "./paint";
+import { vectorOf } from "./vector";
 import { scaleOf, zoomed, type Axis } from "./scale";
 import "./plot.css";
 
@@ -25,6 +26,8 @@ export interface Area {
 
 export interface PlotPicture {
   picture: () => HTMLCanvasElement | null;
+  /** The same as text of SVG; null as long as nothing is drawn. */
+  svg: () => Promise<string | null>;
 }
 
 interface PlotProps {
@@ -84,13 +87,7 @@ export function Plot({ label, x, y, paint, find, highlight, onBrush, compact = f
     const room = { left, top, right: size.width - 14, bottom };
     const made = { x: scaleOf(x, view.x, room.left, room.right), y: yScale, room };
     scales.current = made;
-    paintAxes(context, made, colours);
-    context.save();
-    context.beginPath();
-    context.rect(room.left, room.top, room.right - room.left, room.bottom - room.top);
-    context.clip();
-    paint(context, made);
-    context.restore();
+    paintWhole(context, made, colours, paint);
   }, [x, y, view, size, paint, colours]);
 
   useEffect(() => {
@@ -175,9 +172,21 @@ export function Plot({ label, x, y, paint, find, highlight, onBrush, compact = f
     canvas.addEventListener("wheel", turn, { passive: false });
     return () => canvas.removeEventListener("wheel", turn);
   });
-  useImperativeHandle(ref, () => ({ picture: () => copyOf([below.current, above.current], colours.card) }), [
-    colours,
-  ]);
+  useImperativeHandle(
+    ref,
+    () => ({
+      picture: () => copyOf([below.current, above.current], colours.card),
+      svg: async () => {
+        const made = scales.current;
+        if (made === null) return null;
+        return vectorOf(size, colours, (context) => {
+          paintWhole(context, made, colours, paint);
+          highlight?.(context, made);
+        });
+      },
+    }),
+    [colours, size, paint, highlight],
+  );
 
   return (
     <div ref={place} className="plot">

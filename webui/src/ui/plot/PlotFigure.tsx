@@ -30,6 +30,7 @@ export function PlotFigure({
       tools={tools}
       fileName={fileName}
       picture={() => ref.current?.picture()}
+      svg={async () => (await ref.current?.svg()) ?? null}
     >
       <div className={`chart-space high-${height}`}>
         <Plot ref={ref} label={`${title}. ${summary}`} {...plot} />

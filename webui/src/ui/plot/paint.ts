@@ -25,7 +25,7 @@ export function leftOf(context: CanvasRenderingContext2D, scale: Scale, compact:
   return Math.ceil(Math.max(16, ...widths)) + (compact ? 12 : 32);
 }
 
-export function paintAxes(context: CanvasRenderingContext2D, { x, y, room }: Scales, colours: Colours): void {
+function paintAxes(context: CanvasRenderingContext2D, { x, y, room }: Scales, colours: Colours): void {
   const [width, height] = [room.right - room.left, room.bottom - room.top];
   context.lineWidth = 1;
   context.fillStyle = colours.soft;
@@ -65,6 +65,23 @@ export function paintAxes(context: CanvasRenderingContext2D, { x, y, room }: Sca
   context.restore();
 }
 
+/** The axes, and within them what `paint` draws. */
+export function paintWhole(
+  context: CanvasRenderingContext2D,
+  scales: Scales,
+  colours: Colours,
+  paint: Paint,
+): void {
+  const { room } = scales;
+  paintAxes(context, scales, colours);
+  context.save();
+  context.beginPath();
+  context.rect(room.left, room.top, room.right - room.left, room.bottom - room.top);
+  context.clip();
+  paint(context, scales);
+  context.restore();
+}
+
 function line(context: CanvasRenderingContext2D, x1: number, y1: number, x2: number, y2: number): void {
   context.beginPath();
   context.moveTo(x1, y1);
@@ -86,7 +103,7 @@ interface Points {
   /** One colour, or one for each of the rows' levels. */
   colour: string | readonly string[];
   levels?: Uint8Array;
-  mark?: "square" | "cross";
+  mark?: "square" | "cross" | "ring";
   /** Of a mark, in pixels. */
   size?: number;
   alpha?: number;
@@ -114,6 +131,9 @@ export function paintPoints(context: CanvasRenderingContext2D, { x, y, room }: S
       if (!(left >= room.left && left <= room.right && top >= room.top && top <= room.bottom)) continue;
       if (mark === "square") {
         context.fillRect(left - half, top - half, size, size);
+      } else if (mark === "ring") {
+        context.moveTo(left + half, top);
+        context.arc(left, top, half, 0, 2 * Math.PI);
       } else {
         context.moveTo(left - half, top - half);
         context.lineTo(left + half, top + half);
@@ -121,7 +141,7 @@ export function paintPoints(context: CanvasRenderingContext2D, { x, y, room }: S
         context.lineTo(left - half, top + half);
       }
     }
-    if (mark === "cross") context.stroke();
+    if (mark !== "square") context.stroke();
   });
   context.globalAlpha = 1;
 }

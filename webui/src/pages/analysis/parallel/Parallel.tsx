@@ -77,6 +77,7 @@ export default function Parallel({ shared }: { shared: Shared }) {
         )
       }
       picture={() => plot.current?.picture()}
+      svg={async () => (await plot.current?.svg()) ?? null}
       tools={
         <>
           <Choice

@@ -1,9 +1,18 @@
-import { useImperativeHandle, useLayoutEffect, useMemo, useRef, useState, type Ref } from "react";
+import {
+  useCallback,
+  useImperativeHandle,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  type Ref,
+} from "react";
 import { strings } from "@/strings";
 import { useColours } from "@/ui/chart/colours";
 import type { MenuItem } from "@/ui/Menu";
 import { contextOf, copyOf } from "@/ui/plot/canvas";
 import type { PlotPicture } from "@/ui/plot/Plot";
+import { vectorOf } from "@/ui/plot/vector";
 import type { Brushes } from "../selection";
 import type { Brush, Shared } from "../shared";
 import { tipOf } from "../trialMarks";
@@ -68,32 +77,43 @@ export function ParallelPlot(props: ParallelPlotProps) {
     if (context !== null && background !== undefined)
       paintRibbons(context, axes, background, space, null, colours);
   }, [background, axes, space, size, colours]);
+  const paintFront = useCallback(
+    (context: CanvasRenderingContext2D) => {
+      if (lines !== null) paintLines(context, axes, heights, lines, metric, colours);
+      else if (ribbons !== undefined) paintRibbons(context, axes, ribbons, space, metric, colours);
+      paintAxes(context, axes, space, colours);
+    },
+    [axes, heights, lines, ribbons, metric, space, colours],
+  );
   useLayoutEffect(() => {
     const context = contextOf(front.current, size);
     if (context === null) return;
-    if (lines !== null) paintLines(context, axes, heights, lines, metric, colours);
-    else if (ribbons !== undefined) paintRibbons(context, axes, ribbons, space, metric, colours);
-    paintAxes(context, axes, space, colours);
-  }, [axes, heights, lines, ribbons, metric, space, size, colours]);
-  useImperativeHandle(
-    ref,
-    () => ({
+    paintFront(context);
+  }, [paintFront, size]);
+  useImperativeHandle(ref, () => {
+    const paintNames = (context: CanvasRenderingContext2D) => {
+      context.fillStyle = colours.ink;
+      context.textAlign = "center";
+      context.font = `12px ${colours.sans}`;
+      for (const { x, label } of axes) context.fillText(label, x, 20);
+    };
+    return {
       picture: () => {
         const copy = copyOf([behind.current, front.current], colours.card);
         const context = copy?.getContext("2d");
         const density = (copy?.width ?? 0) / (width || 1);
         context?.scale(density, density);
-        if (context !== null && context !== undefined) {
-          context.fillStyle = colours.ink;
-          context.textAlign = "center";
-          context.font = `12px ${colours.sans}`;
-          for (const { x, label } of axes) context.fillText(label, x, 20);
-        }
+        if (context !== null && context !== undefined) paintNames(context);
         return copy;
       },
-    }),
-    [axes, width, colours],
-  );
+      svg: () =>
+        vectorOf(size, colours, (context) => {
+          if (background !== undefined) paintRibbons(context, axes, background, space, null, colours);
+          paintFront(context);
+          paintNames(context);
+        }),
+    };
+  }, [axes, width, size, space, background, paintFront, colours]);
 
   const point = (event: { clientX: number; clientY: number }) => {
     const box = front.current?.getBoundingClientRect();

@@ -1,0 +1,17 @@
+/** What is painted on a canvas, as text of SVG. */
+import type { Colours } from "@/ui/chart/colours";
+import type { Size } from "./canvas";
+
+export async function vectorOf(
+  { width, height }: Size,
+  colours: Colours,
+  paint: (context: CanvasRenderingContext2D) => void,
+): Promise<string> {
+  const { Context } = await import("svgcanvas"); // only who saves a picture pays for it
+  const context = new Context(width, height);
+  context.font = `12px ${colours.sans}`;
+  context.fillStyle = colours.card;
+  context.fillRect(0, 0, width, height);
+  paint(context);
+  return context.getSerializedSvg();
+}
