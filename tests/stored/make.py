@@ -1,7 +1,8 @@
 """Makes the fixtures of ``test_stored`` with any version of nnimgr, beside the answers of that version.
 
-Each version that should be opened by all later ones gets a folder here, named after it. To make one, install
-that version into a virtual environment of its own, and run this file with the Python of that environment:
+Each version that should be opened by all later ones gets a folder here, named after its commit or its schema.
+To make one, install that version into a virtual environment of its own, and run this file with the Python of
+that environment:
 
     git archive COMMIT --prefix=before/ | tar x -C /tmp
     (cd /tmp/before && .ci/venv dev)
@@ -63,7 +64,7 @@ def archive(made: Maker, path: Path) -> None:
     """Pack the experiment's folder and its entry of the index."""
 
     def kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        if member.name.endswith(LEFT_OUT) or not (member.isfile() or member.isdir()):
+        if member.name.endswith(LEFT_OUT) or not (member.isfile() or member.isdir() or member.islnk()):
             return None
         member.uid = member.gid = 0
         member.uname = member.gname = ""
@@ -111,6 +112,9 @@ def routes(ask: Any, experiment_id: str) -> Iterator[str]:
     yield from (f"{url}/trials?limit=2&offset={offset}" for offset in range(0, len(trials) + 1, 2))
     for trial in trials:
         yield from trial_routes(ask, f"{url}/trials/{trial['id']}", remote=experiment_id == "machines")
+    if experiment_id == "annotated":  # versions before schema 5 lack these routes
+        yield from (f"{url}/tags", f"{url}/views", f"{url}/trials?search=may")
+        yield from (f"{url}/trials?filter=tags:base", f"{url}/trials/export?columns=id,userNote,tags")
     yield f"{url}/trials/nobody"
     yield from pages(ask, f"{url}/metrics", "limit=3")
     yield from (f"{url}/metrics", f"{url}/metrics?type=FINAL")

@@ -284,6 +284,21 @@ def detached(made: Maker) -> None:
     made.lose_power()
 
 
+def annotated(made: Maker) -> None:
+    """DONE: trials with notes and tags, one whose note and tags were removed, and saved views."""
+    made.create(SPACE, maxTrialNumber=4, initialParameters=sets("good", "dict", "fail", "good"))
+    made.status("DONE")
+    ids = [trial["id"] for trial in made.call("GET", "/trials")["trials"]]
+    for trial_id, note in ((ids[0], "the first\nof May"), (ids[3], "a mistake")):
+        made.call("PATCH", f"/trials/{trial_id}/annotation", {"note": note, "tags": ["base", "größer"]})
+    made.call("POST", "/tags", {"trialIds": ids[1:3], "add": ["base", "odd one"]})
+    made.call("PATCH", f"/trials/{ids[3]}/annotation", {"note": "", "tags": []})
+    content = {"columns": ["sequence", "tags"], "filter": "tags:base", "sort": "value", "order": "desc"}
+    made.call("POST", "/views", {"name": "the base", "content": content})
+    made.call("POST", "/views", {"name": "all of it", "content": {}})
+    made.leave()
+
+
 SCENARIOS: Mapping[str, Callable[[Maker], None]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -300,5 +315,6 @@ SCENARIOS: Mapping[str, Callable[[Maker], None]] = {
         stopping,
         silent,
         detached,
+        annotated,
     )
 }
