@@ -7,8 +7,8 @@ export async function vectorOf(
   colours: Colours,
   paint: (context: CanvasRenderingContext2D) => void,
 ): Promise<string> {
-  const { Context } = await import("svgcanvas"); // only who saves a picture pays for it
-  const context = new Context(width, height);
+  const { vectorContext } = await import("./vectorContext"); // only who saves a picture pays for it
+  const context = vectorContext(width, height);
   context.font = `12px ${colours.sans}`;
   context.fillStyle = colours.card;
   context.fillRect(0, 0, width, height);
