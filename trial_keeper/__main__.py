@@ -1,7 +1,7 @@
 """``trial-keeper <directory>``: run the keeper of one experiment on this host, unless a keeper runs already.
 
-``<directory>`` is ``<the experiment's directory>/keeper``. With ``--foreground`` before it the log goes to
-standard output, not into a file there. ``trial-keeper wrap ...`` is process 1 of a container
+``<directory>`` is ``<the experiment's directory>/keeper``. With the option ``--foreground``, the log goes to
+standard output, not into a file in ``<directory>``. ``trial-keeper wrap ...`` is process 1 of a container
 (``trial_keeper.wrap``).
 
 This process forks the spawner before most imports, because every shim keeps all modules loaded by then.
@@ -75,7 +75,7 @@ def keep(directory: str, *, foreground: bool) -> NoReturn:
 
 
 def _detach(directory: str, lock: int, log: str | None) -> None:
-    """Start a new session without inherited descriptors, with its log (None: standard output).
+    """Start a new session without inherited descriptors. ``log``: path of the log; None: standard output.
 
     Also change to ``directory``, so that relative paths still work after the folder was moved.
     """

@@ -1,6 +1,6 @@
 """Attendant: the program at the remote end of a machine's one connection, for all experiments there.
 
-It reads requests, one JSON object per line, from standard input and answers on standard output::
+The attendant reads requests, one JSON object per line, from standard input and answers on standard output::
 
     {"no": int, "do": str, ...}   ->   {"no": int, "answer": {...}}  or  {"no": int, "error": one sentence}
 
@@ -22,8 +22,9 @@ It reads requests, one JSON object per line, from standard input and answers on 
 For a file that cannot be read, read and list answer {"refused": "missing" | "name", "sentence"}. Only plain
 files are read, and links are not followed.
 
-``directory`` is an experiment's, relative to the home; its keeper's directory is ``keeper`` in it. ``path``
-is put in front of PATH. Keepers are started detached, and continue after the attendant's end.
+``directory`` is the directory of an experiment, relative to the home; the keeper's directory is its subfolder
+``keeper``. ``path`` is put in front of PATH. Keepers are started detached, and continue after the attendant's
+end.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ from trial_keeper.machine.facts import facts
 from trial_keeper.machine.programs import tidy
 from trial_keeper.machine.watch import open_process
 
-LEAVE_S = 5.0  # wait for a keeper that was told to leave, and again after SIGKILL
-LOOK_S = 0.5  # interval of looks at a process whose end the kernel does not report
+LEAVE_S = 5.0  # longest wait for a keeper that was ordered to exit, and again after SIGKILL
+LOOK_S = 0.5  # polling interval of a process whose end the kernel does not report
 SILENCE_S = 60.0
 LAST_WORDS = 2048
 PIECE = 1 << 18  # bytes of a file or a listing in one answer: all experiments share the connection
@@ -59,11 +60,11 @@ Request = Dict[str, Any]
 
 
 class Trouble(Exception):
-    """A request failed; the message is one sentence."""
+    """Error of a request. The message is one sentence."""
 
 
 class Process:
-    """A keeper's process: pid and start time, and the child if this process started the keeper."""
+    """Process of a keeper. ``child``: the Popen object if this process started the keeper."""
 
     def __init__(self, pid: int, child: Any = None) -> None:
         self.pid = pid
@@ -101,7 +102,7 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """Exit code, negative for a signal; None for a running keeper and for no child of this process."""
+        """Return the exit code, negative for a signal; None if the keeper runs or is no child process."""
         return None if self._child is None else self._child.returncode
 
     def alive(self) -> bool:
@@ -128,8 +129,8 @@ class Attendant:
         }  # fmt: skip
 
     def take(self, request: Request) -> None:
-        """Serve a request in a thread of its own, so that a hanging disk blocks no other request."""
-        if request["do"] == "end":  # noted now: its thread may overtake an earlier "keep"
+        """Serve a request in its own thread, so that a hanging disk blocks no other request."""
+        if request["do"] == "end":  # recorded now: its thread may overtake an earlier "keep"
             self._ends[request["directory"]] = request["no"]
         threading.Thread(target=self._serve, args=(request,), daemon=True).start()
 
@@ -241,7 +242,7 @@ class Attendant:
         raise Trouble("its keeper does not end, not even when it is killed")
 
     def _found(self, directory: str) -> Process | None:
-        """Return the running keeper of a directory, even if it has just started and holds no lock yet."""
+        """Return the running keeper of a directory, even a new keeper that does not hold the lock yet."""
         with self._starting:
             process = find(directory)
             if process is None and directory in self._kept and self._kept[directory][0].alive():
@@ -345,7 +346,7 @@ def _removed(directory: str, *, last: bool) -> bool:
 
 
 def _has_open(pid: int, path: str) -> bool:
-    """Check whether the process has the file open: a keeper's spawner and shims have closed the lock."""
+    """Return whether the process has the file open. Of a keeper's processes, only the keeper has the lock."""
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:  # the process has ended, or belongs to another user
@@ -377,9 +378,9 @@ def _last_words(path: str) -> str | None:
 
 
 def cut_connection() -> None:
-    """End this user's sshd of the connection, whose other end is gone.
+    """End this user's sshd process of the connection, because the other end of the connection is gone.
 
-    Else its forwarded port, and the keepers' calls, would hang for hours until the kernel gives up.
+    Without this, the forwarded port and the keepers' calls would hang for hours until the kernel gives up.
     """
     for pid in procs.ancestors(os.getpid()):
         title = " ".join(procs.strings(pid, "cmdline"))

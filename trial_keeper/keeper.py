@@ -1,4 +1,4 @@
-"""The keeper's main loop: passes events to ``KeeperCore`` and carries out the effects that it returns."""
+"""The keeper's main loop: pass events to ``KeeperCore``, and carry out the effects that the core returns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RESTART_PAUSE_S = 1.0
 
 
 class Pipes(NamedTuple):
-    """Pipes shared with the spawner (requests, failures, and the shims' wake-ups), and its pid."""
+    """Pipes to the spawner (requests, failures, and the shims' notices), and the pid of the spawner."""
 
     requests: int
     failures: int
@@ -45,7 +45,7 @@ class Pipes(NamedTuple):
 
 
 class Keeper:
-    """A keeper that works in ``directory`` (``<experiment's directory>/keeper``)."""
+    """Keeper that works in ``directory`` (``<experiment's directory>/keeper``)."""
 
     def __init__(self, directory: str, pipes: Pipes) -> None:
         self._directory = directory
@@ -86,7 +86,7 @@ class Keeper:
         self._loop.tell(lambda: self._core.gpus_read(now(), reading))
 
     def run(self) -> NoReturn:
-        """Work until the core asks to leave, which exits the process."""
+        """Run the loop until the core orders the exit, which ends the process."""
         self._log.write(f"keeper {os.getpid()} starts, epoch {self._core.k_epoch}")
         self._loop.on_readable(self._pipes.wake, self._on_wake)
         self._loop.on_readable(self._pipes.failures, self._on_failure)

@@ -9,7 +9,7 @@ else:
     import collections
 
     class _Meta(type):
-        """Turns a class body with annotated fields into a named tuple; keeps the body's other names."""
+        """Metaclass that turns a class with annotated fields into a named tuple, and keeps other members."""
 
         def __new__(cls, name, bases, body):
             if not bases:

@@ -1,16 +1,16 @@
-"""Log file of limited size: it keeps the head and the latest tail, and a line between them counts the gap."""
+"""Log file of limited size: the head and the latest tail remain, with a line that counts the lost bytes."""
 
 from __future__ import annotations
 
 import os
 
 HEAD = 16 << 20
-LEAST = 4096  # a smaller cap could not hold the line that counts the gap
+LEAST = 4096  # a smaller cap has no room for the line that counts the dropped bytes
 _CHUNK = 1 << 20
 
 
 def complain(sentence: str) -> None:
-    """Write a sentence to standard error, the keeper's log. Never raises, even if the log's disk is full."""
+    """Write a sentence to standard error, which is the keeper's log. Never raises, even on a full disk."""
     try:
         os.write(2, f"{sentence}\n".encode(errors="backslashreplace"))
     except OSError:
@@ -18,9 +18,10 @@ def complain(sentence: str) -> None:
 
 
 class CappedLog:
-    """File ``path`` with at most ``cap`` bytes of a stream. A failed write drops and counts its bytes.
+    """File ``path`` with at most ``cap`` bytes of a stream. ``dropped`` counts the bytes of failed writes.
 
-    A full file loses the older half of its tail, and the rest moves up: the file stays one readable text.
+    When the file is full, the older half of the tail is deleted and the rest moves up. The file is readable
+    text at all times.
     """
 
     __slots__ = ("_cap", "_fd", "_head", "_size", "_skipped", "dropped")
@@ -58,7 +59,7 @@ class CappedLog:
         return text.rstrip().rpartition(b"\n")[2].strip()
 
     def close(self) -> None:
-        """Close the file; a second call is harmless."""
+        """Close the file; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

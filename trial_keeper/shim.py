@@ -1,9 +1,9 @@
-"""The shim: parent process of one attempt's command. It works without keeper and server.
+"""The shim: parent process of one attempt's command, which works without keeper and server.
 
-The shim takes the claim, starts the command, drains its output and flushes its metrics. It stops the command
-on SIGTERM (the grace is in a file beside the claim) or when the lease has expired, kills the remaining
-processes, and writes the end into the claim file. A sub-reaper is the parent of every orphan below it, so a
-shim without children has no descendants.
+The shim takes the claim, starts the command, copies its output to files and flushes its metrics. The shim
+stops the command on SIGTERM (the grace is in a file beside the claim) or when the lease has expired, kills
+the remaining processes, and writes the end into the claim file. The shim is a sub-reaper, which becomes the
+parent of every orphaned descendant, so a shim without children has no descendants.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _SHELLS = ("/bin/bash", "/bin/sh")
 SHELL = next((path for path in _SHELLS if os.access(path, os.X_OK)), None)
 DEFAULT_GRACE_S = 10.0
-GIVE_UP_S = 10.0  # processes that still live after SIGKILL hang in the kernel: reported by pid
+GIVE_UP_S = 10.0  # a process that survives SIGKILL for this time hangs in the kernel, and is reported by pid
 RETRY_S = 1.0
 LAST_FLUSH_PAUSE_S = 8.0
 LAST_WORDS = 4096  # bytes at the end of stderr to search for its last line
 SHOWN = 300  # longest shown part of the last line, in bytes
-NOT_CLAIMED = 255  # exit status (or an errno): the attempt could not be prepared, and is not claimed
+NOT_CLAIMED = 255  # exit status (or an errno) of a shim that could not prepare and claim its attempt
 
 _RESET = [
     _signal.SIGHUP, _signal.SIGINT, _signal.SIGPIPE, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGXFSZ,
@@ -43,7 +43,7 @@ _FILES = ("stdout", "stderr", "parameter.cfg", claim.METRICS)
 _FOLDERS = (".nni", "")
 _PREFIX, _LEASE, _CHANGES = 7, 8, 9  # indices of fields
 _CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
-_LONGEST_NOTICE = 4096  # bytes that a pipe takes atomically
+_LONGEST_NOTICE = 4096  # most bytes that a pipe accepts atomically
 _SIGKILL = _signal.SIGKILL  # a shell exits with this number + 128 if its command was killed
 
 
@@ -74,7 +74,7 @@ def main(
 
 
 def foresee(fields: list[bytes]) -> None:
-    """Import, in the spawner, a module that this attempt needs, once for all later shims."""
+    """Import a module that this attempt needs into the spawner, so that later shims share the module."""
     if fields[_LEASE]:
         _deadline(fields[_LEASE])
 
@@ -82,8 +82,8 @@ def foresee(fields: list[bytes]) -> None:
 def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
     """Run the command ``:`` as a shim would, in this process; create and remove ``directory``.
 
-    This fills the interpreter's caches before the fork and saves each shim a copy of 150 KiB. SIGCHLD must
-    have a handler; the wake-up descriptor is reset at the end.
+    The run fills the interpreter's caches before the fork, which saves each shim 150 KiB of memory. SIGCHLD
+    must have a handler. The wake-up descriptor is reset at the end.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     prefix = f"{directory}/own."
@@ -109,7 +109,7 @@ def _deadline(path: bytes) -> Deadline:
 
 
 def _up() -> float:
-    """Return the seconds since the boot, on a clock that nobody can set."""
+    """Return the seconds since the boot, on a clock that cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -153,7 +153,7 @@ class _Shim:
         self._poll = select.poll()
 
     def take_signals(self, inherited: tuple[int, ...]) -> None:
-        """Open a wake-up pipe, before the claim makes this process known; close the spawner's descriptors."""
+        """Open a pipe for signals, before the claim names this process; close the spawner's descriptors."""
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(self._beat, warn_on_full_buffer=False)
         for fd in inherited:
@@ -161,7 +161,7 @@ class _Shim:
         self._poll.register(self._pulse, select.POLLIN)
 
     def run(self, environ: dict[bytes, bytes]) -> None:
-        """Claim, start, watch, seal. Return at once if another process has the claim; change ``environ``."""
+        """Claim the attempt, run its command, seal the claim; do nothing if claimed. Changes ``environ``."""
         self._prepare()
         if self._lease is not None and self._lease.over():
             raise OSError(self._lease.OVER, "the lease is over")
@@ -170,7 +170,7 @@ class _Shim:
         fd = claim.take(self._prefix, self._lines)
         if fd is None:
             self._lines = b""
-            self._notify()  # a keeper that does not know of the claim has to look at it
+            self._notify()  # the keeper may not know the claim yet, and has to read the claim file
             return
         self._claim = fd
         if self._lease is not None and self._lease.over():
@@ -206,7 +206,7 @@ class _Shim:
     def _prepare(self) -> None:
         """Create all files before the claim, so that a failure (full disk) can be retried.
 
-        An earlier attempt of the trial may have left anything in the trial's folder.
+        An earlier attempt of the trial may have left any files in the trial's folder.
         """
         directory = self._directory
         for path in (directory, f"{directory}/.nni", os.path.dirname(self._prefix)):
@@ -254,7 +254,7 @@ class _Shim:
         self._flush_at = time.monotonic() + self._flush_pause
 
     def _watch(self) -> None:
-        """Watch until no process of the command is left, or the rest cannot be killed."""
+        """Watch the command until none of its processes is left, or the rest cannot be killed."""
         while not self._reap():
             now = time.monotonic()
             if self._lease is not None and self._lease.over():
@@ -276,7 +276,7 @@ class _Shim:
                     self._drain(fd)
 
     def _reap(self) -> bool:
-        """Reap ended children; return whether no child, and so no descendant, is left."""
+        """Reap ended children; return whether no child is left, which means that no descendant is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -318,12 +318,12 @@ class _Shim:
             self._terminate(now, grace)
 
     def _stop(self, now: float) -> None:
-        """Stop the command for the keeper, unless it is stopping or has ended."""
+        """Stop the command for the keeper, unless the command is stopping or has ended."""
         if not self._stopping and self._status is None:
             self._terminate(now, _grace(self._prefix))
 
     def _terminate(self, now: float, grace: float) -> None:
-        """Send SIGTERM to the whole tree, and plan SIGKILL after the grace."""
+        """Send SIGTERM to the command and all descendants, and schedule SIGKILL after the grace."""
         self._stopping = True
         self._kill_at = now + grace
         # The command gets SIGTERM first: finding its descendants in /proc can take milliseconds.
@@ -332,7 +332,7 @@ class _Shim:
         procs.signal_all(rest, _signal.SIGTERM)
 
     def _kill(self, now: float) -> bool:
-        """Send SIGKILL to all descendants once more; return False after GIVE_UP_S."""
+        """Send SIGKILL to all descendants again; return False after GIVE_UP_S."""
         if self._give_up_at is None:
             self._give_up_at = now + GIVE_UP_S
         elif now >= self._give_up_at:
@@ -343,7 +343,7 @@ class _Shim:
         return True
 
     def _flush(self, now: float) -> None:
-        """Flush the metrics to disk, once a second while they grow; look less often while they do not."""
+        """Flush grown metrics to disk; check once a second while the metrics grow, and else less often."""
         size = os.fstat(self._metrics).st_size
         if size > self._flushed:
             self._flushed = size
@@ -382,7 +382,7 @@ class _Shim:
         )  # fmt: skip
 
     def _last_words(self) -> str:
-        """Return the last line of the command's stderr, or an empty text without one."""
+        """Return the last line of the command's stderr; "" if stderr is empty."""
         line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
         return line[:SHOWN].decode(errors="replace")
 
@@ -397,7 +397,7 @@ class _Shim:
                 os.ftruncate(self._claim, os.fstat(self._claim).st_size - count)
             except OSError as error:
                 complain(f"shim: {self._directory}: {error}")
-            self._notify()  # the keeper need not wait for the disk
+            self._notify()  # at once, so that the keeper does not wait for the disk
             time.sleep(RETRY_S)
 
     def _notify(self) -> None:
@@ -427,7 +427,7 @@ def _make(path: str) -> None:
 
 
 def _open_metrics(own: str, theirs: str) -> int:
-    """Open the metrics file, linked in the keeper's folder (``own``) and the trial's (``theirs``).
+    """Open the metrics file, with hard links in the keeper's folder (``own``) and the trial's (``theirs``).
 
     If the folders are on different disks, the file is in the trial's folder only.
     """

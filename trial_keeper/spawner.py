@@ -1,8 +1,8 @@
-"""The spawner: a lean process, forked before the keeper imports anything, that forks one shim per attempt.
+"""The spawner: a small process that forks one shim per attempt, itself forked before the keeper's imports.
 
-Each import would cost every shim time and memory, so this module and ``shim`` import next to nothing. The
-spawner reads requests from one pipe and writes the failed shims to another. It ends when the keeper closes
-the pipe of requests; the shims continue.
+Each import would cost every shim time and memory, so this module and ``shim`` import very little. The spawner
+reads requests from one pipe and reports failed shims through another pipe. The spawner ends when the keeper
+closes the pipe of requests; the shims continue.
 
 A request is its length (4 bytes, big endian) and its fields, each a length and its bytes::
 
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-REHEARSALS = 8  # CPython changes a function's code in its first runs: each shim would copy 100 KiB
+REHEARSALS = 8  # CPython changes a function's code in its first runs, which would cost each shim 100 KiB
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -36,7 +36,7 @@ def pack(fields: Iterable[bytes]) -> bytes:
 
 
 def unpack(body: bytes) -> list[bytes]:
-    """Return the fields of a request, given without its length."""
+    """Return the fields in the ``body`` of a request, which is the request without its leading length."""
     fields = []
     at = 0
     while at < len(body):
@@ -47,9 +47,10 @@ def unpack(body: bytes) -> list[bytes]:
 
 
 def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
-    """Serve until ``requests`` ends. ``failures`` gets lines ``<job id> <wait status>``, ``wake`` job ids.
+    """Serve requests until the end of the pipe ``requests``.
 
-    ``rehearsal``: path of a directory to create and remove.
+    The spawner writes a line ``<job id> <wait status>`` to ``failures`` for each failed shim. Shims write
+    their notices to ``wake``. ``rehearsal``: path of a directory to create and remove.
     """
     subreaper = _subreaper()
     for number in (_signal.SIGHUP, _signal.SIGINT):
@@ -98,7 +99,7 @@ def _fork(job: bytes, failures: int) -> int:
 
 
 def _reap(shims: dict[int, bytes], failures: int) -> None:
-    """Reap ended shims, and report failed shims to the keeper: they may have died before their claim."""
+    """Reap ended shims, and report failed shims, which may have ended before their claim, to the keeper."""
     while shims:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -112,7 +113,7 @@ def _reap(shims: dict[int, bytes], failures: int) -> None:
 
 
 def _subreaper() -> Callable[[], None]:
-    """Return a function that makes the calling process the parent of all orphans below it.
+    """Return a function that makes the calling process the parent of its orphaned descendants.
 
     Also make the spawner end with the keeper, its parent. Shims do not inherit this setting.
     """
@@ -130,4 +131,4 @@ def _subreaper() -> Callable[[], None]:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Do nothing: the byte in the wake-up pipe is enough."""
+    """Do nothing. The handler exists because Python then writes the signal to the wake-up pipe."""

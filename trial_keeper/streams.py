@@ -1,4 +1,4 @@
-"""The keeper's input from pipes, and its log."""
+"""Lines that the keeper reads from pipes, and the keeper's log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LOG_BYTES = 5 << 20
 
 
 class Lines:
-    """Complete lines from a pipe that never blocks. ``ended``: the other end is closed."""
+    """Reader of complete lines from a pipe, which never blocks. ``ended``: the other end is closed."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -18,7 +18,7 @@ class Lines:
         self.ended = False
 
     def lines(self) -> list[str]:
-        """Return all complete lines that have arrived."""
+        """Return all complete lines that have arrived since the last call."""
         while True:
             try:
                 chunk = os.read(self._fd, 65536)
@@ -33,13 +33,13 @@ class Lines:
 
 
 class Log:
-    """The keeper's log on standard error; a large log file is moved to ``<path>.1``."""
+    """Log of the keeper on standard error. A log file above LOG_BYTES is moved to ``<path>.1``."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def write(self, sentence: str) -> None:
-        """Add a line; never raises."""
+        """Write the sentence as a line with the time; never raises."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         try:
             os.write(2, f"[{stamp}] {sentence}\n".encode(errors="replace"))

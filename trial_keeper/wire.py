@@ -9,7 +9,7 @@ files, in the order of ``attempts`` and, within an attempt, of its ``events``::
      "k_epoch": int,             +1, durable, at each keeper start
      "sync_no": int,             +1 at each call of this k_epoch
      "boot_id": str,
-     "db_id_seen": str | null, "m_epoch_seen": int,   the last server that the keeper has obeyed
+     "db_id_seen": str | null, "m_epoch_seen": int,   the last server whose answer the keeper has applied
      "acked_cmd": int,           all commands up to this one are applied and durable
      "seen_cmd": int,            all commands up to this one have arrived (in memory only, >= acked_cmd)
      "all": bool,                attempts lists every attempt held (first call of a k_epoch, first after
@@ -21,7 +21,7 @@ files, in the order of ``attempts`` and, within an attempt, of its ``events``::
              "gpus": [{"index": int,     index in nvidia-smi
                        "memory": int,    MiB in use beyond the memory of the listed processes
                        "processes": [[pid, job_id | null]]}]},   compute processes; null: not a trial's
-                                 left out: unchanged or unknown (sent in each call with "all" if known,
+                                 omitted: unchanged or unknown (sent in each call with "all" if known,
                                  and after each change)
      "host": {"cpus": float,      CPUs that processes may use
               "memory": int,      MiB that processes may use
@@ -59,8 +59,8 @@ Answer (200, JSON)::
              "command": str (for /bin/bash -c; for /bin/sh where there is no bash), "cwd": str,
              "environment": {str: str | null (unset)},
              "parameter": str (text of parameter.cfg), "log_cap": bytes,
-             "lease": bool,        the attempt may run under a lease only; left out: it needs no lease
-             "sought": bool,       the attempt was started before: report its fate; left out: start it
+             "lease": bool,        the attempt may run only under a lease; left out: no lease is needed
+             "sought": bool,       the attempt was started earlier: report its state; left out: start it
              "code": {"sha256": str, "size": bytes}}   code archive; left out: the code is on the host
 
 With ``code`` the attempt gets its own copy in ``<directory>/code``, which is its working directory (``cwd``
@@ -79,8 +79,8 @@ four for the length (big-endian), then the content::
                             "complete": bool (of a listing: no file is left out)}
 
 With ``tail``, which may be left out or null, a read begins at the last ``tail`` lines of the file. With
-``follow`` it continues until the attempt is sealed. An answer before the end (410) means that the reader has
-left. Only plain files are read, and links are not followed.
+``follow`` the read continues until the attempt is sealed. An answer before the end (410) means that the
+reader has left. Only plain files are read, and links are not followed.
 
 The server's address is in ``<keeper's directory>/manager.json`` (0600, replaced by rename, read again before
 every attempt to connect; a rewritten file ends a wait)::
@@ -97,8 +97,8 @@ send the latest token.
 
 Other answers: 401 wrong token, or the experiment is not open; 404 unknown call;
 409 {"error", "reason": "instance" | "turn" | "fenced" | "database"}; 413 too large; 503 not open yet. The
-keeper backs off and retries after each of them except "instance": another keeper has replaced this keeper
-and its attempts count as lost, so it stops them and leaves.
+keeper backs off and retries after each of these answers except "instance": another keeper has replaced this
+keeper, whose attempts count as lost. After "instance" the keeper stops its attempts and exits.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ if TYPE_CHECKING:
         pid: int
 
     class Final(TypedDict):
-        """The end of an attempt."""
+        """End of an attempt."""
 
         reason: str | None
         code: int | None
@@ -161,7 +161,7 @@ if TYPE_CHECKING:
     )
 
     class GpuReading(TypedDict):
-        """The GPUs of a machine, or why they cannot be read."""
+        """State of a machine's GPUs, or the error ``trouble`` if the GPUs cannot be read."""
 
         trouble: str | None
         gpus: list[dict[str, Any]]
@@ -193,7 +193,7 @@ if TYPE_CHECKING:
         attempts: dict[str, ReportedAttempt]
 
     class ReportHeader(_ReportHeader, total=False):
-        """The first line of a request."""
+        """First line of a request."""
 
         gpu: GpuReading
         host: HostCapacity
@@ -233,11 +233,11 @@ PIECE_HEAD = 5  # bytes
 
 
 class WireError(ValueError):
-    """A body does not follow this protocol."""
+    """Error: a body does not follow this protocol."""
 
 
 def encode_request(header: Mapping[str, Any], payloads: Sequence[bytes]) -> bytes:
-    """Join the header line and the payloads (in the order of the header's attempts and events)."""
+    """Return a request's body: the header line, then the payloads in the order of the header's events."""
     line = json.dumps(header, separators=(",", ":")).encode("ascii")
     return b"\n".join((line, b"".join(payloads)))
 
@@ -267,7 +267,7 @@ def decode_request(body: bytes) -> tuple[dict[str, Any], dict[str, list[bytes]]]
 
 
 def decode_answer(body: bytes) -> Answer:
-    """Parse an answer and fill in the fields that it leaves out. Raises WireError."""
+    """Return the parsed answer, with defaults for missing fields. Raises WireError."""
     try:
         answer: Any = json.loads(body)
         if not isinstance(answer["db_id"], str) or not isinstance(answer["m_epoch"], int):

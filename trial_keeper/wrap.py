@@ -1,13 +1,13 @@
 """``trial-keeper wrap <folder of manager.json> <work>``: process 1 of a container that runs a keeper.
 
-``<work>`` is the experiment's directory in the container; no other place has to be writable. The process
-sets up a keeper's directory there, whose ``manager.json`` links to the given file, which may be replaced at
-any time. The keeper is a child process: it logs to standard output, and is restarted if it is killed.
-Process 1 also reaps all orphans.
+``<work>`` is the experiment's directory in the container; no other folder has to be writable. The process
+creates a keeper's directory in ``<work>``, whose ``manager.json`` links to the given file. That file may be
+replaced at any time. The keeper is a child process, which logs to standard output and is restarted if it is
+killed. Process 1 also reaps all orphans.
 
 SIGTERM means that the container is shutting down: the keeper finds the file ``ending``, stops its attempts
-with ``NNIMGR_POD_GRACE_S`` seconds of grace, reports to the server and leaves. The container ends with its
-keeper, with the exit status of the one attempt that ran.
+with ``NNIMGR_POD_GRACE_S`` seconds of grace, reports to the server and exits. The container ends with its
+keeper, and has the exit status of its single attempt.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ UNUSABLE = 1  # exit status: the keeper cannot run here
 NOT_STARTED = 127  # exit status: the command could not be started, as in a shell
 BY_SIGNAL = 128  # exit status, plus the signal's number
 PAUSE_S = 1.0
-FAILURES = 10  # early ends of the keeper after which a restart would not help
+FAILURES = 10  # number of early ends of the keeper after which process 1 gives up
 SOON_S = 30.0
 
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 
 
 def run(manager: str, work: str, keep: Keep) -> NoReturn:
-    """Run process 1. Exit with a sentence and UNUSABLE if a keeper cannot run here."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # sigwait takes them: process 1 has no default actions
+    """Run process 1. Exit with an error and status UNUSABLE if a keeper cannot run here."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # for sigwait: process 1 has no default actions
     os.dup2(1, 2)
     directory = f"{work}/{KEEPER}"
     try:
@@ -62,7 +62,7 @@ def run(manager: str, work: str, keep: Keep) -> NoReturn:
 
 
 class _Init:
-    """Keeps the keeper of this directory running, as a fork that shares the loaded modules."""
+    """Process 1, which forks the keeper of this directory and restarts the keeper after a failure."""
 
     def __init__(self, keep: Keep, directory: str) -> None:
         self._keep = keep
@@ -73,7 +73,7 @@ class _Init:
         self._ended = False
 
     def run(self) -> bool:
-        """Run until the keeper leaves; return whether the container was told to end."""
+        """Run until the keeper exits; return whether the container was ordered to end."""
         self._start()
         while True:
             if signal.sigwait(_SIGNALS) != signal.SIGCHLD:
@@ -121,7 +121,7 @@ class _Init:
         return found
 
     def _tell(self) -> None:
-        """Have the keeper end, by renaming a file that exists already, which works on a full disk."""
+        """Order the keeper to end, with a rename of an existing file, which also works on a full disk."""
         if not self._ended:
             self._ended = True
             complain("the container was told to end")
@@ -129,9 +129,10 @@ class _Init:
 
 
 def exit_status(work: str, *, ended: bool) -> int:
-    """Return the container's exit status: that of the attempt below ``work`` if there is just one, else 0.
+    """Return the container's exit status: the status of the single attempt below ``work``.
 
-    ``ended``: the container was told to end. The status is then 0 only if its one attempt ended by itself.
+    With no attempt or several attempts, the status is 0, or that of SIGTERM if ``ended``. ``ended``: the
+    container was ordered to end. The status is then 0 only if the single attempt ended with 0 by itself.
     """
     told = BY_SIGNAL + signal.SIGTERM if ended else 0
     found = [each for each in map(claim.read, _attempts(work)) if each is not None and each.pid is not None]

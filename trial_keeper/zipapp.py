@@ -1,4 +1,4 @@
-"""The keeper as one file, for hosts with only a Python. The same content gives the same bytes and name."""
+"""The keeper as one zip file, for hosts that have only Python. Equal content gives equal bytes and names."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _NO_REFERENCES = 2
 
 
 def content(*, compiled: bool = False) -> bytes:
-    """Return the zip, to run with ``python -S -E <file> <directory>``; uncompressed, for a faster start.
+    """Return the zip file, to run with ``python -S -E <file> <directory>``.
 
-    ``compiled``: add the bytecode of this Python, compressed, for hosts that start a keeper for every trial.
-    Other versions of Python compile the source themselves, which doubles the time of a keeper's start.
+    The file is uncompressed for a faster start. ``compiled``: compress the file, and add the bytecode of this
+    Python, for hosts that start a keeper for every trial. Other versions of Python compile the source
+    themselves, which doubles the start time of a keeper.
     """
     packing = zipfile.ZIP_DEFLATED if compiled else zipfile.ZIP_STORED
     root = os.path.dirname(os.path.dirname(os.path.abspath(str(trial_keeper.__file__))))
@@ -56,7 +57,7 @@ def content(*, compiled: bool = False) -> bytes:
 
 
 def build(directory: str) -> str:
-    """Write the zip to ``directory`` as ``trial-keeper-<hash>.pyz`` unless it exists; return its path."""
+    """Write the zip file to ``directory`` as ``trial-keeper-<hash>.pyz`` unless present; return its path."""
     made = content()
     path = os.path.join(directory, f"trial-keeper-{hashlib.sha256(made).hexdigest()[:16]}.pyz")
     if not os.path.exists(path):

@@ -1,6 +1,6 @@
-"""Describes in one sentence what an experiment is doing now.
+"""Describes the present activity of an experiment in one sentence.
 
-Pure. The cost grows with the open jobs, not with the trials.
+The functions are pure. Their cost grows with the number of open jobs, not with the number of trials.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NAMED = 3  # number of trials shown by id while a stop waits for them
 def happening(
     state: ExperimentState, at: datetime, *, searching: bool, outstanding: int, service_trouble: str | None
 ) -> str:
-    """Return one sentence about what the experiment is doing at ``at``.
+    """Return one sentence about the activity of the experiment at the time ``at``.
 
-    ``searching``: the tuner is up. ``outstanding``: number of parameter sets that were requested from the
-    tuner and have not arrived. ``service_trouble``: why the training service is not open; None if it is open.
+    ``searching``: the tuner runs. ``outstanding``: number of parameter sets that were requested from the
+    tuner and have not arrived. ``service_trouble``: reason why the training service is not open, else None.
     """
     match state.status:
         case E.INITIALIZED:
@@ -104,7 +104,7 @@ def _progress(state: ExperimentState, at: datetime) -> str:
 
 
 def _awaited(state: ExperimentState) -> str:
-    """Return the sentence that names the trials whose ends the experiment's stop waits for."""
+    """Return the sentence that names the trials that must end before the experiment is stopped."""
     trials = [trial for trial in state.trials.values() if trial.job_id is not None]
     if not trials:
         return "the experiment is being stopped"

@@ -1,4 +1,4 @@
-"""Decides which status an experiment has, and why it has this status."""
+"""Decides the status of an experiment, and the reason for the status."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nnimgr.rules.state import (
 
 
 def time_is_up(state: ExperimentState, now: datetime) -> bool:
-    """Check whether maxExperimentDuration is exceeded."""
+    """Return whether maxExperimentDuration is exceeded."""
     limit = state.limits.max_experiment_duration
     return limit is not None and state.active_for(now) >= limit
 
 
 def move_status(state: ExperimentState, now: datetime) -> f.ExperimentMoved | None:
-    """Build the fact that changes the experiment's status. Return None if the status stays the same."""
+    """Return the fact that changes the experiment's status; None if the status does not change."""
     status, drain, reason = _wanted_status(state, now)
     if (status, drain) == (state.status, state.drain):
         return None
@@ -59,9 +59,9 @@ def _failing(state: ExperimentState) -> str:
 
 
 def _is_over(state: ExperimentState) -> bool:
-    """Check whether the experiment has nothing left to run.
+    """Return whether the experiment has nothing left to run.
 
-    An ended experiment stays ended while silent hosts return and end the attempts that they still have.
+    An ended experiment remains ended while silent hosts return and end the attempts that still run there.
     """
     ended = state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
     return state.over or (ended and not state.trials)
@@ -80,5 +80,5 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
 
 
 def in_seconds(duration: timedelta) -> str:
-    """Format a duration in seconds for a sentence, for example "60 s"."""
+    """Return the duration in seconds as text for a sentence, for example "60 s"."""
     return f"{duration.total_seconds():g} s"

@@ -1,9 +1,9 @@
-"""Changes the state by facts (``apply``), and filters the facts that come from outside.
+"""Applies facts to the state (``apply``), and filters facts that come from outside.
 
-``admits`` rejects facts that are not news. ``measured`` sets the value that is recorded for a metric.
+``admits`` rejects duplicate, late and pointless facts. ``measured`` sets the recorded value of a metric.
 
-The table in ``transitions`` lists the allowed changes of a trial's status. Any other change is an error of
-this program. A late packet cannot cause one: ``admits`` rejects it at the mailbox.
+The table in ``transitions`` lists the allowed changes of a trial's status. Any other change is a bug in this
+program. A late message of a keeper cannot cause this error, because ``admits`` rejects its fact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
-    """Check whether the fact is news. Duplicate, late and pointless facts are not."""
+    """Return whether to record the fact. Duplicate, late and pointless facts are rejected."""
     match fact:
         case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted():
             job = state.jobs.get(fact.job_id)
@@ -63,7 +63,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
 
 
 def measured(state: ExperimentState, fact: f.Fact) -> f.Fact:
-    """Return the fact to record. With objectives, a metric's value is the main objective's number."""
+    """Return the fact to record. With objectives, the value of a metric is the main objective's number."""
     if type(fact) is not f.MetricReported or not (objectives := state.objectives):
         return fact
     value = main_value(fact.text, fact.value, objectives, final=fact.type == f.MetricType.FINAL)
@@ -84,6 +84,6 @@ def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool
 
 
 def apply(state: ExperimentState, recorded: f.Recorded) -> None:
-    """Change the state by one fact. Raise InvalidTransition if the trial's status does not allow the fact."""
+    """Apply one fact to the state. Raise InvalidTransition if the trial's status does not allow the fact."""
     state.number, state.last_at = recorded.number, recorded.at
     _STEPS[type(recorded.fact)](state, recorded.fact, recorded)

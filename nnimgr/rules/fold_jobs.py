@@ -24,10 +24,7 @@ JOB_STEPS = Steps()
 
 
 def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialState, JobState]:
-    """Return the trial and the job of a fact about placing or waiting.
-
-    Create the job if this is its first fact.
-    """
+    """Return the trial and the job of a JobPlaced or JobWaiting fact. Create the job at its first fact."""
     trial_id, attempt = trial_of_job(job_id)
     trial = trial_touched(state, trial_id, fact)
     job = state.jobs.get(job_id)
@@ -59,7 +56,7 @@ def _started(state: ExperimentState, fact: f.JobStarted, r: f.Recorded) -> None:
     trial = trial_touched(state, job.trial_id, fact)
     job.started_at, job.pid = fact.started_at, fact.pid
     trial.started_at, trial.running_since = fact.started_at, r.at
-    trial.note = None  # it explained why the start was delayed
+    trial.note = None  # the note explained why the start was delayed
     if job.stop is None:
         trial.reason = waiting_reason(trial)
     move(state, trial, f.TrialStatus.RUNNING)
@@ -101,7 +98,7 @@ def _stop_ordered(state: ExperimentState, fact: f.StopOrdered, r: f.Recorded) ->
     trial.reason = f"is being stopped: {trial.target_reason}"
     if trial.unknown_since is not None:
         trial.reason += f"; its host does not hear of it: {silence(state, trial)}"
-    if fact.cmd_seq is None:  # the job had no place, so no process of it runs
+    if fact.cmd_seq is None:  # the job had no place, so none of its processes runs
         _close(state, job, trial, r)
     else:
         reindex(state, trial)
@@ -117,7 +114,7 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
         keeper = state.keepers[job.placed.place.keeper_id]
         keeper.acked_cmd = max(keeper.acked_cmd, fact.acked_cmd)
     failed = fact.reason is f.EndReason.EXITED and fact.exit_code != 0
-    if fact.message and not failed:  # of a failure, it is a part of the trial's reason
+    if fact.message and not failed:  # after a failure, the message is a part of the trial's reason
         trial.note = fact.message
     _close(state, job, trial, r)
 
@@ -128,7 +125,7 @@ def _job_lost(state: ExperimentState, fact: f.JobLost, r: f.Recorded) -> None:
     trial = trial_touched(state, job.trial_id, fact)
     job.lost, job.ended_at = fact.reason, r.at
     if job.started_at is not None and trial.running_since is not None:
-        job.ended_at = job.started_at + (r.at - trial.running_since)  # in the time of the host's clock
+        job.ended_at = job.started_at + (r.at - trial.running_since)  # by the host's clock
     _close(state, job, trial, r)
 
 
@@ -150,7 +147,7 @@ def _job_noted(state: ExperimentState, fact: f.JobNoted, r: f.Recorded) -> None:
 
 
 def _release(state: ExperimentState) -> None:
-    """Forget the closed jobs whose keepers have acknowledged the last command."""
+    """Delete the closed jobs whose keepers have acknowledged the last command."""
     for job_id in list(state.closing_jobs):
         job = state.jobs[job_id]
         if job.placed is not None:
@@ -227,7 +224,7 @@ def _gone(state: ExperimentState, fact: f.KeeperGone, r: f.Recorded) -> None:
 
 
 def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
-    """Forget the closed jobs of this keeper, which can no longer acknowledge any command."""
+    """Delete the closed jobs of this keeper, which can no longer acknowledge any command."""
     for job_id in list(state.closing_jobs):
         placed = state.jobs[job_id].placed
         if placed is not None and placed.place.keeper_id == keeper_id:
@@ -235,7 +232,7 @@ def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
 
 
 def silence(state: ExperimentState, trial: TrialState) -> str:
-    """Return a sentence about an UNKNOWN trial: since when its host is silent, and why."""
+    """Return a sentence about an UNKNOWN trial: the start and the reason of its host's silence."""
     assert trial.job_id is not None and trial.unknown_since is not None
     placed = state.jobs[trial.job_id].placed
     assert placed is not None
@@ -244,7 +241,7 @@ def silence(state: ExperimentState, trial: TrialState) -> str:
 
 
 def _ways_out(state: ExperimentState, trial: TrialState) -> str:
-    """Return a sentence that lists what can end the trial's UNKNOWN status."""
+    """Return a sentence that lists the events that end the trial's UNKNOWN status."""
     lease = state.config.get("lease")
     if lease is not None:
         return (
@@ -298,5 +295,5 @@ def _machine_removed(state: ExperimentState, fact: f.MachineRemoved, r: f.Record
 def _machine_gone(state: ExperimentState, fact: f.MachineGone, r: f.Recorded) -> None:
     state.machines[fact.keeper_id].gone = True
     if (keeper := state.keepers.get(fact.keeper_id)) is not None:
-        keeper.silent = None  # nobody expects messages from this keeper any more
+        keeper.silent = None  # no more messages are expected from this keeper
     _acknowledge_nothing(state, fact.keeper_id)

@@ -48,7 +48,7 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
         state.first_failures = 0
         state.crashes = {}
     elif state.active_since is not None and not state.jobs and state.last_at is not None:
-        # No trial ran while no server did, so this time does not count towards maxExperimentDuration.
+        # No trial ran while no server ran, so this time does not count towards maxExperimentDuration.
         state.active_since = r.at
 
 
@@ -112,7 +112,7 @@ def _recovered(state: ExperimentState, fact: f.AlgorithmRecovered, r: f.Recorded
 
 @EXPERIMENT_STEPS.of(f.DataImported)
 def _imported(state: ExperimentState, fact: f.DataImported, r: f.Recorded) -> None:
-    """Change nothing, since only the tuner uses the imported records."""
+    """Change nothing, because only the tuner uses the imported records."""
 
 
 # ---- trials -----------------------------------------------------------------------------------------------
@@ -139,9 +139,9 @@ def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None
     if fact.source is f.SuggestionSource.ALGORITHM:
         assert fact.parameter_id is not None
         state.next_parameter_id = max(state.next_parameter_id, fact.parameter_id + 1)
-        state.exhausted = False  # NNI's tuners may give parameter sets again after they had none
+        state.exhausted = False  # NNI's tuners may have parameter sets again later
         if fact.fed_to is not None and fact.fed_to < state.space_number:
-            trial.superseded = True  # the tuner made it before it knew the current search space
+            trial.superseded = True  # suggested before the tuner knew the current search space
     if fact.source is f.SuggestionSource.RESUMED:
         state.interrupted = [i for i in state.interrupted if i.trial_id != fact.retry_of]
     if fact.source is f.SuggestionSource.RERUN:
@@ -182,7 +182,7 @@ def _user_stop(state: ExperimentState, fact: f.StopRequested, r: f.Recorded) -> 
     paused = fact.kind is f.StopKind.PAUSE
     trial = state.trials[fact.trial_id]
     if not paused and trial.unknown_since is not None:
-        trial.target = None  # other stops wait for the silent host without limit; a user's stop does not
+        trial.target = None  # a user's stop replaces stops that wait for the silent host
     _aim(state, fact, fact.kind, "a user paused it" if paused else "a user stopped it")
 
 
@@ -284,7 +284,7 @@ def _count_fruitless(state: ExperimentState, trial: TrialState) -> None:
 
 
 def _count_first_failures(state: ExperimentState, fact: f.TrialEnded) -> None:
-    """Count the trials that failed alike since the start or the last resume.
+    """Count the first trials since the start or the last resume, if all of them failed alike.
 
     A trial that a user or the system has stopped is neither a failure nor a success.
     """
@@ -292,7 +292,7 @@ def _count_first_failures(state: ExperimentState, fact: f.TrialEnded) -> None:
         return
     if fact.status is f.TrialStatus.FAILED:
         if fact.failure is None:
-            return  # not the command's failure
+            return  # the command itself did not fail
         if not state.first_failures:
             state.first_failure, state.first_failure_reason = fact.failure, fact.reason
         alike = fact.failure == state.first_failure

@@ -1,8 +1,8 @@
-"""Indexes of the state: sets of live trials that need an action or have to be looked at.
+"""Indexes of the state: sets of live trials that need an action or a check.
 
-The table ``INDEXES`` has one predicate per index. After a step of the fold has changed a trial, it calls
-``reindex``. ``rebuild`` fills all indexes after a snapshot was loaded. ``nnimgr.rules.validate`` compares
-them.
+The table ``INDEXES`` has one predicate per index. Each step of the fold that changes a trial calls
+``reindex``. ``rebuild`` fills all indexes after a snapshot was loaded. ``nnimgr.rules.validate`` compares the
+indexes with the predicates.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["INDEXES", "is_queued", "is_unsettled", "rebuild", "reindex"]
 
 
 def is_queued(trial: TrialState) -> bool:
-    """Check whether the trial waits for a slot."""
+    """Return whether the trial waits for a slot."""
     waits = trial.status is TrialStatus.WAITING and trial.reuse is None
     return waits and trial.job_id is None and trial.closed_job is None
 
 
 def is_unsettled(trial: TrialState) -> bool:
-    """Check whether the plan has to decide what happens to the trial next.
+    """Return whether the plan has to decide the next step of the trial.
 
-    This is so if the trial reuses a result, if its attempt has closed, or if its pause has ended.
+    The plan decides if the trial reuses a result, if its attempt has closed, or if its pause has ended.
     """
     if trial.closed_job is not None or (trial.reuse is not None and trial.status is TrialStatus.WAITING):
         return True
@@ -33,7 +33,7 @@ def is_unsettled(trial: TrialState) -> bool:
 
 
 def _is_condemned(state: ExperimentState, trial: TrialState) -> bool:
-    """Check whether the trial has to stop or was declared lost, and no step was taken yet."""
+    """Return whether the trial has to stop or was declared lost, and the plan has not acted yet."""
     if trial.declared_lost and trial.job_id is not None:
         return state.jobs[trial.job_id].stop is None
     if trial.target is None or trial.closed_job is not None:
@@ -55,7 +55,10 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "reported": lambda state, trial: bool(trial.untold),
     "superseded": lambda state, trial: trial.superseded and trial.target is None,
 }
-"""Predicate for each index, by the name of its field in the state: whether the index holds a live trial."""
+"""Predicate of each index, by the name of the index's field in the state.
+
+A predicate returns whether the index holds this live trial.
+"""
 
 _OLDEST_FIRST: Mapping[str, Callable[[TrialState], datetime | None]] = {
     "running": lambda trial: trial.running_since,
@@ -75,7 +78,7 @@ def reindex(state: ExperimentState, trial: TrialState) -> None:
 
 
 def rebuild(state: ExperimentState) -> None:
-    """Derive all indexes from the trials and jobs again."""
+    """Rebuild all indexes from the trials and jobs."""
     for name, holds in INDEXES.items():
         held = [trial for trial in state.trials.values() if holds(state, trial)]
         since = _OLDEST_FIRST.get(name)

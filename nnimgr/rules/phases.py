@@ -1,10 +1,10 @@
-"""Multi-phase trials: a running trial gets further parameter sets, each with its own result. Pure.
+"""Multi-phase trials: a running trial gets further parameter sets, each with its own result.
 
-The order of the facts: the trial asks for a set (ParametersWanted), the tuner's answer is bound to the trial
-and holds for any of its attempts (FurtherSuggested), the service is ordered to hand the set over
-(UpdateOrdered), and the first FINAL metric of each set becomes its result (ResultTaken). In an experiment
-with one set per trial, every further request is answered with a record without parameters. NNI's SDKs then
-return None.
+The functions are pure. The facts have this order: the trial requests a set (ParametersWanted), the tuner's
+answer is bound to the trial and all its attempts (FurtherSuggested), the service is ordered to send the set
+(UpdateOrdered), and the first FINAL metric of the set becomes the set's result (ResultTaken). In an
+experiment with one set per trial, the answer to every further request is a record without parameters. NNI's
+SDKs return None for this record.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def _record(parameter_id: int | None, source: f.SuggestionSource, parameters: st
 
 
 def is_due(state: ExperimentState, trial: TrialState, index: int) -> bool:
-    """Check whether the tuner has to be asked for this parameter set, because no answer is known yet."""
+    """Return whether this parameter set must be requested from the tuner, which has not answered yet."""
     return state.limits.multi_phase and index >= len(trial.sets)
 
 
 def waiting_reason(trial: TrialState) -> str | None:
-    """Return why a running trial waits, None if it does not wait for a parameter set."""
+    """Return the reason why a running trial waits; None if the trial does not wait for a parameter set."""
     return f"waits for parameter set {trial.wants[-1] + 1} from the tuner" if trial.wants else None
 
 
 def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReported) -> None:
-    """Take a FINAL metric of a multi-phase trial.
+    """Record a FINAL metric of a multi-phase trial.
 
     The first FINAL metric of a parameter set is the set's result. The best FINAL metric is the trial's
     result.
@@ -65,9 +65,9 @@ def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReport
 
 
 def _index_of(trial: TrialState, parameter_id: str | None) -> int | None:
-    """Return the number of the parameter set with this id (JSON text), None if no set has it.
+    """Return the number of the parameter set with this id (JSON text); None if no set has this id.
 
-    The search begins with the newest set, since most metrics are for it.
+    The search begins with the newest set, because most metrics belong to the newest set.
     """
     for index in range(len(trial.sets) - 1, -1, -1):
         held = trial.sets[index]
@@ -93,7 +93,7 @@ def _wanted(state: ExperimentState, fact: f.ParametersWanted, r: f.Recorded) -> 
     job.recorded += 1
     trial = trial_touched(state, job.trial_id, fact)
     if 0 < fact.index < trial.parameter_sets or fact.index in trial.wants:
-        return  # the set was handed over already, or another process of the trial has asked for it
+        return  # the set was already sent or requested
     asked = f"asked for parameter set {fact.index + 1}"
     if fact.index > trial.parameter_sets:
         trial.note = f"{asked}, but set {trial.parameter_sets + 1} is the next"
@@ -105,7 +105,7 @@ def _wanted(state: ExperimentState, fact: f.ParametersWanted, r: f.Recorded) -> 
 
 
 def _say_why(state: ExperimentState, trial: TrialState, job: JobState) -> None:
-    """Update the trial's reason and indexes after its list of requested sets has changed."""
+    """Update the trial's reason and indexes after a change of its list of requested sets."""
     if trial.status is f.TrialStatus.RUNNING and job.stop is None:
         trial.reason = waiting_reason(trial)
     reindex(state, trial)

@@ -1,8 +1,8 @@
-"""Plans what has to follow from a state (``plan``). Pure.
+"""Plans the next steps that follow from a state (``plan``).
 
-The facts of a plan follow from the state by themselves. Its commands are requests to the training service or
-the tuner, and to obey a command twice does no harm. The cost of a call grows with what is to be done, not
-with the number of trials, because only the small indexes of the state are read.
+The functions are pure. The facts of a plan follow from the state alone. The commands of a plan are orders to
+the training service or the tuner, which may be repeated without harm. The cost of a call grows with the
+number of next steps, not with the number of trials, because only the small indexes of the state are read.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from training_services.base import TRIAL_GRACE
 class Plan:
     facts: tuple[f.Fact, ...]
     commands: tuple[Command, ...]
-    wake_at: datetime | None  # when the next limit or retry is due
+    wake_at: datetime | None  # time of the next limit or retry; None: nothing is scheduled
 
 
 def plan(state: ExperimentState, now: datetime, *, ahead: int = 0) -> Plan:
-    """List what follows from the state at ``now``.
+    """Return the facts and commands that follow from the state at the time ``now``.
 
     ``ahead``: number of suggestions to hold ready beyond the free slots. If the plan has facts, apply them
-    and call ``plan`` again. Commands are only listed when no more facts follow.
+    and call ``plan`` again. The plan has commands only if no more facts follow.
     """
     consequences = tuple(_consequences(state, now))
     if consequences:
@@ -69,7 +69,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             yield end_unplaced(trial)
     yield from _aims(state, now)
     given_up = tuple(give_up_silent(state, now))
-    yield from given_up or give_up_overdue(state, now)  # not both: a job could be in both lists
+    yield from given_up or give_up_overdue(state, now)  # only one list: a job may be in both lists
     if (moved := move_status(state, now)) is not None:
         yield moved
     elif state.interrupted and state.status is f.ExperimentStatus.RUNNING:
@@ -164,7 +164,7 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
 
 
 def _hand_over(state: ExperimentState, trial: TrialState) -> Iterator[Command]:
-    """Yield the commands that get a running trial the parameter sets that it waits for."""
+    """Yield the commands that provide a running trial with the parameter sets that the trial waits for."""
     if trial.job_id is None or state.jobs[trial.job_id].stop is not None:
         return
     for index in trial.wants:
@@ -194,7 +194,7 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
             due += [] if trial.slot_lent else [lent_at(state, trial)]
     overdue = overdue_at(state)
     due += [] if overdue is None else [overdue]
-    # Only the few trials that wait for a retry have due_at. Those that wait for a slot do not.
+    # Only the few trials that wait for a retry have due_at. Trials that wait for a slot have no due_at.
     due += [
         at for trial_id in state.retrying if (at := state.trials[trial_id].due_at) is not None and at > now
     ]

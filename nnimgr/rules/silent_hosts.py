@@ -1,4 +1,4 @@
-"""Decides how long to wait for silent hosts, and what to give up after that."""
+"""Decides how long to wait for silent hosts, and which attempts count as lost after the wait."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from nnimgr.rules.state import (
 )
 from training_services.base import TRIAL_GRACE
 
-SILENT_GRACE = timedelta(seconds=10)  # time in which a silent host may still answer a user's stop
-STOP_LIMIT = TRIAL_GRACE + timedelta(seconds=4)  # from the stop of an experiment to the end of its trials
+SILENT_GRACE = timedelta(seconds=10)  # longest wait for a silent host after a user's stop
+STOP_LIMIT = TRIAL_GRACE + timedelta(seconds=4)  # most time from an experiment's stop to the end of trials
 
 
 def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Yield facts for trials on silent hosts.
+    """Yield the facts that are due for trials on silent hosts.
 
-    Slots are lent to other trials. Attempts that users have stopped or declared lost are given up.
+    Slots of silent trials are lent to other trials. Attempts that users have stopped or declared lost count
+    as lost.
     """
     for trial_id in state.unknown:
         trial = state.trials[trial_id]
@@ -41,7 +42,7 @@ def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Yield a loss for each trial that has not ended in time after the experiment's stop."""
+    """Yield a JobLost for each trial that has not ended in time after the experiment's stop."""
     due = overdue_at(state)
     if due is None or due > now:
         return
@@ -56,9 +57,9 @@ def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def overdue_at(state: ExperimentState) -> datetime | None:
-    """Return when the trials must have ended after the stop of the experiment, None if there is no such time.
+    """Return the latest time for the trials' ends after the stop of the experiment; None without a stop.
 
-    After a restart of the server the full time is allowed again.
+    A restart of the server allows the full time again.
     """
     if state.stop_requested_at is None or state.detached or not state.trials:
         return None
@@ -66,19 +67,19 @@ def overdue_at(state: ExperimentState) -> datetime | None:
 
 
 def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:
-    """Return when the silence began, but not before this server took the experiment.
+    """Return the start of the silence, but at the earliest the time when this server opened the experiment.
 
-    The time before does not count, because this server could not have heard from any host then.
+    Earlier silence does not count, because no host could reach this server earlier.
     """
     assert trial.unknown_since is not None
     return max(trial.unknown_since, state.opened_at or trial.unknown_since)
 
 
 def given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> datetime | None:
-    """Return when the attempt of a silent trial that a user has stopped is given up, None if it is not.
+    """Return the time at which a silent attempt that a user has stopped counts as lost; None if never.
 
-    Giving up is safe, because no further attempt follows that could run beside this attempt. A stop of the
-    experiment counts as a user's stop of every trial, even of those that a limit or the assessor stops.
+    This loss is safe, because no further attempt follows that could run beside this attempt. A stop of the
+    experiment counts as a user's stop of every trial, even of trials that a limit or the assessor stops.
     """
     wanted = trial.target in (f.StopKind.USER, f.StopKind.CUT) or (
         state.stop_requested and not state.detached
@@ -89,5 +90,5 @@ def given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> dat
 
 
 def lent_at(state: ExperimentState, trial: TrialState) -> datetime:
-    """Return when the slot of a trial on a silent host is lent to another trial."""
+    """Return the time at which the slot of a trial on a silent host is lent to another trial."""
     return _silent_since(state, trial) + state.limits.slot_held_for

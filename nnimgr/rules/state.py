@@ -1,8 +1,8 @@
-"""State of an experiment, and the records that it consists of. Pure: no clock, no I/O, no random draw.
+"""State of an experiment, and the records of the state. Pure: no clock, no I/O, no random numbers.
 
-The state holds live trials only. After the turn that ended a trial (``take_touched``), the trial is in the
-database alone. Fields with ``compare=False`` are derived from the other fields; ``nnimgr.rules.indexes``
-derives them and rebuilds them after a snapshot.
+The state holds only live trials. After the turn that ended a trial (``take_touched``), the trial is only in
+the database. Fields with ``compare=False`` are derived from the other fields by ``nnimgr.rules.indexes``,
+which also rebuilds these fields after a snapshot was loaded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nnimgr.rules.facts import (
 )
 
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 5  # increased when content or meaning changes; the state is then rebuilt from the log
+SNAPSHOT_VERSION = 5  # increased with each change of the state's fields; old snapshots are not loaded
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
@@ -45,7 +45,7 @@ def trial_of_job(job_id: str) -> tuple[str, int]:
 
 
 class AddedTrial(NamedTuple):
-    """A customised trial whose request had an idempotency key. ``sha256``: hash of its parameters as text."""
+    """Customised trial whose request had an idempotency key. ``sha256``: hash of the parameters' text."""
 
     trial_id: str
     sequence: int
@@ -58,13 +58,13 @@ class AddedTrial(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class JobState:
-    """An attempt, from its submission until its keeper has acknowledged the last command for it."""
+    """Job of an attempt, from its submission until its keeper has acknowledged the job's last command."""
 
     id: str
     trial_id: str
     attempt: int
     placed: JobPlaced | None = None
-    waiting: str | None = None  # why the job has no place yet
+    waiting: str | None = None  # reason why the job has no place yet
     placed_at: datetime | None = None
     started_at: datetime | None = None  # by the host's clock
     pid: int | None = None
@@ -82,7 +82,7 @@ class JobState:
 
     @property
     def last_cmd(self) -> int:
-        """Highest command number that the keeper has to acknowledge; 0 if there is none."""
+        """Return the highest command number that the keeper has to acknowledge; 0 without a command."""
         last = self.placed.cmd_seq if self.placed else 0
         if self.stop is not None and self.stop.cmd_seq is not None:
             last = max(last, self.stop.cmd_seq)
@@ -91,7 +91,7 @@ class JobState:
 
 @dataclass(slots=True, kw_only=True)
 class ParameterSet:
-    """A parameter set of a multi-phase trial. ``parameters`` is None if the tuner had no more sets."""
+    """Parameter set of a multi-phase trial. ``parameters`` is None if the tuner had no more sets."""
 
     parameter_id: int | None
     parameters: str | None
@@ -100,7 +100,7 @@ class ParameterSet:
 
 @dataclass(slots=True, kw_only=True)
 class TrialState:
-    """A live trial. ``target`` is None while the trial is to run to its end."""
+    """Live trial. ``target``: kind of the required stop or pause; None: the trial runs to its end."""
 
     id: str
     sequence: int
@@ -112,19 +112,19 @@ class TrialState:
     retry_of: str | None = None
     reuse: Reuse | None = None  # the trial takes this result and is not run
     attempt: int = 1  # number of the attempt that is due or open
-    forgotten: int = 0  # attempts up to this number may have run without being in the database
+    forgotten: int = 0  # attempts up to this number may have run although the database lacks them
     due_at: datetime | None = None
     lost_attempts: int = 0
     failed_attempts: int = 0
     job_id: str | None = None  # job of the open attempt
-    closed_job: str | None = None  # job of an attempt that has ended, while no next step was decided
+    closed_job: str | None = None  # job of an ended attempt, until the next step is decided
     target: StopKind | None = None
     target_reason: str = ""
-    running_since: datetime | None = None  # by the server's clock; for maxTrialDuration
+    running_since: datetime | None = None  # start by the server's clock, for maxTrialDuration
     unknown_since: datetime | None = None
     slot_lent: bool = False  # another trial uses the slot until this trial's host is heard from
-    superseded: bool = False  # of an older search space, and not started when that was replaced
-    declared_lost: bool = False  # by a user, while the host is silent
+    superseded: bool = False  # True: not started yet, and from a replaced search space
+    declared_lost: bool = False  # True: a user declared the attempt lost while the host is silent
     started_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None
@@ -149,23 +149,23 @@ class KeeperState:
     retired: list[str] = field(default_factory=list)  # previous instances
     boot_id: str | None = None
     acked_cmd: int = 0
-    silent: str | None = None  # the sentence why it is silent; None if it is not
+    silent: str | None = None  # sentence that explains the silence; None: not silent
 
 
 @dataclass(slots=True, kw_only=True)
 class MachineState:
-    """A machine that was added, drained or removed while the experiment ran."""
+    """Machine that was added, drained or removed while the experiment ran."""
 
     added: Mapping[str, Any] | None = None  # item of machineList; None if the configuration names the machine
     draining: bool = False
     removing: bool = False
-    forced: bool = False  # trials of this machine run again on other machines
+    forced: bool = False  # True: trials of this machine are restarted on other machines
     gone: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Interrupted:
-    """A trial that a stop of the experiment cut off. It runs again as a new trial after a resume."""
+    """Trial that a stop of the experiment interrupted. A resume restarts it as a new trial."""
 
     trial_id: str
     sequence: int
@@ -188,12 +188,12 @@ class Touched:
     trials: dict[str, TrialState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     keepers: set[str] = field(default_factory=set)
-    notes: dict[str, str] = field(default_factory=dict)  # notes on trials that had ended before
+    notes: dict[str, str] = field(default_factory=dict)  # notes on trials that had already ended
 
 
 @dataclass(slots=True, kw_only=True)
 class ExperimentState:
-    """State of one experiment. It is empty until ExperimentCreated is applied."""
+    """State of one experiment, which is empty until ExperimentCreated is applied."""
 
     id: str = ""
     config: dict[str, Any] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class ExperimentState:
     number: int = 0  # number of the last fact
     last_at: datetime | None = None
     m_epoch: int = 0
-    opened_at: datetime | None = None  # when the current runner took the experiment
+    opened_at: datetime | None = None  # time when the current runner opened the experiment
     next_sequence: int = 0
     next_parameter_id: int = 0
     exhausted: bool = False
@@ -219,15 +219,15 @@ class ExperimentState:
     stop_requested: bool = False
     stop_requested_at: datetime | None = None
     detached: bool = False
-    failed: str | None = None  # the sentence why the experiment ends as ERROR
-    crashes: dict[Role, int] = field(default_factory=dict)  # failures in a row
+    failed: str | None = None  # sentence that explains why the experiment ends with ERROR
+    crashes: dict[Role, int] = field(default_factory=dict)  # number of consecutive failures
     best: Best | None = None
     worst: float | None = None  # worst result of a trial that succeeded
-    worst_of: dict[str, float] = field(default_factory=dict)  # worst value of each objective, if any
-    fruitless: int = 0  # number of trials in a row that ended without a result that counts
-    fruitless_since: str = ""  # the first of these trials, and its reason
+    worst_of: dict[str, float] = field(default_factory=dict)  # worst value of each objective
+    fruitless: int = 0  # number of consecutive trials that ended without a usable result
+    fruitless_since: str = ""  # first of these consecutive trials, and its reason
     first_failures: int | None = 0  # number of first trials, all failed alike; None: a trial ended otherwise
-    first_failure: str = ""  # how they failed, as TrialEnded.failure has it
+    first_failure: str = ""  # failure of the first trials, as in TrialEnded.failure
     first_failure_reason: str = ""
     missing: int = 0  # number of facts that were lost when the database was replaced by an older one
     reruns: int = 0  # number of trials that replace failed trials
@@ -255,40 +255,40 @@ class ExperimentState:
 
     @property
     def minimises(self) -> bool:
-        """True if the smallest result is the best, by the main objective or else by the tuner's traits."""
+        """Return whether the smallest result is the best, by the main objective or the tuner's traits."""
         for mode in self.objectives.values():
             return mode == "minimize"
         return self.traits.minimises
 
     @property
     def objectives(self) -> dict[str, str]:
-        """Each objective's mode by name, the main objective first. Empty if a result is one number."""
+        """Return each objective's mode by name, the main objective first; empty without objectives."""
         return objectives_of(self.config)
 
     @property
     def trial_command(self) -> str:
-        """Command that trials run. The training service's own trialCommand comes first."""
+        """Return the command of trials. The training service's own trialCommand has priority."""
         service = self.config.get("trainingService")
         own = service.get("trialCommand") if isinstance(service, Mapping) else None  # else a list
         return str(own or self.config.get("trialCommand", ""))
 
     @property
     def counted(self) -> int:
-        """Number of trials that count towards maxTrialNumber.
+        """Return the number of trials that count towards maxTrialNumber.
 
-        Trials that the system canceled and trials that were run again do not count.
+        Trials that the system canceled and trials that were rerun do not count.
         """
         return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0) - self.reruns
 
     @property
     def budget(self) -> int | None:
-        """Number of trials that may still be created; None if there is no limit."""
+        """Return the number of trials that may still be created; None without a limit."""
         limit = self.limits.max_trial_number
         return None if limit is None else max(0, limit - self.counted)
 
     @property
     def open_jobs(self) -> int:
-        """Number of attempts that were submitted and have not ended."""
+        """Return the number of attempts that were submitted and have not ended."""
         return len(self.jobs) - len(self.closing_jobs)
 
     def open_jobs_at(self, keeper_id: str) -> Iterator[JobState]:
@@ -299,29 +299,31 @@ class ExperimentState:
 
     @property
     def free_slots(self) -> int:
-        """Number of attempts that may be submitted now; negative while more run than the limit allows."""
+        """Return the number of attempts that may be submitted now.
+
+        The number is negative while more attempts are open than the limit allows.
+        """
         return self.limits.trial_concurrency - self.open_jobs + len(self.lent)
 
     @property
     def forsaken(self) -> list[str]:
-        """Keepers of the machines that are being removed by force and are not gone yet."""
+        """Return the ids of keepers on machines that are being removed by force and are not gone yet."""
         return [name for name, machine in self.machines.items() if machine.forced and not machine.gone]
 
     def active_for(self, now: datetime) -> timedelta:
-        """Return how long the experiment has been running, in all."""
+        """Return the total time that the experiment has been running."""
         return self.active + (now - self.active_since if self.active_since else timedelta(0))
 
     @property
     def fails_fast(self) -> bool:
-        """True if so many first trials have failed alike that no other one is worth its time."""
+        """Return whether the number of first trials that all failed alike has reached the limit failFast."""
         return 0 < self.limits.fail_fast <= (self.first_failures or 0)
 
     @property
     def over(self) -> bool:
-        """True if nothing is left to wait for.
+        """Return whether no live trial and no job is left to wait for.
 
-        Closed jobs on silent hosts do not count: what they have left there ends when the hosts are heard
-        from.
+        Closed jobs on silent hosts do not count: their processes end when the hosts are heard again.
         """
         return not self.trials and all(
             job.closed and job.placed is not None and self.keepers[job.placed.place.keeper_id].silent
@@ -334,15 +336,15 @@ class ExperimentState:
 
 
 def next_attempt(trial: TrialState) -> int:
-    """Return the number of the trial's next attempt. No attempt has had it, not even a forgotten one."""
+    """Return the number of the trial's next attempt, which no attempt had, not even a forgotten attempt."""
     return max(trial.attempt, trial.forgotten) + 1
 
 
 def trial_id_of(experiment_id: str, sequence: int) -> str:
-    """Return the id of trial number ``sequence``: a letter and at least four of [a-z0-9].
+    """Return the id of trial number ``sequence``: a letter and at least four characters of [a-z0-9].
 
     The id is a bijection of the number, keyed by the experiment: an affine map modulo the number of ids of
-    the same length. So ids are unique by construction, and no list of given ids is needed.
+    the same length. So ids are unique by construction, and no list of used ids is needed.
     """
     digits, size, start = 4, 26 * 36**4, 0
     while sequence - start >= size:

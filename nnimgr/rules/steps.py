@@ -1,4 +1,4 @@
-"""Register of steps: the function that changes the state, for each type of fact."""
+"""Register of steps. A step is the function that applies one type of fact to the state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Step = Callable[[ExperimentState, F, f.Recorded], None]
 
 
 class Steps:
-    """The steps of one module. Each type of fact has at most one step."""
+    """Steps of one module. Each type of fact has at most one step."""
 
     def __init__(self) -> None:
         self._steps: dict[type[Any], Step[Any]] = {}

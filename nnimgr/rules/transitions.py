@@ -11,7 +11,7 @@ W, R, P, U = f.TrialStatus.WAITING, f.TrialStatus.RUNNING, f.TrialStatus.PAUSED,
 
 TRANSITIONS: Mapping[type[f.Fact], frozenset[f.TrialStatus]] = {
     f.JobStarted: frozenset({W, U}),  # becomes RUNNING
-    f.JobEnded: frozenset({W, R, U}),  # stays until the plan has decided
+    f.JobEnded: frozenset({W, R, U}),  # status unchanged until the plan has decided
     f.JobLost: frozenset({W, R, U}),
     f.ResultReused: frozenset({W}),  # the end of the trial follows
     f.AttemptDue: frozenset({W, R, P, U}),  # becomes WAITING
@@ -25,7 +25,7 @@ TRANSITIONS: Mapping[type[f.Fact], frozenset[f.TrialStatus]] = {
 
 
 class InvalidTransition(Exception):
-    """The trial's status does not allow the fact."""
+    """Error: the trial's status does not allow the fact."""
 
     def __init__(self, trial: TrialState, fact: f.Fact) -> None:
         super().__init__(f"trial {trial.id} is {trial.status} and cannot take {fact}")
@@ -59,7 +59,7 @@ def move(state: ExperimentState, trial: TrialState, status: f.TrialStatus) -> No
 
 
 def note(state: ExperimentState, trial_id: str, note: str) -> None:
-    """Set the note of a trial, which may have ended long ago."""
+    """Set the note of a trial, which may already have ended."""
     if (trial := state.trials.get(trial_id)) is not None:
         trial.note = note
         state.touched.trials[trial_id] = trial

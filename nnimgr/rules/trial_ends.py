@@ -1,4 +1,4 @@
-"""Decides what follows the end of an attempt: another attempt, a pause, or the end of the trial."""
+"""Decides the next step after the end of an attempt: another attempt, a pause, or the end of the trial."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from nnimgr.rules.state import (
 )
 
 REMOVED = "its machine was removed by force"
-SHOWN = 60  # longest part of a user's text that a sentence shows, in characters
-RETRY_DELAY = timedelta(seconds=1)  # before the second new attempt; doubled for each further attempt
+SHOWN = 60  # most characters of a user's text that a sentence shows
+RETRY_DELAY = timedelta(seconds=1)  # delay of the second new attempt, doubled for each further attempt
 LONGEST_RETRY_DELAY = timedelta(minutes=5)
 _LAST_STATUS = {
     f.StopKind.USER: f.TrialStatus.USER_CANCELED,
@@ -35,7 +35,7 @@ _SAID_BY_OLDER_KEEPERS = "the last line of its stderr: "
 
 
 def take_results(trial: TrialState) -> Iterator[f.Fact]:
-    """Yield the facts that pass new results of a multi-phase trial on to the tuner."""
+    """Yield the facts that report new results of a multi-phase trial to the tuner."""
     for index in trial.untold:
         held = trial.sets[index]
         assert held.parameters is not None and held.result is not None
@@ -49,7 +49,7 @@ def take_results(trial: TrialState) -> Iterator[f.Fact]:
 
 
 def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
-    """Decide what follows for a trial whose attempt has closed or whose pause has ended."""
+    """Return the next fact of a trial whose attempt has closed or whose pause has ended."""
     if trial.status is f.TrialStatus.PAUSED:
         return f.AttemptDue(
             trial_id=trial.id,
@@ -110,7 +110,7 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: dat
         )
     if trial.failed_attempts:
         reason += f"; it has failed {trial.failed_attempts + 1} times"
-    message, _, _ = (end.message or "").partition(":")  # without the details of an exception
+    message, _, _ = (end.message or "").partition(":")  # only the type of an exception, not its details
     return _failed(state, trial, reason, failure=f"{end.exit_code}/{end.signal}/{message}")
 
 
@@ -128,7 +128,7 @@ def _failed(
 
 
 def _stand_in(state: ExperimentState) -> str | None:
-    """Return the result that the tuner gets for a trial without one, as JSON text; None if it gets none."""
+    """Return the JSON text of the tuner's result for a trial without a result; None if no result is sent."""
     objectives = state.objectives
     value: float | Mapping[str, float] | None = None
     match state.limits.on_failure:
@@ -142,7 +142,7 @@ def _stand_in(state: ExperimentState) -> str | None:
 
 
 def _cause(state: ExperimentState, end: f.JobEnded) -> str:
-    """Return why an attempt failed: how its command ended, and the last line that it wrote to stderr."""
+    """Return the cause of an attempt's failure: the end of its command, and the last line of its stderr."""
     message = (end.message or "").removeprefix(_SAID_BY_OLDER_KEEPERS)
     if end.exit_code in _SHELL_SAYS:
         named = _NAMED_BY_THE_SHELL.search(message)
@@ -158,7 +158,7 @@ def _cause(state: ExperimentState, end: f.JobEnded) -> str:
 
 
 def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
-    """Return why a trial that exited with code 0 has no usable result; None if it has one.
+    """Return why a trial that exited with code 0 has no usable result; None if its result is usable.
 
     A user's own tuner may use any result.
     """
@@ -216,10 +216,10 @@ def end_unplaced(trial: TrialState) -> f.Fact:
 
 
 def _stopped(trial: TrialState, target: f.StopKind, reason: str) -> f.TrialEnded:
-    """Build the end of a stopped trial.
+    """Return the end of a stopped trial.
 
     Only a stop by the system, such as a change of the search space, marks the parameter set as untried. A
-    user may have wanted the stop, and trials that were cut off or are reruns get their parameters again
+    user may have wanted a stop of another kind. Interrupted trials and reruns get their parameters again
     anyway.
     """
     suggested = trial.source is not f.SuggestionSource.RERUN and trial.parameter_id is not None

@@ -1,4 +1,4 @@
-"""Derives every counter and index of the state again and compares them (``validate``). Used in tests."""
+"""Check of the state's counters and indexes, for tests (``validate``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nnimgr.rules.state import ExperimentState
 
 
 def validate(state: ExperimentState) -> None:
-    """Raise AssertionError for the first counter or index that does not agree with the trials and jobs."""
+    """Raise AssertionError at the first counter or index that does not match the trials and jobs."""
     live: dict[TrialStatus, int] = {}
     for trial in state.trials.values():
         live[trial.status] = live.get(trial.status, 0) + 1
@@ -36,11 +36,11 @@ def validate(state: ExperimentState) -> None:
     assert set(state.closing_jobs) == set(state.jobs) - open_jobs, "closing_jobs"
     for job_id in open_jobs:
         assert state.trials[state.jobs[job_id].trial_id].job_id == job_id, f"job {job_id} has no trial"
-    # A new keeper directory counts its commands from 1. Its first job may be committed before its binding.
+    # A recreated keeper directory counts commands from 1, and its first job may precede its KeeperBound.
     placed = [job.placed for job in state.jobs.values() if job.placed is not None]
     commands = [(each.place.keeper_id, each.place.instance, each.cmd_seq) for each in placed]
     assert len(commands) == len(set(commands)), "a command number was given twice"
     created = sum(state.counts.values())
-    # An older database does not know the sequence numbers that were given after it was copied.
+    # A restored older database lacks the trials that were created after the copy of the database.
     agrees = created <= state.next_sequence if state.missing else created == state.next_sequence
     assert state.number >= 0 and agrees, "sequence numbers"

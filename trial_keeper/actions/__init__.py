@@ -1,1 +1,1 @@
-"""What a keeper does on its host to carry out the decisions of its core."""
+"""Actions of a keeper on its host, which carry out the decisions of the keeper's core."""

@@ -1,1 +1,1 @@
-"""The files and processes of an attempt, as its keeper and its shim share them."""
+"""Files and processes of an attempt that its keeper and its shim share."""

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5.0
 REFUSED = 409
-_PIECE = 1 << 16  # bytes that even a slow link takes within one timeout
+_PIECE = 1 << 16  # number of bytes that even a slow link transfers within one timeout
 _ERROR_TEXT = 300
 
 
 class CallFailed(Exception):
-    """The server cannot be called, or its answer is an error. ``reason``: the server's reason to refuse."""
+    """Error of a call: no connection, or an error in the answer. ``reason``: the server's refusal, if any."""
 
     def __init__(self, sentence: str, reason: str | None = None) -> None:
         super().__init__(sentence)
@@ -65,14 +65,15 @@ class Server(NamedTuple):
     headers: dict[str, str]
 
     def beside(self, tail: str) -> str:
-        """Return the path of another call of this keeper."""
+        """Return the path of another call of this keeper, with ``tail`` as its last part."""
         return self.path[: self.path.rindex("/") + 1] + tail
 
 
 def connect(manager: str, *, turn: int, timeout_s: float) -> Server:
-    """Connect to the address number ``turn``, modulo their count, of the file ``manager``.
+    """Connect to address number ``turn`` (modulo the number of addresses) in the file ``manager``.
 
-    ``timeout_s``: longest time without a byte once connected. Raises the exceptions in FAILURES.
+    ``timeout_s``: longest time without a byte after the connection is made. Raises the exceptions in
+    FAILURES.
     """
     with open(manager, "rb") as file:  # the server's address may have changed
         said = json.load(file)
@@ -97,7 +98,7 @@ def connect(manager: str, *, turn: int, timeout_s: float) -> Server:
 
 
 def _connect_remote(url: str, said: dict[str, Any], timeout_s: float) -> Connection:
-    from trial_keeper.calls import remote_http  # large, and a keeper on the server's machine never needs it
+    from trial_keeper.calls import remote_http  # large, and unused by keepers on the server's machine
 
     fingerprint, authorities = said.get("fingerprint"), said.get("authorities")
     try:
@@ -109,7 +110,7 @@ def _connect_remote(url: str, said: dict[str, Any], timeout_s: float) -> Connect
 
 
 def pieces(body: bytes) -> Iterable[bytes]:
-    """Split a body of known length for ``request``, so that each piece has a timeout of its own."""
+    """Split a body of known length for ``request``, so that each piece has its own timeout."""
     return (body[at : at + _PIECE] for at in range(0, len(body), _PIECE))
 
 
@@ -122,7 +123,7 @@ def refusal(answer: Answer) -> CallFailed:
 
 
 def _reason(content: bytes) -> str | None:
-    """Return the reason in the server's refusal, if there is one."""
+    """Return the reason in the server's refusal; None without a reason."""
     try:
         reason = json.loads(content)["reason"]
     except (ValueError, KeyError, TypeError):

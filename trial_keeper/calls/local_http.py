@@ -1,12 +1,12 @@
-"""HTTP over a Unix socket of this machine, which checks the server's user before it sends anything.
+"""HTTP over a Unix socket of this machine. The client checks the server's user before any request.
 
 The address of a server is ``http+unix://<path of its socket, percent-encoded>/<path of the call>``. A port on
-the loopback address can be taken by any account once its server has ended. The kernel says which user listens
-at a Unix socket, and here that has to be the caller's own user or root.
+the loopback address would be unsafe: any account can take the port after the server has ended. For a Unix
+socket, the kernel reports the listening user, which must be the caller's own user or root.
 
-Every experiment on the server's machine has a keeper that makes such calls. ``http.client`` and ``socket``
-would cost each of these processes 3 MiB of memory, mostly for mail headers and TLS, so this module speaks the
-little HTTP that the keepers' door speaks: answers have a Content-Length or end with the connection.
+Every experiment on the server's machine has a keeper that makes these calls. ``http.client`` and ``socket``
+would cost each keeper 3 MiB of memory, mostly for mail headers and TLS. So this module implements only the
+part of HTTP that the server uses for keepers: an answer has a Content-Length or ends with the connection.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SCHEME = "http+unix"
-LONGEST_PATH = 107  # bytes of a socket's path that the kernel takes
+LONGEST_PATH = 107  # most bytes that the kernel allows in a socket's path
 _CREDENTIALS = struct.Struct("iII")  # result of SO_PEERCRED: pid, uid, gid
 _PIECE = 1 << 18
-_LONGEST_HEAD = 1 << 16  # bytes of an answer's status line and headers
+_LONGEST_HEAD = 1 << 16  # most bytes in an answer's status line and headers
 
 
 class ForeignPeer(OSError):
-    """The other end of a Unix socket belongs to another user."""
+    """Error: the other end of a Unix socket belongs to another user."""
 
 
 class BadAnswer(OSError):
-    """The server's answer is not HTTP, or uses a feature that this module lacks."""
+    """Error: the server's answer is not HTTP, or uses a feature that this module lacks."""
 
 
 class LocalAnswer:
-    """Answer to a call: its status, and its body, which is read from the connection on demand."""
+    """Answer to a call, with the status and a body that is read from the connection on demand."""
 
     def __init__(self, connection: LocalConnection) -> None:
         head = connection.receive_head()
@@ -57,9 +57,9 @@ class LocalAnswer:
         self._finish()
 
     def read(self, amount: int | None = None) -> bytes:
-        """Return the next ``amount`` bytes of the body, fewer at its end; None: the rest of the body.
+        """Return the next ``amount`` bytes of the body, or the rest of the body if ``amount`` is None.
 
-        Raises BadAnswer if the connection ends before the body does.
+        The result is shorter at the end of the body. Raises BadAnswer if the connection ends before the body.
         """
         parts = []
         while amount != 0 and self._left != 0:
@@ -84,8 +84,8 @@ class LocalAnswer:
 class LocalConnection:
     """Connection to the HTTP server that listens at the Unix socket ``path``.
 
-    Connecting raises OSError, and ForeignPeer if another user listens there. ``timeout_s`` is the longest
-    time without a byte once connected.
+    The constructor raises OSError, and ForeignPeer if another user listens at the socket. ``timeout_s`` is
+    the longest time without a byte after the connection is made.
     """
 
     def __init__(self, path: str, *, connect_s: float | None, timeout_s: float | None) -> None:
@@ -103,10 +103,10 @@ class LocalConnection:
         *,
         chunked: bool = False,
     ) -> LocalAnswer:
-        """Send one request and return its answer, whose body must be read before the next request.
+        """Send one request and return the answer. Read the answer's body before the next request.
 
-        The headers must give the length of the body, or name it ``chunked``. Raises ConnectionError if the
-        server has closed the connection, BadAnswer, and other OSErrors.
+        The headers must contain the length of the body, or declare a chunked body. Raises ConnectionError if
+        the server has closed the connection, BadAnswer, and other OSErrors.
         """
         if not self._is_open:
             raise ConnectionError("the connection is closed")
@@ -114,7 +114,7 @@ class LocalConnection:
         lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         head = f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
         if chunked:
-            self.sock.sendall(head)  # sent at once: the first piece may take long
+            self.sock.sendall(head)  # at once, because the first piece may take long
             for piece in filter(None, body):
                 self.sock.sendall(b"%X\r\n%s\r\n" % (len(piece), piece))
             self.sock.sendall(b"0\r\n\r\n")
@@ -126,7 +126,7 @@ class LocalConnection:
         return LocalAnswer(self)
 
     def has_spoken(self) -> bool:
-        """Check whether the server has sent data or closed the connection; discards a byte of the data."""
+        """Return whether the server has sent data or closed the connection; discards one byte of the data."""
         timeout = self.sock.gettimeout()
         self.sock.settimeout(0)
         try:
@@ -140,7 +140,7 @@ class LocalConnection:
         return True
 
     def close(self) -> None:
-        """Close the connection for good: a new connection has to check the listening user again."""
+        """Close the connection permanently: only a new connection checks the listening user again."""
         self._is_open = False
         self.sock.close()
 
@@ -157,7 +157,7 @@ class LocalConnection:
         return head
 
     def receive(self, most: int) -> bytes:
-        """Return some bytes of the body; none at the end of the connection."""
+        """Return at least one and at most ``most`` bytes of the body; b"" at the end of the connection."""
         if not self._buffer:
             return self.sock.recv(most)
         part, self._buffer = self._buffer[:most], self._buffer[most:]
@@ -182,7 +182,7 @@ def connected(path: str, timeout_s: float | None) -> _socket.socket:
 
 
 def url_of(path: str) -> str:
-    """Return the address of the server that listens at this path, without a trailing slash."""
+    """Return the address of the server that listens at the socket ``path``, without a trailing slash."""
     from urllib.parse import quote_from_bytes  # only servers build addresses
 
     return f"{SCHEME}://{quote_from_bytes(os.fsencode(path), safe='')}"
@@ -195,13 +195,13 @@ def path_of(netloc: str) -> str:
 
 
 def peer_uid(connected: _socket.socket) -> int:
-    """Return the user who listens at, or has connected to, the other end of a Unix socket."""
+    """Return the id of the user at the other end of a Unix socket."""
     found = connected.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(found)[1])
 
 
 def is_trusted(uid: int) -> bool:
-    """Check whether a process of this user may control this process."""
+    """Return whether the user ``uid`` is root or the user of this process."""
     return uid in (os.geteuid(), 0)
 
 

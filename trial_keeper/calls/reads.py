@@ -1,6 +1,6 @@
-"""Streams of files and listings that the server asked for: one call and one thread per read.
+"""Streams of files and listings to the server: one call and one thread per read that the server ordered.
 
-Failed reads are not retried here: the client that wanted the data asks again.
+Failed reads are not retried, because the client that needs the data asks again.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
     from trial_keeper.calls.connection import Connection
 
-THREADS = 64  # above the server's limit: some may hang on dead connections
+THREADS = 64  # above the server's limit, because some threads may hang on dead connections
 TAKEN_S = 300.0  # longest time in which a reader takes no data
-LOOK_S = 0.1  # interval of looks at a file without inotify
+LOOK_S = 0.1  # polling interval of a file without inotify
 PIECE = 1 << 18
 _REMEMBERED = 1000
 
 
 class _Read(NamedTuple):
     order: Serve
-    live: Callable[[], bool]  # whether the attempt still runs
+    live: Callable[[], bool]  # returns whether the attempt still runs
 
 
 class Reads:
@@ -53,7 +53,7 @@ class Reads:
         self._turn = 0
 
     def take(self, order: Serve, live: Callable[[], bool]) -> None:
-        """Serve this read unless it was taken before; ``live`` returns whether its attempt still runs."""
+        """Serve this read, unless it was ordered before; ``live`` returns whether its attempt still runs."""
         if order.number in self._taken:
             return
         self._taken[order.number] = None
@@ -67,7 +67,7 @@ class Reads:
         self._orders.put(_Read(order, live))
 
     def ended(self) -> None:
-        """Wake all reads that follow a file: an attempt is sealed, so its files do not grow any more."""
+        """Wake all reads that follow a file, because an attempt is sealed and its files are final."""
         with self._lock:
             for pipe in self._followers:
                 with contextlib.suppress(BlockingIOError):
@@ -78,7 +78,7 @@ class Reads:
             read = self._orders.get()
             try:
                 self._serve(read)
-            except connections.FAILURES:  # the server reports the lost link to the reader
+            except connections.FAILURES:  # the server reports the lost connection to the reader
                 pass
             finally:
                 with self._lock:
@@ -125,7 +125,7 @@ class Reads:
             else:
                 offset = file.seek_tail(order.tail)
             if not order.follow:
-                left = file.size - offset  # fixed now: a file may grow faster than the link takes it
+                left = file.size - offset  # fixed now: a file may grow faster than the link transfers data
                 while left > 0:
                     piece = file.read(min(PIECE, left))
                     if not piece:
@@ -135,7 +135,7 @@ class Reads:
                 return
             with contextlib.closing(self._growth(file, caller)) as growth:
                 while True:
-                    live = read.live()  # asked before the read, which thus gets the last output
+                    live = read.live()  # checked first, so that the read gets the last output
                     while True:
                         piece = file.read(PIECE)
                         if not piece:
@@ -147,7 +147,7 @@ class Reads:
                         yield wire.read_piece(wire.WORD, b"")
 
     def _growth(self, file: untrusted_files.PlainFile, caller: Connection) -> Generator[bool, None, None]:
-        """Yield after each event on the file or its attempt (True), or after a timeout (False).
+        """Yield True after each event on the file or its attempt, and False after a timeout.
 
         Raises CallFailed if the server answers on the connection ``caller`` before the stream has ended.
         """
@@ -166,7 +166,7 @@ class Reads:
                 wait_s = wire.WORD_S
             except OSError:
                 pass
-            yield True  # the file may have changed before it was watched
+            yield True  # the file may have changed before the watch began
             while True:
                 ready = [fd for fd, _ in poll.poll(wait_s * 1000)]
                 if caller.sock.fileno() in ready:

@@ -1,4 +1,4 @@
-"""HTTPS to a server on another machine, which checks the certificate before it sends anything."""
+"""HTTPS to a server on another machine. The client checks the certificate before any request."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class UnknownServer(OSError):
-    """The server at the address is not the one that the keeper belongs to."""
+    """Error: the server at the address is not the keeper's own server."""
 
 
 class RemoteConnection:
-    """Connection to the server at ``url``, trusted by its certificate's fingerprint or an authority.
+    """Connection to the server at ``url``, whose certificate must match the fingerprint or an authority.
 
-    ``authorities``: PEM of the trusted authorities, "" for this machine's own, None for none. A certificate
-    with the right fingerprint needs no authority and may have expired. Connecting raises OSError.
-    ``timeout_s`` is the longest time without a byte once connected.
+    ``authorities``: PEM of the trusted authorities; "": the authorities of this machine; None: no authority.
+    A certificate with the right fingerprint needs no authority and may have expired. The constructor raises
+    OSError. ``timeout_s`` is the longest time without a byte after the connection is made.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RemoteConnection:
 
     @property
     def sock(self) -> socket.socket:
-        """The connection's socket, for polling."""
+        """Return the connection's socket, for polling."""
         found: socket.socket = self._http.sock
         return found
 
@@ -63,7 +63,7 @@ class RemoteConnection:
             return RemoteAnswer(self._http.getresponse())
 
     def has_spoken(self) -> bool:
-        """Check whether the server has sent data, not only TLS records, or closed the connection."""
+        """Return whether the server has sent data, not only TLS records, or closed the connection."""
         sock = self.sock
         timeout = sock.gettimeout()
         sock.settimeout(0)

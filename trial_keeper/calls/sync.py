@@ -1,4 +1,4 @@
-"""Sync calls to the server: one thread per channel, each with a kept-alive connection of its own."""
+"""Sync calls to the server: one thread per channel, each thread with its own persistent connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READ_S = wire.WAIT_S + 10.0
 
 
 class Failed(NamedTuple):
-    """Error of a failed call: one sentence, and the reason in a refusal (409)."""
+    """Error of a failed call. ``reason``: the server's reason if the answer is a refusal (409)."""
 
     sentence: str
     reason: str | None = None
@@ -31,7 +31,7 @@ else:
 
 
 class Caller:
-    """Makes one call at a time. ``manager``: path of manager.json; ``done`` is called from the thread."""
+    """Thread that makes one call at a time, and then calls ``done``. ``manager``: path of manager.json."""
 
     def __init__(self, name: str, manager: str, done: Callable[[Send, Outcome], None]) -> None:
         self._manager = manager
@@ -42,7 +42,7 @@ class Caller:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, order: Send) -> None:
-        """Make this call; its outcome goes to ``done``."""
+        """Queue this call. The thread passes the outcome to ``done``."""
         self._orders.put(order)
 
     def _run(self) -> None:

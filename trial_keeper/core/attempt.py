@@ -16,11 +16,11 @@ _RAN = "its claim file was removed, and its metrics show that the command had be
 
 
 class Attempt:
-    """One attempt: its commands, its claim, the sent part of its metrics file, its end.
+    """Attempt of a trial: its commands, its claim, the sent part of its metrics file, its end.
 
     ``position`` is the number of the frame at byte ``offset``, where the next read begins. ``sent`` is the
-    number of the next frame to send; it exceeds ``position`` while frames are skipped. ``marks`` are earlier
-    pairs of position and offset to resume from.
+    number of the next frame to send, which exceeds ``position`` while frames are skipped. ``marks`` are
+    earlier pairs of position and offset, from which reading can resume.
     """
 
     __slots__ = (
@@ -65,30 +65,30 @@ class Attempt:
 
     def __init__(self, job: str, seq: int, start: Start, *, apart: bool = True) -> None:
         self.job = job
-        self.apart = apart  # claim in the keeper's folder (earlier versions: in the trial's)
-        self.seq = seq  # number of its last command
-        self.start: Start | None = start  # None once claimed, when it is not needed any more
+        self.apart = apart  # True: the claim is in the keeper's folder; False: in the trial's (old versions)
+        self.seq = seq  # number of the server's last command for the attempt
+        self.start: Start | None = start  # None once a shim has claimed the attempt
         self.directory: str = start["directory"]
         self.boot_id: str = start["boot_id"]
-        self.stop: float | None = None  # grace in seconds, once a stop is ordered
+        self.stop: float | None = None  # grace of the ordered stop in seconds; None: no stop is ordered
         self.updates: dict[int, str] = {}
         self.watched = False
-        self.doomed = False  # unknown to the server: to be forgotten at its end
-        self.orphaned = False  # stopped for lack of contact with the server
-        self.evicted = False  # stopped because its host is shutting down
+        self.doomed = False  # True: the server does not know the attempt; forget the attempt at its end
+        self.orphaned = False  # True: stopped because the server has not answered for too long
+        self.evicted = False  # True: stopped because the host is shutting down
         self.claimed = False
         self.shim: Shim | None = None
-        self.kills = 0  # attempts to kill a shim that ignores its stop
+        self.kills = 0  # number of tries to kill a shim that ignores the stop
         self.respawns = 0
         self.respawn_at = 0.0
         self.started: Started | None = None
-        self.started_up: float | None = None  # start in seconds since the boot
+        self.started_up: float | None = None  # time of the start, in seconds since the boot
         self.started_sent = False
         self.note: str | None = None
         self.exit: Exit | None = None
         self.sealing = False
-        self.verdict: str | None = None  # reason of its end; None: ``exit`` decides
-        self.cause: str | None = None  # one sentence on ``verdict``
+        self.verdict: str | None = None  # reason of the attempt's end; None: ``exit`` decides
+        self.cause: str | None = None  # sentence that explains ``verdict``
         self.sweeps = 0
         self.empty_sweeps = 0
         self.tally_offset = 0
@@ -96,7 +96,7 @@ class Attempt:
         self.final: Final | None = None
         self.final_sent = False
         self.acked = 0
-        self.unsure = False  # True: ``acked`` may be too high for a new server
+        self.unsure = False  # True: a new server may have committed fewer frames than ``acked``
         self.sent = 0
         self.offset = 0
         self.position = 0
@@ -104,16 +104,16 @@ class Attempt:
 
     @property
     def live(self) -> bool:
-        """True until the attempt is sealed."""
+        """Return whether the attempt is not sealed yet."""
         return self.final is None
 
     @property
     def told(self) -> bool:
-        """True once all frames have been sent, so that the end may be sent."""
+        """Return whether all frames of a sealed attempt have been sent, so that its end may be sent."""
         return self.final is not None and self.sent >= self.final["n"]
 
     def seek(self, position: int) -> None:
-        """Continue sending at this frame."""
+        """Make the frame of number ``position`` the next frame to send."""
         self.sent = position
         if position >= self.position:
             return
@@ -122,16 +122,17 @@ class Attempt:
         self.position, self.offset = self.marks.pop() if self.marks else (0, 0)
 
     def advance(self, frames: int, end: int) -> None:
-        """Move the read position by this number of frames, to byte ``end``."""
+        """Move the read position forward by ``frames`` frames, to byte ``end``."""
         if frames:
             self.marks.append((self.position, self.offset))
             self.position += frames
             self.offset = end
 
     def acknowledge(self, count: int) -> bool:
-        """Note that the server has committed ``count`` frames; return whether the next frame to send changes.
+        """Record the server's ``count`` of committed frames; return whether the next frame to send changes.
 
-        Ignore a count below the previous one: the answer is outdated, unless the server is a new one.
+        Ignore a count below the previous count, because the answer is outdated. Accept a lower count from a
+        new server.
         """
         if count < self.acked and not self.unsure:
             return False
@@ -147,9 +148,10 @@ class Attempt:
         return moved
 
     def seal(self, *, size: int, at: float, here: bool) -> Final:
-        """Return the end to report, now that the frames are counted.
+        """Return the end to report. Call after all frames are counted.
 
-        ``size``: bytes in the metrics file; ``here``: the attempt ran in this boot, so no data is lost.
+        ``size``: number of bytes in the metrics file. ``here``: the attempt ran in the present boot of the
+        host, so the metrics file is complete.
         """
         found = self.exit
         final: Final = {
@@ -198,7 +200,7 @@ class Attempt:
         }
 
     def note_losses(self) -> None:
-        """Report a lost host if the sealed file has lost frames that the server does not have."""
+        """Change the end to "host lost" if the file has lost frames after the end that the server lacks."""
         final = self.final
         if final is not None and self.position < final["n"] and self.acked < final["n"]:
             self.final = {
@@ -209,7 +211,8 @@ class Attempt:
     def instant(self, up: float, at: float, *, here: bool) -> float:
         """Return the current time, consistent with the recorded start of the attempt.
 
-        ``up``: seconds since the boot; ``at``: the host's clock, which may have been set since the start.
+        ``up``: seconds since the boot. ``at``: time of the host's clock, which someone may have set since the
+        start.
         """
         if self.started is None:
             return at
@@ -217,7 +220,7 @@ class Attempt:
         return began + up - self.started_up if here and self.started_up is not None else max(at, began)
 
     def _stopping(self) -> tuple[str, str | None]:
-        """Return the reason to report for a stop, and a sentence unless the server asked for the stop."""
+        """Return the reason to report for a stop, and an explanation unless the server ordered the stop."""
         if self.evicted:
             return wire.HOST_LOST, _EVICTED
         if self.orphaned:
@@ -225,13 +228,13 @@ class Attempt:
         return "stopped", None
 
     def agrees(self, claim: Claim | None) -> bool:
-        """Check whether the claim is readable and fits what is known of the attempt."""
+        """Return whether the claim is readable and matches the attempt's boot and its known shim."""
         if claim is None or claim.damaged or claim.boot_id != self.boot_id:
             return False
         return self.shim is None or (claim.pid, claim.start_time) == self.shim
 
     def take(self, claim: Claim) -> bool:
-        """Adopt the claim and drop the start command; return whether the shim or the start is news."""
+        """Adopt the claim and drop the start command; return whether the shim or the start was unknown."""
         news = self.shim is None and claim.pid is not None
         self.claimed = True
         self.start = None
@@ -240,7 +243,7 @@ class Attempt:
         if claim.started is not None and self.started is None:
             self.started = {"at": claim.started[1], "pid": claim.started[0]}
             self.started_up = claim.started_up
-            self.note = None  # it explained why the start was delayed
+            self.note = None  # the note explained why the start was delayed
             news = True
         self.exit = claim.exit
         return news

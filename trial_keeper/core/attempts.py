@@ -1,4 +1,4 @@
-"""Decisions on attempts: start each as ordered, look at its claim after events, and judge it by the claim."""
+"""Decisions on attempts: start each ordered attempt, read its claim after events, and derive its state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.stops import Stops
     from trial_keeper.wire import Start
 
-STARTED_WAIT_S = 0.02  # delay of a report whose only news is a start
+STARTED_WAIT_S = 0.02  # delay of a report that contains only a start, so that later news can join
 RESPAWN_PAUSE_S = 0.5
 LAST_RESPAWN_PAUSE_S = 30.0
 RETRY_S = 1.0
@@ -33,7 +33,7 @@ _UNBEGUN = "the host was restarted before the command was started"
 
 
 class Attempts:
-    """Decides what follows from commands and from observations of attempts."""
+    """Decides the effects of commands and of observations on attempts."""
 
     def __init__(
         self, held: Held, ledger: Ledger, reports: Reports, lease: Lease, stops: Stops, seals: Seals
@@ -44,11 +44,14 @@ class Attempts:
         self._lease = lease
         self._stops = stops
         self._seals = seals
-        self.ending: float | None = None  # grace of attempts, once the host is shutting down
-        self.unprepared: str | None = None  # error in the preparation of the latest attempt
+        self.ending: float | None = None  # grace of attempts in seconds; None: the host is not shutting down
+        self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
 
     def begin(self, now: float, ending: float | None) -> None:
-        """Look at all attempts that an earlier keeper left unfinished; ``ending`` as in ``Identity``."""
+        """Look at all attempts that an earlier keeper left unfinished.
+
+        ``ending``: grace in seconds if the host is shutting down, else None.
+        """
         if ending is not None:
             self.host_ends(now, ending)
         for attempt in self._held.live():
@@ -58,18 +61,18 @@ class Attempts:
             self._held.look(attempt)
 
     def host_ends(self, now: float, grace: float) -> None:
-        """Stop all running attempts, and each attempt that is ordered from now on."""
+        """Stop all running attempts, and every attempt that the server orders from now on."""
         self.ending = grace
         self._stops.evict(now, grace)
 
     # -- commands
 
     def decide(self, now: float, seq: int, kind: str, job: str, body: Any) -> Decision:
-        """Return a command's journal record, and the action to take once the record is written."""
+        """Return the journal record of a command, and the action to take after the record is written."""
         attempt = self._held.attempts.get(job)
         if kind == "start" and attempt is None:
             return start_record(job, seq, body, apart=True), self._starter(job, seq, body)
-        if attempt is not None and attempt.live and kind == "stop":  # signal, journal, then acknowledge
+        if attempt is not None and attempt.live and kind == "stop":  # the signal precedes the record
             record = self._stops.order(now, attempt, float(body["grace"]))
             record["seq"] = seq
             return record, nothing
@@ -88,7 +91,7 @@ class Attempts:
                 self._stops.evict(now, self.ending)
             elif self._held.here(attempt) and not self.is_sought(job):
                 self._spawn(job, start)
-            else:  # ordered for an earlier boot, or already started once
+            else:  # ordered for an earlier boot, or started before: never start a second time
                 self._held.look(attempt)
 
         return begin
@@ -104,14 +107,14 @@ class Attempts:
         self._held.out.append(fx.Spawn(job, start, self._lease.number if start.get("lease") else None))
 
     def is_sought(self, job: str) -> bool:
-        """Check whether the server asks for the fate of an attempt that it has started before."""
+        """Return whether the server started this attempt earlier and asks only for its state."""
         attempt = self._held.attempts.get(job)
         return attempt is not None and attempt.start is not None and bool(attempt.start.get("sought"))
 
     # -- events
 
     def notified(self, now: float, job: str, told: Claim | None) -> None:
-        """Judge the attempt by the claim that its shim has sent, or look at its claim file."""
+        """Judge the attempt by the claim that its shim has sent; without a valid claim, order a look."""
         attempt = self._held.undecided(job)
         if attempt is None:
             return
@@ -121,13 +124,13 @@ class Attempts:
             self._held.look(attempt)
 
     def looked(self, now: float, job: str, seen: fx.Seen) -> None:
-        """Judge the attempt by its claim."""
+        """Judge the attempt by the claim that a look has read."""
         attempt = self._held.undecided(job)
         if attempt is not None:
             self._judge(now, attempt, seen)
 
     def shim_failed(self, now: float, job: str, sentence: str) -> None:
-        """Look at the attempt; if no shim has claimed it, start another shim after a pause."""
+        """Look at the attempt. If no shim has claimed the attempt, start another shim after a pause."""
         attempt = self._held.undecided(job)
         if attempt is None:
             return
@@ -141,21 +144,21 @@ class Attempts:
         self._held.look(attempt)
 
     def hurry(self, now: float) -> None:
-        """Retry at once the attempts that could not start without a lease: a new lease has begun."""
+        """Retry at once, because a new lease has begun, the attempts that could not start without a lease."""
         for attempt in self._held.live():
             if not attempt.claimed and attempt.respawns:
                 attempt.respawn_at = now
                 self._held.look(attempt)
 
     def delayed(self, job: str, sentence: str) -> None:
-        """Report why the shim of the attempt is not forked yet."""
+        """Report ``sentence``, the reason why the attempt's shim is not forked yet."""
         attempt = self._held.unsealed(job)
         if attempt is not None and attempt.note != sentence:
             attempt.note = sentence
             self._reports.tell(attempt)
 
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> None:
-        """Retry later to write the file of a further parameter set."""
+        """Report that the file of a further parameter set could not be written, and retry later."""
         attempt = self._held.unsealed(update.job)
         if attempt is not None:
             attempt.note = f"parameter set {update.number} could not be written yet: {sentence}"
@@ -163,7 +166,7 @@ class Attempts:
             self._held.put_off(now + RETRY_S, update)
 
     def _prepared(self, trouble: str | None) -> None:
-        """Report whether the latest attempt could be prepared, if that has changed."""
+        """Report the error in the preparation of the latest attempt if the error has changed."""
         if trouble != self.unprepared:
             self.unprepared = trouble
             self._reports.urgent = True
@@ -205,7 +208,7 @@ class Attempts:
             self._watch(now, attempt, (claim.pid, claim.start_time))
 
     def _judge_unclaimed(self, now: float, attempt: Attempt) -> None:
-        """Handle an attempt without a claim: start a shim, wait for one, or prevent any further start."""
+        """Handle an attempt without a claim: start a shim, wait for a shim, or prevent any further start."""
         if not self._held.here(attempt):
             self._seals.seal(attempt, wire.HOST_LOST, _UNBEGUN)
         elif self.is_sought(attempt.job):
@@ -218,7 +221,7 @@ class Attempts:
             self._spawn(attempt.job, attempt.start)
 
     def _judge_unread(self, now: float, attempt: Attempt, *, alive: bool) -> None:
-        """Handle a claim file that was removed or damaged: decide by the known shim and by its processes."""
+        """Handle a removed or damaged claim file: watch a known shim that runs, else kill all processes."""
         if alive and attempt.shim is not None:
             if not attempt.watched:
                 self._watch(now, attempt, attempt.shim)

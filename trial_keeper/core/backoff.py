@@ -1,4 +1,4 @@
-"""Backoff of calls to the server: the pause after a failure, and the errors that were already logged."""
+"""Backoff of calls to the server: the pause after a failure, and the errors that are already logged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_TROUBLES = 100
 
 
 class Backoff:
-    """Pause between calls: none before ``retry_at``. ``jitter`` returns numbers from 0 to 1."""
+    """Pause between calls: make no call before ``retry_at``. ``jitter`` returns numbers from 0 to 1."""
 
     def __init__(self, jitter: Callable[[], float]) -> None:
         self._jitter = jitter
@@ -23,7 +23,7 @@ class Backoff:
         self.retry_at = 0.0
 
     def answered(self) -> None:
-        """Reset the pause and the logged errors: the server has answered."""
+        """Reset the pause and the logged errors after an answer of the server."""
         self.hurry()
         self._troubles.clear()
 
@@ -33,14 +33,17 @@ class Backoff:
         self._pause = FIRST_PAUSE_S
 
     def failed(self, now: float, *, call: int, last: int) -> None:
-        """Lengthen the pause after call ``call`` failed; ``last`` is the number of the last call made."""
-        if call >= self._first_of_pause:  # two calls that fail together are one failure
+        """Lengthen the pause because call number ``call`` failed; ``last``: number of the newest call."""
+        if call >= self._first_of_pause:  # two calls in flight that both fail count once
             self.retry_at = now + self._pause * (0.5 + self._jitter())
             self._pause = min(LAST_PAUSE_S, self._pause * 2)
             self._first_of_pause = last + 1
 
     def is_news(self, sentence: str) -> bool:
-        """Check whether this error is not logged yet; remember all: two channels may fail in turn."""
+        """Return whether this error is not logged yet, and remember the error.
+
+        All errors are remembered, not only the last: two channels may fail alternately with different errors.
+        """
         if sentence in self._troubles:
             return False
         if len(self._troubles) >= MOST_TROUBLES:

@@ -1,4 +1,4 @@
-"""Numbered commands: applied once, in order, one at a time, each after its journal record is written."""
+"""Numbered commands: each command is applied once, in order, after its journal record is written."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Tuple
 
-    Command = Tuple[int, str, str, Any]  # as an answer has it
+    Command = Tuple[int, str, str, Any]  # number, kind, job and body, as in an answer of the server
     Decision = Tuple[Record, Act]
 else:
     Decision = tuple
 
 
 class Commands:
-    """Queue of commands. ``decide`` (time, number, kind, job, body) returns the record and an action."""
+    """Queue of commands.
+
+    ``decide`` takes the time and a command's number, kind, job and body. ``decide`` returns the journal
+    record and the action to take after the record is written.
+    """
 
     def __init__(
         self, ledger: Ledger, durable: DurableState, decide: Callable[[float, int, str, str, Any], Decision]
@@ -29,23 +33,23 @@ class Commands:
         self._durable = durable
         self._decide = decide
         self._waiting: collections.deque[Command] = collections.deque()
-        self.writing = False  # the record of a command is being written
+        self.writing = False  # True while the record of a command is being written
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def take(self, now: float, commands: list[Command]) -> None:
-        """Queue the commands of an answer, which repeats each command until its arrival is reported."""
+        """Queue the commands of an answer. The server repeats each command until the keeper reports it."""
         if commands and (not self._waiting or commands[-1][0] > self._waiting[-1][0]):
             self._waiting = collections.deque(commands)
             self.go_on(now)
 
     def drop(self) -> None:
-        """Drop all commands that are not applied yet."""
+        """Discard all commands that are not applied yet."""
         self._waiting.clear()
 
     def go_on(self, now: float) -> None:
-        """Apply the commands that can be applied now."""
+        """Apply the queued commands in order, until a record has to be written or retried first."""
         while self._waiting and not self.writing and now >= self._ledger.retry_at:
             command = self._waiting.popleft()
             seq, kind, job, body = command

@@ -1,8 +1,9 @@
 """The keeper's side of the protocol as a pure state machine: no I/O, no clock, no threads.
 
 ``now`` is in seconds, on a clock that does not jump and continues while the machine sleeps. Every input
-returns the effects to carry out, in order. Recovery has no path of its own: the journal's records rebuild the
-attempts, ``begin`` asks for a look at each unfinished attempt, and the looks decide as usual.
+returns the effects to carry out, in order. Recovery needs no separate code: the journal's records rebuild the
+attempts, ``begin`` asks for a look at each unfinished attempt, and the results of the looks are judged as
+usual.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class KeeperCore:
-    """The inputs of one keeper's decisions, each passed on to the part that decides."""
+    """State machine of one keeper. Each method is an input, which the responsible part handles."""
 
     def __init__(self, identity: Identity, records: Iterable[Record]) -> None:
         self._identity = identity
@@ -56,17 +57,17 @@ class KeeperCore:
 
     @property
     def attempts(self) -> dict[str, Attempt]:
-        """The attempts that the keeper holds, by job id."""
+        """Return the attempts that the keeper holds, by job id."""
         return self._held.attempts
 
     @property
     def k_epoch(self) -> int:
-        """The number of this start of the keeper."""
+        """Return the epoch: the number of times that the keeper was started, including this start."""
         return self._durable.k_epoch
 
     @property
     def status(self) -> str | None:
-        """Errors of the keeper itself, as one sentence; None if there are none."""
+        """Return the errors of the keeper itself, as one sentence; None without an error."""
         return self._status()
 
     def _status(self) -> str | None:
@@ -75,15 +76,15 @@ class KeeperCore:
         return "; ".join(filter(None, troubles)) or None
 
     def is_sought(self, job: str) -> bool:
-        """Check whether the server asks for the fate of an attempt that it has started before."""
+        """Return whether the server started this attempt earlier and asks only for its state."""
         return self._attempts.is_sought(job)
 
     def records(self) -> list[Record]:
-        """Return the records that the journal must hold, durably, before ``begin``."""
+        """Return the records that must be durable in the journal before ``begin`` is called."""
         return self._durable.records()
 
     def begin(self, now: float) -> list[Effect]:
-        """Start work, as the first input: look at every unfinished attempt."""
+        """Look at every unfinished attempt. This must be the first input."""
         self._stay.heard_at = now
         self._attempts.begin(now, self._identity.ending)
         return self._pump(now)
@@ -91,25 +92,28 @@ class KeeperCore:
     # -- journal
 
     def written(self, now: float) -> list[Effect]:
-        """Act on the oldest pending record: it is in the page cache and survives the keeper's death."""
+        """Take the action of the oldest pending record.
+
+        The record is in the page cache, so it survives the end of the keeper's process.
+        """
         self._ledger.written(now)
         return self._pump(now)
 
     def write_failed(self, now: float, sentence: str) -> list[Effect]:
-        """Drop the oldest pending record without its action: it could not be written (disk full)."""
+        """Drop the oldest pending record without its action, because the record could not be written."""
         self._ledger.write_failed(now)
         self._journal_said(sentence)
         return self._pump(now)
 
     def flushed(self, now: float, number: int) -> list[Effect]:
-        """Acknowledge the commands of all records up to this number: they survive power loss."""
+        """Acknowledge the commands of all records up to ``number``, which now survive power loss."""
         self._ledger.flushed(number)
         self._reports.flushed(self._ledger.acked_cmd)
         self._journal_said(None)
         return self._pump(now)
 
     def flush_failed(self, now: float, sentence: str) -> list[Effect]:
-        """Report that flushing fails; it is retried until ``flushed``."""
+        """Report that the journal could not be flushed. The caller retries until the flush succeeds."""
         self._journal_said(sentence)
         return self._pump(now)
 
@@ -120,45 +124,45 @@ class KeeperCore:
     # -- attempts
 
     def notified(self, now: float, job: str, told: Claim | None = None) -> list[Effect]:
-        """Handle an event on the attempt's claim or its shim.
+        """Handle an event on the attempt's claim or shim.
 
-        ``told``: the claim as the shim itself has sent it; it counts even if the claim file is gone.
+        ``told``: the claim that the shim itself has sent. This claim is valid even without a claim file.
         """
         self._attempts.notified(now, job, told)
         return self._pump(now)
 
     def looked(self, now: float, job: str, seen: fx.Seen) -> list[Effect]:
-        """Judge the attempt by the present content of its claim file."""
+        """Judge the attempt by the content of its claim file."""
         self._attempts.looked(now, job, seen)
         return self._pump(now)
 
     def shim_failed(self, now: float, job: str, sentence: str) -> list[Effect]:
-        """Handle the failure of a shim, perhaps before it could claim the attempt."""
+        """Handle the failure of a shim, which may have failed before its claim on the attempt."""
         self._attempts.shim_failed(now, job, sentence)
         return self._pump(now)
 
     def delayed(self, now: float, job: str, sentence: str) -> list[Effect]:
-        """Report why the shim of the attempt is not forked yet, as one sentence."""
+        """Report ``sentence``, the reason why the attempt's shim is not forked yet."""
         self._attempts.delayed(job, sentence)
         return self._pump(now)
 
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> list[Effect]:
-        """Retry to write the file of a further parameter set."""
+        """Report that the file of a further parameter set could not be written, and retry later."""
         self._attempts.update_failed(now, update, sentence)
         return self._pump(now)
 
     def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> list[Effect]:
-        """Retry a stop that was not delivered, or not with its grace, until the attempt ends."""
+        """Retry a stop that failed, until the attempt ends: the signal or the grace was not delivered."""
         self._stops.signal_failed(now, signal, sentence)
         return self._pump(now)
 
     def killed(self, now: float, order: fx.Kill) -> list[Effect]:
-        """Check whether a shim has ended after SIGKILL; seal without the shim if it hangs in the kernel."""
+        """Look whether a shim has ended after SIGKILL; seal the attempt if the shim hangs in the kernel."""
         self._stops.killed(now, order)
         return self._pump(now)
 
     def swept(self, now: float, job: str, pids: list[int]) -> list[Effect]:
-        """Sweep again, or seal: ``pids`` had the mark of an attempt without a shim, and were signalled."""
+        """Sweep again, or seal the attempt. ``pids``: processes with the attempt's mark that were killed."""
         self._seals.swept(now, job, pids)
         return self._pump(now)
 
@@ -169,20 +173,20 @@ class KeeperCore:
         return self._pump(now)
 
     def grown(self, now: float, job: str) -> list[Effect]:
-        """Read the metrics file soon: it has grown."""
+        """Read the attempt's metrics file soon, because the file has grown."""
         if job in self._held.attempts:
             self._reports.grown(job)
         return self._pump(now)
 
     def frames_read(self, now: float, job: str, chunk: fx.Chunk) -> list[Effect]:
-        """Add frames to the report that is being built."""
+        """Add the frames of a read to the report that is being built."""
         self._exchange.frames_read(now, job, chunk)
         return self._pump(now)
 
     # -- the calls
 
     def answered(self, now: float, channel: Channel, answer: Answer) -> list[Effect]:
-        """Obey the server's answer to the call in flight on this channel."""
+        """Apply the server's answer to the call in flight on this channel."""
         trouble = self._exchange.refusal(now, channel, answer)
         if trouble is not None:
             return self.failed(now, channel, trouble)
@@ -196,7 +200,7 @@ class KeeperCore:
             self._stops.doom(now, job)
         self._commands.take(now, answer["cmds"])
         self._held.out += [fx.Serve(*read) for read in answer["reads"]]
-        if answer["lease_s"] is not None:  # after the kills, which the new lease must not prolong
+        if answer["lease_s"] is not None:  # after the kills: a killed attempt gets no new lease
             self._extend_lease(now, sent_at=flight.sent_at, seconds=answer["lease_s"])
         if answer["leave"] and not self._held.attempts:
             self._stay.leave("no job is left and none will come", clear=True)
@@ -211,7 +215,7 @@ class KeeperCore:
             self._attempts.hurry(now)
 
     def extended(self, now: float, order: fx.Extend, trouble: str | None = None) -> list[Effect]:
-        """Note that the new end of the lease is written, or report why it is not."""
+        """Record that the new end of the lease is written, or report the error ``trouble``."""
         if self._lease.written(order, trouble):
             self._reports.urgent = True
             if trouble is not None:
@@ -219,13 +223,13 @@ class KeeperCore:
         return self._pump(now)
 
     def failed(self, now: float, channel: Channel, sentence: str, reason: str | None = None) -> list[Effect]:
-        """Send the news of a failed call again, unless this keeper is replaced."""
+        """Send the content of a failed call again; stop all attempts if the server replaced this keeper."""
         if self._exchange.failed(now, channel, sentence, reason):
             self._end_all(now)
         return self._pump(now)
 
     def _end_all(self, now: float) -> None:
-        """Stop all attempts: another keeper replaces this one, and the server counts its attempts as lost."""
+        """Stop all attempts: another keeper replaces this keeper, whose attempts count as lost."""
         self._held.out.append(
             fx.Say("the server has another keeper in this one's place: all attempts are stopped")
         )
@@ -234,25 +238,25 @@ class KeeperCore:
             self._stops.doom(now, job)
 
     def gpus_read(self, now: float, reading: GpuReading) -> list[Effect]:
-        """Report the GPUs after a change or the first reading (``gpu`` of ``trial_keeper.wire``)."""
+        """Report the first reading or a changed reading of the GPUs (``gpu`` of ``trial_keeper.wire``)."""
         self._exchange.gpus_read(reading)
         return self._pump(now)
 
     def manager_changed(self, now: float) -> list[Effect]:
-        """Call the server at once: the file with its address was rewritten."""
+        """Call the server at once, because the file with the server's address was rewritten."""
         self._exchange.hurry()
         return self._pump(now)
 
     # -- time
 
     def host_ends(self, now: float, grace: float) -> list[Effect]:
-        """Stop all attempts with this grace in seconds: the host shuts down, so they count as lost."""
+        """Stop all attempts with ``grace`` seconds: the host shuts down, so the attempts count as lost."""
         if self._attempts.ending is None:
             self._attempts.host_ends(now, grace)
         return self._pump(now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Do the work that is due at the deadline."""
+        """Do the work that is due at ``now``."""
         self._held.release(now)
         self._stops.release(now)
         self._exchange.tick(now)
@@ -261,7 +265,7 @@ class KeeperCore:
         return self._pump(now)
 
     def deadline(self, now: float) -> float | None:
-        """Return the time at which ``tick`` is due, perhaps in the past; None if no work waits for a time."""
+        """Return the time of the next ``tick``, which may be in the past; None if no tick is needed."""
         if self._stay.leaving:
             return None
         times = [*self._held.times(), *self._stops.times(), *self._exchange.times(now), *self._stay.times()]
@@ -270,7 +274,7 @@ class KeeperCore:
         return min(times, default=None)
 
     def _pump(self, now: float) -> list[Effect]:
-        """Start the calls that should be in flight; return the collected effects."""
+        """Start the missing calls to the server; return the collected effects."""
         if self._exchange.replaced and not self._held.attempts:
             self._stay.leave("another keeper has its place, and nothing that it started runs any more")
         if self._attempts.ending is not None:

@@ -1,4 +1,7 @@
-"""Effects that ``KeeperCore`` asks for, and results that it takes: plain values without I/O."""
+"""Effects that ``KeeperCore`` returns, and results that ``KeeperCore`` takes: plain values without I/O.
+
+"Answered by ``looked``" means: the caller carries out the effect, then calls ``KeeperCore.looked``.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,23 @@ if TYPE_CHECKING:
     from trial_keeper.core.records import Record
     from trial_keeper.wire import ReportHeader, Start
 
-    Shim = Tuple[int, str]  # pid and start time, as in the claim
+    Shim = Tuple[int, str]  # pid and start time of the shim, as in the claim
 else:
     Shim = tuple
 
 
 class Channel(enum.Enum):
-    """The two calls that may be in flight."""
+    """Kinds of calls to the server. At most one call of each kind is in flight."""
 
     REPORT = "report"
     WAIT = "wait"
 
 
 class Append(NamedTuple):
-    """Write a journal record; answered, in order, by ``written`` or ``write_failed``.
+    """Write a journal record; answered by ``written`` or ``write_failed``, in the order of the records.
 
-    ``flush``: make the record durable soon and call ``flushed``; else it becomes durable with the next flush.
+    ``flush`` True: make the record durable soon, then call ``flushed``. ``flush`` False: leave the record to
+    the next flush.
     """
 
     number: int
@@ -39,7 +43,7 @@ class Append(NamedTuple):
 class Spawn(NamedTuple):
     """Fork a shim for the attempt. The claim ensures that only one shim starts the command.
 
-    ``lease``: number of the lease that the attempt may run under; None: it needs no lease.
+    ``lease``: number of the lease that limits the attempt; None: the attempt needs no lease.
     """
 
     job: str
@@ -48,14 +52,14 @@ class Spawn(NamedTuple):
 
 
 class Abort(NamedTuple):
-    """Take the claim so that no shim can; answered by ``looked`` either way."""
+    """Write a claim unless a claim exists, so that no shim can claim the attempt; answered by ``looked``."""
 
     job: str
     directory: str
 
 
 class Fence(NamedTuple):
-    """Write a claim if there is none, so that no shim can claim the attempt; not answered."""
+    """Write a claim unless a claim exists, so that no shim can claim the attempt; not answered."""
 
     job: str
     directory: str
@@ -64,7 +68,7 @@ class Fence(NamedTuple):
 class Look(NamedTuple):
     """Read the claim file; answered by ``looked``.
 
-    ``shim``: the attempt's shim, if known, to check whether it runs even without the file.
+    ``shim``: the attempt's shim, if known. The look checks this shim even if the file is missing.
     """
 
     job: str
@@ -73,7 +77,7 @@ class Look(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """Have the shim stop the attempt: write the grace beside the claim, then send SIGTERM to the shim.
+    """Stop an attempt through its shim: write the grace beside the claim, then send SIGTERM to the shim.
 
     Only a failure is answered, by ``signal_failed``.
     """
@@ -85,7 +89,7 @@ class Signal(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """Kill the shim of an attempt that has not obeyed its stop; answered by ``killed``."""
+    """Kill a shim that has not obeyed the stop of its attempt; answered by ``killed``."""
 
     job: str
     directory: str
@@ -93,7 +97,7 @@ class Kill(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """Kill every process that was started for the attempt; answered by ``swept``."""
+    """Kill every process of the attempt; answered by ``swept``."""
 
     job: str
     directory: str
@@ -108,7 +112,7 @@ class Watch(NamedTuple):
 
 
 class Unwatch(NamedTuple):
-    """Stop watching an attempt, which is sealed."""
+    """Stop watching a sealed attempt."""
 
     job: str
 
@@ -116,8 +120,8 @@ class Unwatch(NamedTuple):
 class Read(NamedTuple):
     """Read frames from the metrics file; answered by ``frames_read``.
 
-    Skip ``skip`` frames, then read at most ``frames`` frames of ``size`` bytes in all. ``first``: read at
-    least one frame, however large.
+    Skip ``skip`` frames, then read at most ``frames`` frames with at most ``size`` bytes in total. ``first``:
+    read at least one frame, even if this frame is larger than ``size``.
     """
 
     job: str
@@ -130,7 +134,7 @@ class Read(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Count the frames from ``offset`` on, a bounded piece at a time; answered by ``counted``."""
+    """Count the frames in one bounded piece of the file, from ``offset`` on; answered by ``counted``."""
 
     job: str
     directory: str
@@ -147,7 +151,7 @@ class Update(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Make a call; answered by ``answered`` or ``failed``."""
+    """Call the server; answered by ``answered`` or ``failed``."""
 
     channel: Channel
     header: ReportHeader
@@ -155,7 +159,7 @@ class Send(NamedTuple):
 
 
 class Serve(NamedTuple):
-    """Stream a file or a listing to the server (a read of ``trial_keeper.wire``); may be repeated."""
+    """Stream a file or a listing to the server (a read of ``trial_keeper.wire``); may occur repeatedly."""
 
     number: int
     kind: str
@@ -167,7 +171,7 @@ class Serve(NamedTuple):
 
 
 class Extend(NamedTuple):
-    """Move the end of the lease of this number from ``before`` to ``until``; answered by ``extended``."""
+    """Move the end of lease ``number`` from ``before`` to ``until``; answered by ``extended``."""
 
     number: int
     until: float
@@ -175,21 +179,21 @@ class Extend(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """Start or stop reading the machine's GPUs; each change is reported by ``gpus_read``."""
+    """Start or stop reading the machine's GPUs; ``gpus_read`` is called after each change."""
 
     on: bool
 
 
 class Say(NamedTuple):
-    """One sentence for the keeper's log."""
+    """Write one sentence to the keeper's log."""
 
     sentence: str
 
 
 class Leave(NamedTuple):
-    """Exit: no attempt that this keeper knows runs.
+    """Exit the keeper: none of its attempts runs.
 
-    ``clear``: first kill all other processes of the experiment, because nobody else will.
+    ``clear``: first kill all other processes of the experiment, because no other keeper kills them.
     """
 
     reason: str
@@ -223,7 +227,7 @@ else:
 
 
 class Seen(NamedTuple):
-    """Content of a claim file at one look. ``alive``: the attempt's shim runs; ``at``: unix seconds."""
+    """Content of a claim file at one look. ``alive``: the attempt's shim runs. ``at``: unix seconds."""
 
     claim: Claim | None
     alive: bool
@@ -231,7 +235,11 @@ class Seen(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Frames of a ``Read``. ``end``: offset after the last frame; ``more``: complete frames may follow."""
+    """Frames of a ``Read``.
+
+    ``end``: offset after the last frame. ``bad``: the bytes at ``end`` are not a frame header. ``more``:
+    complete frames may follow.
+    """
 
     payloads: list[bytes]
     skipped: int
@@ -241,7 +249,11 @@ class Chunk(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """One piece of a ``Count``. ``size``: bytes in the file; ``at``: unix seconds."""
+    """Result of one ``Count``.
+
+    ``frames``, ``end``, ``bad`` and ``more`` as in ``Chunk``, with ``frames`` as a number. ``size``: bytes in
+    the file. ``at``: unix seconds.
+    """
 
     frames: int
     end: int

@@ -1,4 +1,4 @@
-"""The two calls to the server: their times, their content, and the answers that count."""
+"""The two calls to the server: their times, their content, and the check of the answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ REPLACED = "instance"  # the server's reason to refuse a keeper that was replace
 
 
 class Exchange:
-    """Keeps one call of each channel in flight. ``status`` returns the errors of the keeper itself."""
+    """Keeps one call of each channel in flight.
+
+    ``status`` returns the errors of the keeper itself, as one sentence; None without an error.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Exchange:
         self._sync_no = 0
         self._inventory = True
         self._collecting = False
-        self._breather = False  # the last round read no frame: the next round waits for a tick
+        self._breather = False  # True after a round that read no frame: the next round waits for a tick
         self._wait_at = 0.0
         self._remind_at: float | None = None
         self._surveys = False
@@ -59,7 +62,7 @@ class Exchange:
     # -- answers
 
     def refusal(self, now: float, channel: Channel, answer: Answer) -> str | None:
-        """Return why this answer does not count; None if it counts."""
+        """Return the reason to ignore this answer; None if the answer is valid."""
         trouble = "this keeper has been replaced" if self.replaced else self._disobeyed(answer)
         flight = self._flights[channel]
         held_back = self._lease.refuses(now, sent_at=flight.sent_at, whole=flight.whole)
@@ -79,10 +82,10 @@ class Exchange:
         return None
 
     def answered(self, now: float, channel: Channel, answer: Answer) -> Flight:
-        """Note what the server knows of the attempts; return the call that the server has answered."""
+        """Record which news the server has received; return the call that the server has answered."""
         flight = self._flights.pop(channel)
         if channel is Channel.WAIT and self._ledger.retry_at > now:
-            self._wait_at = now + RETRY_S  # else the server would answer at once, with the unwritten commands
+            self._wait_at = now + RETRY_S  # else the server would repeat the unwritten commands at once
         self._backoff.answered()
         another = (answer["db_id"], answer["m_epoch"]) != (self._durable.db_id, self._durable.m_epoch)
         if another:
@@ -101,7 +104,7 @@ class Exchange:
         return flight
 
     def failed(self, now: float, channel: Channel, sentence: str, reason: str | None) -> bool:
-        """Send the content of the call again; return whether the server has just replaced this keeper."""
+        """Mark the content of the call as unsent; return whether the server has just replaced this keeper."""
         flight = self._flights.pop(channel)
         self._reports.lost(flight)
         self._backoff.failed(now, call=flight.no, last=self._sync_no)
@@ -114,7 +117,7 @@ class Exchange:
         return True
 
     def hurry(self) -> None:
-        """End a wait for the server."""
+        """End the pause after a failed call, so that the next call is made at once."""
         self._backoff.hurry()
 
     # -- GPUs
@@ -126,14 +129,14 @@ class Exchange:
             self._held.out.append(fx.Survey(on))
 
     def gpus_read(self, reading: GpuReading) -> None:
-        """Report a reading of the GPUs, if the server still wants it."""
+        """Report a reading of the GPUs if the server still asks for readings."""
         if self._surveys:
             self._reports.gpus_read(reading)
 
     # -- calls
 
     def pump(self, now: float) -> None:
-        """Start the calls that should be in flight."""
+        """Start each call that is due and not in flight."""
         if now < self._backoff.retry_at:
             return
         free = Channel.REPORT not in self._flights and not self._collecting
@@ -149,9 +152,9 @@ class Exchange:
             self._send(now, Channel.WAIT, Flight())
 
     def frames_read(self, now: float, job: str, chunk: fx.Chunk) -> None:
-        """Add frames to the report that is being built."""
+        """Add the frames of a read to the report that is being built."""
         attempt = self._held.attempts.get(job)
-        if attempt is not None:  # None: it was forgotten in the same step that ordered the read
+        if attempt is not None:  # None: the attempt was forgotten in the step that ordered the read
             self._reports.add(attempt, chunk)
             if chunk.bad and attempt.note is None:
                 attempt.note = bad_header(chunk.end)
@@ -196,7 +199,7 @@ class Exchange:
     # -- time
 
     def tick(self, now: float) -> None:
-        """Retry reads that gave no frame, and report again the ends that the server has not confirmed."""
+        """Allow reads again after a round without a frame, and repeat the ends that are not confirmed."""
         self._breather = False
         if self._remind_at is not None and now >= self._remind_at:
             self._remind_at = None

@@ -1,4 +1,4 @@
-"""The attempts that a keeper holds, and the effects on them that the core asks for."""
+"""The attempts that a keeper holds, and the effects on these attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Attempts by job id. ``out`` collects the effects to carry out now; delayed effects wait here."""
+    """Attempts by job id. ``out`` collects the effects to carry out now; ``put_off`` queues later effects."""
 
     def __init__(self, attempts: dict[str, Attempt], boot_id: str) -> None:
         self.attempts = attempts
@@ -22,33 +22,33 @@ class Held:
         self._later: list[tuple[float, Effect]] = []
 
     def unsealed(self, job: str) -> Attempt | None:
-        """Return the attempt unless it is unknown or sealed."""
+        """Return the attempt of this job; None if the attempt is unknown or sealed."""
         attempt = self.attempts.get(job)
         return attempt if attempt is not None and attempt.live else None
 
     def undecided(self, job: str) -> Attempt | None:
-        """Return the attempt unless it is unknown, sealed or about to be sealed."""
+        """Return the attempt of this job; None if the attempt is unknown, sealed or about to be sealed."""
         attempt = self.unsealed(job)
         return None if attempt is None or attempt.sealing else attempt
 
     def live(self) -> list[Attempt]:
-        """Return the attempts that are not sealed."""
+        """Return all attempts that are not sealed."""
         return [attempt for attempt in self.attempts.values() if attempt.live]
 
     def here(self, attempt: Attempt) -> bool:
-        """Check whether the attempt belongs to the present boot."""
+        """Return whether the attempt was ordered in the present boot of the host."""
         return attempt.boot_id == self.boot_id
 
     def look(self, attempt: Attempt) -> None:
-        """Ask for a look at the attempt's claim."""
+        """Order a look at the attempt's claim."""
         self.out.append(fx.Look(attempt.job, attempt.directory, attempt.shim))
 
     def put_off(self, at: float, effect: Effect) -> None:
-        """Ask for ``effect`` at this time, if its attempt can still be acted on then."""
+        """Order ``effect`` for the time ``at``. The effect is dropped if its attempt has ended by then."""
         self._later.append((at, effect))
 
     def release(self, now: float) -> None:
-        """Ask for the effects whose time has come."""
+        """Order the delayed effects whose time has come."""
         due = [effect for at, effect in self._later if at <= now]
         self._later = [(at, effect) for at, effect in self._later if at > now]
         self.out += [effect for effect in due if self._wanted(effect)]
@@ -58,5 +58,5 @@ class Held:
         return attempt is not None and not (isinstance(effect, fx.Signal) and attempt.sealing)
 
     def times(self) -> Iterator[float]:
-        """Yield the times of the effects that were put off."""
+        """Return an iterator over the times of the delayed effects."""
         return (at for at, _ in self._later)

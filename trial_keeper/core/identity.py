@@ -1,4 +1,4 @@
-"""Identity and limits of a keeper at its start."""
+"""Identity and limits that a keeper gets at its start."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 class Identity(NamedTuple):
     """Identity and limits of a keeper.
 
-    ``idle_s``: the keeper leaves after this time without server and live attempt. ``unreported_s`` replaces
-    ``idle_s`` while it holds unreported ends that would be lost with it; None: they stay on its disk.
-    ``orphan_s``: attempts are stopped after this time without the server; None: they continue. ``host``
-    returns the ``host`` of ``trial_keeper.wire``, None if unknown. ``ending``: grace in seconds that a host
-    which is shutting down gives to attempts; None: the host stays up.
+    ``idle_s``: the keeper exits after this time without an answer of the server and without a live attempt.
+    ``unreported_s`` replaces ``idle_s`` while the keeper holds unreported ends that would be lost at its
+    exit; None: unreported ends stay on disk. ``orphan_s``: the keeper stops all attempts after this time
+    without an answer of the server; None: attempts continue. ``host`` returns the ``host`` of
+    ``trial_keeper.wire``, None if unknown. ``ending``: the host is shutting down and gives attempts this
+    grace in seconds; None: the host stays up.
     """
 
     instance: str

@@ -1,4 +1,4 @@
-"""Records on their way to the journal: written, then flushed, then acknowledged."""
+"""Records of the journal in progress: each record is written, then flushed, then acknowledged."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ PAUSE_S = 1.0
 
 
 def nothing(now: float) -> None:
-    """Do nothing: the action of a record without consequences."""
+    """Do nothing. This is the action of a record without an action."""
 
 
 class Ledger:
-    """Numbers the records, and keeps the action to take once each is written or has failed.
+    """Numbers the records, and keeps the action to take after a record is written or has failed.
 
-    ``out`` takes the effects; all commands up to ``acked_cmd`` are durable; ``trouble``: the journal's error.
+    ``out`` collects the effects. All commands up to ``acked_cmd`` are durable. ``trouble`` is the error of
+    the journal, None without an error.
     """
 
     def __init__(self, out: list[fx.Effect], acked_cmd: int) -> None:
@@ -41,34 +42,37 @@ class Ledger:
     def append(
         self, record: Record, *, flush: bool = True, written: Act = nothing, failed: Act = nothing
     ) -> None:
-        """Order a record to be written. Without ``flush`` it survives the keeper's end, but not the host's.
+        """Order a record to be written. Without ``flush``, a crash of the host may lose the record.
 
-        A record with a ``seq`` acknowledges that command once it is flushed.
+        The flush of a record with a ``seq`` acknowledges the command of that number.
         """
         self._number += 1
         self._unwritten.append((self._number, record.get("seq"), written, failed))
         self._out.append(fx.Append(self._number, record, flush))
 
     def written(self, now: float) -> None:
-        """Act on the oldest pending record: it is in the page cache and survives the keeper's death."""
+        """Take the action of the oldest pending record.
+
+        The record is in the page cache, so it survives the end of the keeper's process.
+        """
         number, seq, written, _ = self._unwritten.popleft()
         if seq is not None:
             self._unflushed.append((number, seq))
         written(now)
 
     def write_failed(self, now: float) -> None:
-        """Call the ``failed`` action of the oldest pending record, and pause the commands."""
+        """Take the ``failed`` action of the oldest pending record, and pause the commands."""
         _, _, _, failed = self._unwritten.popleft()
         self.retry_at = now + PAUSE_S
         failed(now)
 
     def flushed(self, number: int) -> None:
-        """Acknowledge the commands of all records up to this number: they survive power loss."""
+        """Acknowledge the commands of all records up to ``number``, which now survive power loss."""
         while self._unflushed and self._unflushed[0][0] <= number:
             self.acked_cmd = self._unflushed.popleft()[1]
 
     def say(self, sentence: str | None) -> bool:
-        """Set the journal's error (None: no error) and log it; return whether it has changed."""
+        """Set and log the error of the journal (None: no error); return whether the error has changed."""
         if sentence == self.trouble:
             return False
         self.trouble = sentence

@@ -1,4 +1,4 @@
-"""Record types of the keeper's journal, by their kind ``k``. Earlier versions left out some fields."""
+"""Record types of the keeper's journal. ``k`` is the kind. Earlier versions wrote fewer fields."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ if TYPE_CHECKING:
     from trial_keeper.wire import Final, Start, Started
 
     class _Common(TypedDict, total=False):
-        seq: int  # number of the command behind the record
+        seq: int  # number of the command that the record stores
         job: str
 
     class EpochRecord(_Common, total=False):
-        """A start of the keeper: first record of a rewritten journal, which has ``n`` records."""
+        """Start of the keeper: first record of a rewritten journal, which begins with ``n`` records."""
 
         k: Literal["epoch"]
         k_epoch: int
         n: int
 
     class ServerRecord(_Common):
-        """The last server that the keeper has obeyed."""
+        """Database and epoch of the last server whose answer the keeper has applied."""
 
         k: Literal["server"]
         db_id: str | None
         m_epoch: int
 
     class NopRecord(_Common):
-        """A command that changes nothing."""
+        """Command that changes nothing."""
 
         k: Literal["nop"]
 
@@ -53,21 +53,21 @@ if TYPE_CHECKING:
         evicted: bool
 
     class UpdateRecord(_Common):
-        """A further parameter set for an attempt."""
+        """Further parameter set for an attempt."""
 
         k: Literal["update"]
         index: int
         parameter: str
 
     class ClaimedRecord(_Common):
-        """A shim's claim on an attempt."""
+        """Claim of a shim on an attempt."""
 
         k: Literal["claimed"]
         shim: tuple[int, str] | None
         started: Started | None
 
     class FinalRecord(_Common):
-        """The end of a sealed attempt."""
+        """End of a sealed attempt."""
 
         k: Literal["final"]
         final: Final
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         note: str | None
 
     class GoneRecord(_Common):
-        """Note that the keeper has forgotten an attempt."""
+        """Removal of an attempt from the keeper's state."""
 
         k: Literal["gone"]
 

@@ -1,4 +1,4 @@
-"""Recovery from the journal: attempts rebuilt from records, and the shortest equivalent records."""
+"""Recovery from the journal: rebuild the attempts from records, and shorten the records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DurableState:
-    """State that outlives the keeper. ``applied``: number of the last command whose record is written."""
+    """State that survives a restart. ``applied``: number of the last command whose record is written."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.k_epoch = 0
@@ -32,7 +32,7 @@ class DurableState:
             self._restore(record)
 
     def records(self) -> list[Record]:
-        """Return the records to rewrite the journal with."""
+        """Return the shortest records that rebuild this state."""
         epoch: EpochRecord = {"k": "epoch", "k_epoch": self.k_epoch}
         found: list[Record] = [
             epoch,
@@ -61,10 +61,11 @@ class DurableState:
 
 
 def is_whole(records: list[Record]) -> bool:
-    """Check whether the journal still has all records of its last rewrite.
+    """Return whether the journal still has all records of its last rewrite.
 
-    The rewrite was atomic and durable. If one of its records is missing, the file was cut and the loss is
-    unknown. Records that were appended later may be missing at the end: their commands are sent again.
+    The rewrite was atomic and durable. If a record of the rewrite is missing, the file was truncated and the
+    extent of the loss is unknown. Records that were appended after the rewrite may be missing, because the
+    server sends their commands again.
     """
     if not records:
         return False
@@ -116,12 +117,12 @@ def _records_of(attempt: Attempt) -> list[Record]:
 
 
 def start_record(job: str, seq: int, start: Start, *, apart: bool) -> StartRecord:
-    """Return the record of an order to start an attempt, and of the place of its claim."""
+    """Return the record of an order to start an attempt. ``apart``: the claim is in the keeper's folder."""
     return {"k": "start", "seq": seq, "job": job, "start": start, "apart": apart}
 
 
 def claimed_record(attempt: Attempt) -> ClaimedRecord:
-    """Return the record of the attempt's shim, which is then known even if the claim file vanishes."""
+    """Return the record of the attempt's shim. The record replaces a claim file that vanishes."""
     return {"k": "claimed", "job": attempt.job, "shim": attempt.shim, "started": attempt.started}
 
 

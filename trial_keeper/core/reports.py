@@ -1,4 +1,4 @@
-"""Reports to the server: the attempts with news, and the part of the news that fits into one call."""
+"""Reports to the server: collect the news of attempts, and select the news that fits into one call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trial_keeper.wire import GpuReading, ReportedAttempt
 
-_READS = 64  # per report: a long search for the first unsent frame must not block other work
+_READS = 64  # most reads per report: a long search for the first unsent frame must not block other work
 
 
 class Flight:
-    """One call: its content, which is sent again if the call fails."""
+    """Content of one call to the server, which is sent again if the call fails."""
 
     def __init__(self) -> None:
         self.no = 0
@@ -27,7 +27,7 @@ class Flight:
 
 
 class Reports:
-    """News of all attempts. ``urgent``: there is news of the keeper itself."""
+    """News of all attempts. ``urgent``: the keeper itself has news."""
 
     def __init__(self, attempts: dict[str, Attempt]) -> None:
         self._attempts = attempts
@@ -45,7 +45,7 @@ class Reports:
     # -- news
 
     def gpus_read(self, reading: GpuReading | None) -> None:
-        """Set the reading of the GPUs to report; None: unknown."""
+        """Set the reading of the GPUs to report; None: the GPUs are unknown."""
         self._gpu = reading
         self._tell_gpu()
 
@@ -55,34 +55,34 @@ class Reports:
             self.urgent = True
 
     def grown(self, job: str) -> None:
-        """Note that new frames may wait in the metrics file."""
+        """Record that the attempt's metrics file may hold unread frames."""
         self._grown[job] = None
 
     def tell(self, attempt: Attempt) -> None:
-        """Mention the attempt in the next report."""
+        """Include the attempt in the next report."""
         self._told[attempt.job] = None
 
     def tell_soon(self, attempt: Attempt, at: float) -> None:
-        """Mention the attempt in the next report, at this time at the latest."""
+        """Include the attempt in the next report, which is sent at the time ``at`` at the latest."""
         self._soon.setdefault(attempt.job, at)
 
     def forget(self, job: str) -> None:
-        """Drop all news of the attempt."""
+        """Discard all news of the attempt."""
         for queue in (self._grown, self._told, self._soon):
             queue.pop(job, None)
 
     @property
     def unread(self) -> bool:
-        """True while frames may wait in a metrics file."""
+        """Return whether a metrics file may hold unread frames."""
         return bool(self._grown)
 
     def due(self, now: float) -> bool:
-        """Check whether a report is due."""
+        """Return whether a report is due."""
         at = self.due_at(now)
         return at is not None and at <= now
 
     def due_at(self, now: float) -> float | None:
-        """Return the time of the next report, or None without news."""
+        """Return the time of the next report; None without news."""
         if self.urgent or self._grown or self._told:
             return now
         return min(self._soon.values()) if self._soon else None
@@ -90,7 +90,7 @@ class Reports:
     # -- one report
 
     def inventory(self) -> Flight:
-        """Return a call that names all attempts, without frames: its answer has the server's frame counts."""
+        """Return a call that names all attempts, without frames. The answer has the server's frame counts."""
         flight = Flight()
         flight.whole = True
         flight.gpu = self._gpu
@@ -106,7 +106,7 @@ class Reports:
         self._reads = _READS
 
     def next_read(self) -> fx.Read | None:
-        """Return the next read for the open report, or None if the report is complete."""
+        """Return the next read for the open report; None if the report is complete."""
         size, frames = self._room
         while self._grown and size > 0 and frames > 0 and self._reads > 0:
             job = next(iter(self._grown))
@@ -134,7 +134,7 @@ class Reports:
                 self._room = (0, 0)  # the next frame does not fit
 
     def close(self, now: float) -> Flight | None:
-        """Return the finished report, or None without news."""
+        """Return the finished report; None without news."""
         soon = any(at <= now for at in self._soon.values())
         if not (self._draft or self._told or self.urgent or soon):
             return None
@@ -157,12 +157,12 @@ class Reports:
         return flight
 
     def _untold(self, job: str) -> bool:
-        """Check whether the end of an attempt still waits for unsent frames."""
+        """Return whether the end of an attempt must wait until all its frames are sent."""
         attempt = self._attempts.get(job)
         return attempt is not None and not attempt.live and not attempt.final_sent and job in self._grown
 
     def flushed(self, acked_cmd: int) -> None:
-        """Report soon that these commands are durable, if an end was reported before they were."""
+        """Report now that commands up to ``acked_cmd`` are durable, if an end was reported before that."""
         if self.owed_ack is not None and acked_cmd >= self.owed_ack:
             self.owed_ack = None
             self.urgent = True
@@ -170,7 +170,7 @@ class Reports:
     # -- outcome of a report
 
     def delivered(self, flight: Flight) -> None:
-        """Note that the server has answered the call."""
+        """Record that the server has received the content of the call."""
         if flight.gpu is self._gpu:
             self._gpu_told = True
         for job, entry in flight.entries.items():
@@ -179,7 +179,7 @@ class Reports:
                 attempt.started_sent = True
 
     def lost(self, flight: Flight) -> None:
-        """Send the content of a failed call again."""
+        """Mark the content of a failed call as unsent, so that a later report repeats this content."""
         if flight.gpu is not None:
             self._tell_gpu()
         for job, entry in flight.entries.items():
@@ -193,19 +193,19 @@ class Reports:
             self._told[job] = None
 
     def start_over(self) -> None:
-        """Report everything again: the server knows no earlier report, and sends new frame counts."""
+        """Report all news again. The server may lack earlier reports, and will send new frame counts."""
         self._tell_gpu()
         for job, attempt in self._attempts.items():
             attempt.seek(attempt.acked)
             attempt.unsure = True
             attempt.final_sent = False
-            attempt.started_sent = False  # a lost server may have taken the start with it
+            attempt.started_sent = False  # the new server may lack the start
             self._grown[job] = None
             if not attempt.live or attempt.started is not None:
                 self._told[job] = None
 
     def acknowledged(self, acks: dict[str, int], rewind: dict[str, int]) -> None:
-        """Note the frames that the server has committed, by job, and the positions to send again from."""
+        """Record by job the number of committed frames, and return to the positions in ``rewind``."""
         for job, count in acks.items():
             attempt = self._attempts.get(job)
             if attempt is not None and attempt.acknowledge(count):
@@ -219,7 +219,7 @@ class Reports:
                 self._told[job] = None
 
     def remind(self) -> None:
-        """Report again the ends that were delivered but not confirmed."""
+        """Report again each end that was sent but not confirmed by the server."""
         for job, attempt in self._attempts.items():
             if attempt.final_sent:
                 attempt.final_sent = False
@@ -227,7 +227,7 @@ class Reports:
 
 
 def _entry(attempt: Attempt, first: int, payloads: list[bytes], *, final: bool) -> ReportedAttempt:
-    # The end always carries the start: a new server may have missed the start, and asks for nothing more.
+    # Send the start with each end: a new server may lack the start, and does not ask after the end.
     started = attempt.started if final or not attempt.started_sent else None
     return {
         "from": first,

@@ -1,4 +1,4 @@
-"""The end of an attempt: kill its remaining processes, count its metrics, report its end, and forget it."""
+"""The end of an attempt: kill remaining processes, count the metrics, report the end, drop the attempt."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SWEEPS = 200
 
 
 def bad_header(offset: int) -> str:
-    """Return the error of a metrics file that is unreadable from this byte on."""
+    """Return the error message for a metrics file that is unreadable from byte ``offset`` on."""
     return f"the metrics file holds no frame header at byte {offset}; nothing from there on is read"
 
 
 class Seals:
-    """Seals attempts. Its inputs are the results of sweeps and counts."""
+    """Seals attempts: kills their remaining processes, counts their metrics and records their ends."""
 
     def __init__(self, held: Held, ledger: Ledger, reports: Reports) -> None:
         self._held = held
@@ -30,13 +30,16 @@ class Seals:
         self._reports = reports
 
     def sweep(self, attempt: Attempt, cause: str) -> None:
-        """Kill the remaining processes of an attempt without a shim, then seal the attempt."""
+        """Kill the remaining processes of an attempt whose shim has ended, then seal the attempt."""
         attempt.sealing = True
         attempt.cause = cause
         self._held.out.append(fx.Sweep(attempt.job, attempt.directory))
 
     def swept(self, now: float, job: str, pids: list[int]) -> None:
-        """Seal the attempt once no process is left; ``pids`` had the attempt's mark, and were signalled."""
+        """Seal the attempt if no process is left, else sweep again.
+
+        ``pids``: processes with the attempt's mark that this sweep has found and killed.
+        """
         attempt = self._held.unsealed(job)
         if attempt is None:
             return
@@ -52,7 +55,7 @@ class Seals:
             self._held.put_off(now + pause, fx.Sweep(job, attempt.directory))
 
     def seal(self, attempt: Attempt, verdict: str | None = None, cause: str | None = None) -> None:
-        """Count the attempt's metrics; the end of the count seals the attempt."""
+        """Start to count the attempt's metrics. The attempt is sealed when the count is complete."""
         attempt.sealing = True
         attempt.verdict = verdict
         attempt.cause = cause
@@ -60,7 +63,7 @@ class Seals:
         self._held.out.append(fx.Count(attempt.job, attempt.directory, attempt.tally_offset))
 
     def counted(self, now: float, job: str, tally: fx.Tally) -> bool:
-        """Add a piece of the count; return whether the attempt is sealed now."""
+        """Add the count of one piece of the file; return whether the attempt is sealed now."""
         attempt = self._held.unsealed(job)
         if attempt is None:
             return False
@@ -87,7 +90,7 @@ class Seals:
         self._held.out.append(fx.Unwatch(attempt.job))
         self._ledger.append(
             final_record(attempt, attempt.final), flush=False
-        )  # a lost record is derived again from the files
+        )  # no flush: the files allow to derive a lost record again
         if attempt.doomed:
             self.forget(attempt)
         else:
@@ -95,7 +98,7 @@ class Seals:
             self._reports.grown(attempt.job)
 
     def forget(self, attempt: Attempt) -> None:
-        """Drop the attempt but keep its files; the journal record only shortens the next recovery."""
+        """Drop the attempt but keep its files. A loss of the journal record only delays the next recovery."""
         self._ledger.append({"k": "gone", "job": attempt.job}, flush=False)
         del self._held.attempts[attempt.job]
         self._reports.forget(attempt.job)

@@ -1,4 +1,4 @@
-"""Time limits of a keeper: without the server, without attempts, and on a host that shuts down."""
+"""Time limits of a keeper: without an answer of the server, without attempts, and on a host's shutdown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from trial_keeper.core.identity import Identity
     from trial_keeper.core.stops import Stops
 
-LAST_WORDS_S = 5.0  # wait for the server to take the ends, on a host that shuts down
+LAST_WORDS_S = 5.0  # longest wait for the server to confirm the ends on a host that shuts down
 
 
 class Stay:
-    """Decides when the keeper leaves. ``heard_at``: time of the server's last answer, or of the start."""
+    """Decides when the keeper exits. ``heard_at``: time of the server's last answer, or of the start."""
 
     def __init__(self, identity: Identity, held: Held, stops: Stops) -> None:
         self._identity = identity
@@ -27,13 +27,13 @@ class Stay:
         self._leave_at: float | None = None
 
     def leave(self, reason: str, *, clear: bool = False) -> None:
-        """Order the keeper's exit, once."""
+        """Order the keeper's exit, unless the exit is already ordered."""
         if not self.leaving:
             self.leaving = True
             self._held.out.append(fx.Leave(reason, clear))
 
     def tick(self, now: float) -> None:
-        """Stop all attempts, or leave, if the server has not answered for too long."""
+        """Stop all attempts, or order the keeper's exit, if the server has not answered for too long."""
         orphaned_at = self._orphaned_at()
         if orphaned_at is not None and now >= orphaned_at:
             limit = self._identity.orphan_s
@@ -44,7 +44,10 @@ class Stay:
             self.leave("no attempt is live and no server could be reached")
 
     def wind_up(self, now: float) -> None:
-        """Leave a host that shuts down: once the server has confirmed all ends, or LAST_WORDS_S later."""
+        """Order the keeper's exit on a host that shuts down.
+
+        The keeper exits after the server has confirmed all ends, or LAST_WORDS_S after the last end.
+        """
         if not self._held.attempts:
             self.leave("its host is about to end")
         elif self._leave_at is None and not self._held.live():

@@ -1,4 +1,4 @@
-"""Stops of attempts: ordered by the server, or caused by a lost server or the host's shutdown."""
+"""Stops of attempts, because of a command of the server, a lost server or the host's shutdown."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 RETRY_S = 1.0
 KILL_GRACE_S = 10.0
-OBEY_S = 12.0  # after the grace: by then the shim has killed all processes, or given up
-KILLS = 5  # attempts to kill a shim, one per second
+OBEY_S = 12.0  # after the grace, a shim needs at most this time to kill all processes or give up
+KILLS = 5  # most tries to kill a shim, one per second
 
 
 class Stops:
-    """Stops attempts, and kills the shims that do not obey."""
+    """Stops attempts, and kills the shims that do not obey a stop."""
 
     def __init__(self, held: Held, ledger: Ledger, reports: Reports, seals: Seals) -> None:
         self._held = held
         self._ledger = ledger
         self._reports = reports
         self._seals = seals
-        self._kills: dict[str, tuple[float, fx.Kill]] = {}  # time by which a shim must have obeyed its stop
+        self._kills: dict[str, tuple[float, fx.Kill]] = {}  # by job: time at which to kill
 
     def order(self, now: float, attempt: Attempt, grace: float) -> StopRecord:
-        """Stop the attempt unless a stop was ordered before; return the journal record."""
+        """Stop the attempt unless a stop is already ordered; return the journal record of the stop."""
         if attempt.stop is None:
             self._stop(now, attempt, grace)
         return stop_record(attempt)
@@ -51,7 +51,7 @@ class Stops:
             self._ledger.append(stop_record(attempt))
 
     def orphans(self) -> list[Attempt]:
-        """Return the live attempts without an ordered stop."""
+        """Return the live attempts for which no stop is ordered."""
         return [attempt for attempt in self._held.live() if attempt.stop is None]
 
     def stop_orphans(self, now: float) -> None:
@@ -80,12 +80,12 @@ class Stops:
             self._held.out.append(fx.Abort(attempt.job, attempt.directory))
 
     def signal(self, now: float, attempt: Attempt, shim: fx.Shim, grace: float) -> None:
-        """Have the shim stop the command; kill a shim that has not obeyed OBEY_S after the grace."""
+        """Order the shim to stop its command, and schedule the shim's kill for OBEY_S after the grace."""
         self._held.out.append(fx.Signal(attempt.job, attempt.directory, shim, grace))
         self._kills[attempt.job] = now + grace + OBEY_S, fx.Kill(attempt.job, attempt.directory, shim)
 
     def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> None:
-        """Retry a stop that was not delivered, or not with its grace, until the attempt ends."""
+        """Retry a stop that failed, until the attempt ends: the signal or the grace was not delivered."""
         attempt = self._held.undecided(signal.job)
         if attempt is None:
             return
@@ -97,7 +97,7 @@ class Stops:
         self._held.put_off(now + RETRY_S, signal)
 
     def killed(self, now: float, order: fx.Kill) -> None:
-        """Check whether a shim has ended after SIGKILL; seal without the shim if it hangs in the kernel."""
+        """Look whether a shim has ended after SIGKILL; seal the attempt if the shim hangs in the kernel."""
         attempt = self._held.undecided(order.job)
         if attempt is None:
             return
@@ -109,16 +109,16 @@ class Stops:
             self._held.look(attempt)
 
     def release(self, now: float) -> None:
-        """Kill the shims whose time to obey has elapsed."""
+        """Kill each shim that did not obey its stop in time."""
         for job, (at, kill) in list(self._kills.items()):
             if at <= now:
                 del self._kills[job]
                 self._held.out.append(kill)
 
     def times(self) -> Iterable[float]:
-        """Yield the times at which shims must have obeyed."""
+        """Return an iterator over the times at which to kill shims that have not obeyed."""
         return (at for at, _ in self._kills.values())
 
     def ended(self, job: str) -> None:
-        """Cancel the planned kill of an attempt's shim: the attempt is sealed."""
+        """Cancel the scheduled kill of an attempt's shim, because the attempt is sealed."""
         self._kills.pop(job, None)

@@ -1,1 +1,1 @@
-"""Manages all experiments of a server: opens, supervises, lists, changes and deletes them."""
+"""Manages all experiments of a server: opens, supervises, lists, changes and deletes experiments."""

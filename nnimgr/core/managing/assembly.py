@@ -50,7 +50,7 @@ class Assembly:
 
     @property
     def ledger(self) -> HostLedger:
-        """Ledger of which experiment holds which resources of each machine."""
+        """Return the ledger, which records the experiments that hold resources of each machine."""
         return self._tools.ledger
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
@@ -61,7 +61,7 @@ class Assembly:
         self._tools.ledger.expect(experiment_ids)
 
     def holds_nothing(self, experiment_id: str) -> None:
-        """Note that an expected experiment has no jobs or will not be opened."""
+        """Record that an expected experiment has no jobs or will not be opened."""
         self._tools.ledger.rebuilt(experiment_id)
 
     def service(self, state: ExperimentState, directory: Path, config: ExperimentConfig) -> TrainingService:
@@ -131,7 +131,7 @@ class Assembly:
 
         def tuner(state: ExperimentState, config: ExperimentConfig) -> m.Start:
             since = state.tuner_number
-            # A new tuner must not read the checkpoints of the previous one.
+            # A new tuner must not read the checkpoints of the previous tuner.
             folder = f"checkpoint-{since}" if since else "checkpoint"
             start = _start(Role.TUNER, config.tuner, config, state, directory, around)
             return replace(start, since=since, checkpoint_directory=str(directory / folder))
@@ -204,9 +204,9 @@ def _context(
 
 
 def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
-    """Return the configuration of the assessor, None if there is none.
+    """Return the configuration of the assessor; None without an assessor.
 
-    If the tuner is an advisor, its other half, which stops trials, is the assessor.
+    If the tuner is an advisor, the assessor is the half of the advisor that stops trials.
     """
     advisor = config.tuner.builtin(Role.TUNER)
     if advisor is None or not advisor.advisor:

@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 class Catalog:
-    """Entries of the index as they were last read, with this server's own changes."""
+    """Entries of the index at the last read, with the later changes by this server."""
 
     def __init__(self, index: Index) -> None:
         self.entries: dict[str, IndexEntry] = {}
         self._index = index
-        self._stamp: tuple[int, int] | None = None  # stamp of the index file when ``refresh`` last read it
+        self._stamp: tuple[int, int] | None = None  # stamp of the index file at the last ``refresh``
         self._readers: dict[str, ExperimentReader] = {}
 
     def __contains__(self, experiment_id: str) -> bool:
@@ -39,7 +39,7 @@ class Catalog:
         return entry
 
     def note(self, entry: IndexEntry) -> None:
-        """Remember an entry that was written to the index."""
+        """Store an entry that was written to the index."""
         self.entries[entry.id] = entry
 
     async def load(self) -> None:
@@ -47,11 +47,11 @@ class Catalog:
         self.entries = await asyncio.to_thread(self._index.entries)
 
     async def load_more(self) -> None:
-        """Add the entries of the index that are not known yet. Raise HomeError."""
+        """Read the index again, and add the entries that are not known yet. Raise HomeError."""
         self.entries = await asyncio.to_thread(self._index.entries) | self.entries
 
     async def refresh(self, *, port: int, has_open: Callable[[str], bool]) -> None:
-        """Read the changes that others have made in the index. An unreadable index changes nothing here.
+        """Read the changes that other processes have made in the index. Ignore an unreadable index.
 
         For experiments that this server has open or shows (``has_open``), only the users' tags and archive
         marks are read.
@@ -88,7 +88,7 @@ class Catalog:
         await self._undo(lambda: self._index.put(before))
 
     async def _undo(self, change: Callable[[], object]) -> None:
-        """Change the index after a failure. Log an error of this change: the first failure matters more."""
+        """Change the index after a failure. Log an error of this change, because the failure is raised."""
         try:
             await asyncio.to_thread(change)
         except HomeError as error:
@@ -118,7 +118,7 @@ class Catalog:
         return reader
 
     async def release_reader(self, experiment_id: str) -> None:
-        """Close the reader's connections. The reader opens new ones for its next query."""
+        """Close the reader's connections. The reader opens new connections for its next query."""
         reader = self._readers.get(experiment_id)
         if reader is not None:
             await asyncio.to_thread(reader.release)

@@ -7,9 +7,9 @@ from weakref import WeakSet
 
 
 class Follower:
-    """New facts since the last ``take``.
+    """Numbers of new facts since the last ``take``.
 
-    Holds one number per experiment, however long nobody takes them.
+    A follower holds only one number per experiment, even if ``take`` is not called for a long time.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Follower:
         self._some.set()
 
     async def take(self) -> dict[str, int]:
-        """Return the number of the last new fact, by experiment id. Wait until there is one."""
+        """Wait for new facts; return the number of the last new fact, by experiment id."""
         await self._some.wait()
         moved, self._moved = self._moved, {}
         self._some.clear()
@@ -29,7 +29,7 @@ class Follower:
 
 
 class Changes:
-    """Notifies all followers of new facts. An inactive follower costs one entry per experiment."""
+    """Notifies all followers of new facts. An inactive follower holds one number per experiment."""
 
     def __init__(self) -> None:
         self.followers: WeakSet[Follower] = WeakSet()
@@ -39,7 +39,7 @@ class Changes:
             follower.note(experiment_id, number)
 
     def follow(self) -> Follower:
-        """Return a new follower. It is notified for as long as somebody holds a reference to it."""
+        """Return a new follower. The follower is notified while the caller holds a reference."""
         follower = Follower()
         self.followers.add(follower)
         return follower

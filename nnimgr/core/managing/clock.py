@@ -1,7 +1,8 @@
-"""Clock of an experiment. It never goes back, and does not jump when the machine's clock is set.
+"""Clock of an experiment, which never goes back and does not jump when the machine's clock is set.
 
-Retries and limits are instants that outlive the server. With the wall clock, setting the clock back by an
-hour would delay every retry by an hour, and setting it forward would end trials.
+The times of retries and limits are stored, and are valid after a restart of the server. With the wall clock,
+a clock that is set back by an hour would delay every retry by an hour, and a clock that is set forward would
+end trials.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from datetime import datetime, timedelta
 
 
 def seconds_since_boot() -> float:
-    """Return the seconds of a clock that nobody sets and that includes the time of suspension."""
+    """Return the seconds since the boot, including suspension. This clock cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SteadyClock:
-    """Clock that starts at ``now``, or at ``after`` (the last fact's instant) if this is later.
+    """Clock that starts at ``now``, or at ``after`` (the last fact's time) if ``after`` is later.
 
-    ``seconds``: steady clock that makes it advance.
+    ``seconds``: function of a steady clock, by which this clock advances.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Checks the configuration of a new experiment before it has an id, and makes its first facts."""
+"""Checks the configuration of a new experiment, which has no id yet, and builds the first facts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """An experiment that may be created. Only ``around`` holds passwords."""
+    """Checked configuration of an experiment to create. Only ``around`` holds passwords."""
 
     config: ExperimentConfig
     canonical: Mapping[str, Any]  # without the search space
@@ -52,7 +52,7 @@ class Draft:
         return self.config.experiment_working_directory / experiment_id
 
     def is_same(self, first: f.Fact) -> bool:
-        """Check whether an experiment with this first fact was created from the same configuration."""
+        """Return whether an experiment with this first fact was created from the same configuration."""
         return (
             isinstance(first, f.ExperimentCreated)
             and first.config == self.canonical

@@ -1,4 +1,4 @@
-"""Requests for experiments, summaries of experiments, and the errors if one does not exist."""
+"""Requests to create experiments, summaries of experiments, and errors of requests."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["ExperimentConflict", "ExperimentSummary", "NewExperiment", "UnknownE
 
 
 class UnknownExperiment(RequestRefused):
-    """Neither this server nor the index has an experiment with this id."""
+    """Error: neither this server nor the index has an experiment with this id."""
 
     def __init__(self, experiment_id: str) -> None:
         super().__init__(f"there is no experiment {experiment_id}")
 
 
 class ExperimentConflict(RequestRefused):
-    """Another experiment has this id."""
+    """Error: another experiment has this id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewExperiment:
-    """The request of ``nnictl create``.
+    """Request of ``nnictl create``.
 
-    ``environ`` holds secrets. It is stored only in a file of mode 0600.
+    ``environ`` may hold secrets, and is stored only in a file of mode 0600.
     """
 
-    config: Mapping[str, Any]  # canonical
+    config: Mapping[str, Any]  # configuration in canonical form
     search_space: Mapping[str, Any]
     id: str | None = None
     environ: Mapping[str, str] | None = field(default=None, repr=False)
@@ -48,9 +48,9 @@ class NewExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSummary:
-    """One line about an experiment of the index. ``served``: this server has the experiment open.
+    """Summary of an experiment in the index. ``served``: this server has the experiment open or shows it.
 
-    ``stored``: no runner of this server has the experiment, and its database was not read.
+    ``stored``: this server has no runner for the experiment, and has not read the experiment's database.
     """
 
     id: str
@@ -83,7 +83,8 @@ def summary_of(
 ) -> ExperimentSummary:
     """Build the summary of an experiment.
 
-    ``state``: the state that its runner holds, None without a runner; ``reason`` then says why there is none.
+    ``state``: the state in the experiment's runner; None without a runner. ``reason``: the reason why the
+    experiment has no runner.
     """
     common: dict[str, Any] = {
         "id": entry.id,

@@ -33,7 +33,7 @@ class Surroundings:
     def of_creator(
         cls, *, environ: Mapping[str, str] | None, cwd: str | None, python: str | None
     ) -> Surroundings:
-        """Return the creator's environment. Missing parts are those of this process."""
+        """Return the creator's environment. Parts that are None are taken from this process."""
         return cls(
             environ=dict(os.environ if environ is None else environ),
             cwd=Path(cwd or os.getcwd()),
@@ -73,9 +73,9 @@ class Surroundings:
 
 
 def make_folder(directory: Path, surroundings: Surroundings) -> None:
-    """Create the private folder of a new experiment, and point the link ``_latest`` to it, as NNI does."""
+    """Create the private folder of a new experiment, and set NNI's link ``_latest`` to this folder."""
     make_private_folder(directory)
-    tighten(directory, FOLDER)  # a user may have created the folder before
+    tighten(directory, FOLDER)  # a user may have created the folder with other permissions
     for name in ("log", "trials", "checkpoint"):
         make_private_folder(directory / name)
     surroundings.write(directory)
@@ -93,14 +93,14 @@ def require_database(directory: Path) -> None:
 
 
 def refuse_live(entry: IndexEntry) -> None:
-    """Raise RequestRefused for an experiment whose trials have not all ended."""
+    """Raise RequestRefused if some trials of the experiment have not ended."""
     live = stored_live_trials(entry.directory)
     if live:
         raise RequestRefused(f"{live} trials of experiment {entry.id} run on: stop it first")
 
 
 def delete_experiment(index: Index, entry: IndexEntry) -> None:
-    """Remove a stopped experiment's folder and its entry. Raise RequestRefused, OSError or HomeError.
+    """Remove a stopped experiment's folder and index entry. Raise RequestRefused, OSError or HomeError.
 
     The entry is removed last, so that the deletion can be repeated after a crash.
     """
@@ -136,7 +136,7 @@ def delete_folder(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(database: Path) -> Iterator[None]:
-    """Hold the lock of a server that has the database open. Raise RequestRefused if it is taken."""
+    """Hold the lock of the database. Raise RequestRefused if a server has the database open."""
     try:
         descriptor = os.open(database / "nnimgr.lock", os.O_RDWR)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Writes changes of experiments to the index in a background thread, and retries until it succeeds."""
+"""Writes changes of experiments to the index in a background task, and retries until a write succeeds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nnimgr.rules import facts as f
 
 logger = logging.getLogger(__name__)
 
-RETRY_S = (1.0, 30.0)  # first and longest wait before a failed change is tried again
+RETRY_S = (1.0, 30.0)  # first and longest wait before a failed change is retried
 LAST_WRITE_S = 2.0
 
 
 class IndexNotes:
-    """Changes that are not written yet. ``on_change`` is called with each entry after its change."""
+    """Changes of the index that are not written yet. ``on_change`` is called with each changed entry."""
 
     def __init__(self, index: Index, *, on_change: Callable[[IndexEntry], None]) -> None:
         self._index, self._on_change = index, on_change
@@ -28,18 +28,18 @@ class IndexNotes:
         self._closing = False
 
     def note(self, experiment_id: str, **changes: Any) -> None:
-        """Change fields of an entry later. ``changes``: values by the names of ``IndexEntry``."""
+        """Schedule changes of an entry. ``changes``: values by names of fields of ``IndexEntry``."""
         self._changes.setdefault(experiment_id, {}).update(changes)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write(), name="index")
 
     async def settled(self) -> None:
-        """Wait until the noted changes are written, but not for long if the disk refuses them."""
+        """Wait until the scheduled changes are written, at most LAST_WRITE_S in case of errors."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=LAST_WRITE_S)
 
     async def close(self) -> None:
-        """Write the remaining changes, but do not wait long if the disk refuses them."""
+        """Write the remaining changes. Wait at most LAST_WRITE_S in case of errors."""
         self._closing = True
         await self.settled()
         if self._task is not None:
@@ -67,7 +67,7 @@ class IndexNotes:
 
 
 class Draining(StrEnum):
-    """NNI's names for the status DRAINING, which is three statuses in NNI."""
+    """NNI's names for the status DRAINING, by the reason of the drain. NNI has three statuses instead."""
 
     BUDGET = "NO_MORE_TRIAL"
     TUNER = "TUNER_NO_MORE_TRIAL"
@@ -76,7 +76,7 @@ class Draining(StrEnum):
 
 
 def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
-    """Return the status under NNI's name."""
+    """Return NNI's name for the status."""
     if status is not f.ExperimentStatus.DRAINING or drain is None:
         return status.value
     return Draining[drain.name].value

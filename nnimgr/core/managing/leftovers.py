@@ -1,4 +1,4 @@
-"""Reads or removes what experiments have left on their machines while their services are closed."""
+"""Reads or removes the files on machines of experiments whose training services are closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Remains"]
 
 
 class Remains:
-    """Access to the machines of experiments at rest, by their stored configurations."""
+    """Access to the machines of stopped experiments, by the experiments' stored configurations."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
@@ -53,10 +53,10 @@ class Remains:
             await host.close()
 
     async def remove(self, directory: Path, *, leave: bool) -> list[str]:
-        """Remove everything that the experiment has on other machines.
+        """Remove all files of the experiment on other machines.
 
-        Return a sentence for each part that stays. Without ``leave``, nothing is removed if any part would
-        have to stay.
+        Return a sentence for each machine whose files cannot be removed. Without ``leave``, remove no files
+        if some files cannot be removed.
         """
         if not database_path(directory).exists():
             return []

@@ -1,4 +1,4 @@
-"""Machines of a running experiment: finds, lists, adds, drains and removes them."""
+"""Finds, lists, adds, drains and removes machines of a running experiment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAVING = (MachineStatus.DRAINING, MachineStatus.REMOVING)
 
 
 class UnknownMachine(RequestRefused):
-    """The experiment has no machine of this name. The message lists its machines."""
+    """Error: the experiment has no machine of this name. The message lists the machines."""
 
 
 def list_all(runner: ExperimentRunner) -> Sequence[Machine]:
@@ -32,9 +32,9 @@ def list_all(runner: ExperimentRunner) -> Sequence[Machine]:
 
 
 async def add(runner: ExperimentRunner, directory: Path, raw: Any) -> list[str]:
-    """Add machines, given as items of ``machineList`` in canonical form. Return their keepers' ids.
+    """Add machines, given as items of ``machineList`` in canonical form. Return the ids of their keepers.
 
-    A machine that is being drained or removed is used again. Raise ConfigError or RequestRefused.
+    A machine that is being drained or removed is enabled again. Raise ConfigError or RequestRefused.
     """
     present = {machine.keeper_id: machine for machine in list_all(runner)}
     facts: list[f.Fact] = []
@@ -53,7 +53,10 @@ async def add(runner: ExperimentRunner, directory: Path, raw: Any) -> list[str]:
 
 
 async def drain(runner: ExperimentRunner, name: str, *, undo: bool = False) -> Machine:
-    """Stop placing jobs on a machine; ``undo``: start again. Raise UnknownMachine or RequestRefused."""
+    """Stop placing jobs on a machine, or with ``undo`` allow jobs again.
+
+    Raise UnknownMachine or RequestRefused.
+    """
     machine = find(runner, name)
     fact: f.Fact = f.MachineDrained(keeper_id=machine.keeper_id)
     if undo:
@@ -65,7 +68,7 @@ async def drain(runner: ExperimentRunner, name: str, *, undo: bool = False) -> M
 
 
 async def remove(runner: ExperimentRunner, name: str, *, force: bool) -> Machine:
-    """Drain a machine and then stop using it. With ``force``, its trials run again on other machines.
+    """Drain a machine, then remove the machine. With ``force``, its trials are restarted on other machines.
 
     Raise UnknownMachine or RequestRefused.
     """
@@ -86,7 +89,7 @@ def _service(runner: ExperimentRunner) -> TrainingService:
 
 
 def find(runner: ExperimentRunner, name: str) -> Machine:
-    """Return a machine by its keeper's id, its shown name, its address, or its host if that is unique.
+    """Return the machine with this keeper's id, shown name, address or host. The match must be unique.
 
     Raise UnknownMachine or RequestRefused.
     """
@@ -116,6 +119,6 @@ def _host(machine: Machine) -> str:
 
 
 def _keep(directory: Path, secrets: dict[str, str]) -> None:
-    """Store the secrets of new machines beside the experiment's other secrets."""
+    """Add the secrets of new machines to the experiment's stored secrets."""
     around = Surroundings.read(directory)
     replace(around, secrets={**around.secrets, **secrets}).write(directory)

@@ -1,7 +1,7 @@
-"""Notifies users of an experiment's end, of a better result, and of an experiment in which nothing happens.
+"""Notifies users of an experiment's end, of a better result, and of an idle experiment.
 
-What was sent last is kept in the experiment's folder. If a server is killed before it has sent something, the
-next server that opens the experiment sends it. So a notification may arrive twice.
+A file in the experiment's folder records the last notifications. If a server is killed before a notification
+is sent, the next server that opens the experiment sends the notification. So a notification may arrive twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 RETRIES_S = (1.0, 10.0, 60.0)  # waits before a notification is sent again
 TIMEOUT_S = 30.0  # for an answer of a webhook, and for a command
-CLOSING_S = 5.0  # time in which the last notifications are sent when the experiment is closed
+CLOSING_S = 5.0  # longest wait for the last notifications when the experiment is closed
 _FILE = "notified.json"
 _LIVE = (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING)
 _ENDED = {f.ExperimentStatus.DONE: Event.DONE, f.ExperimentStatus.ERROR: Event.ERROR}
@@ -40,7 +40,7 @@ _ENDED = {f.ExperimentStatus.DONE: Event.DONE, f.ExperimentStatus.ERROR: Event.E
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A receiver with its secrets revealed. ``environ`` and ``cwd`` are for its command."""
+    """Receiver of notifications with revealed secrets. ``environ`` and ``cwd`` are for its command."""
 
     config: NotificationConfig
     environ: Mapping[str, str]
@@ -49,14 +49,14 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What a receiver has been sent: the event of the experiment's end, and the best trial."""
+    """Last notifications to a receiver: the event of the experiment's end, and the best trial."""
 
     ended: str | None = None
     best: str | None = None  # id of the trial
 
 
 class Notifier:
-    """Notifies the receivers of one experiment. ``turned`` is called after each of its turns."""
+    """Notifies the receivers of one experiment. Call ``turned`` after each turn of the experiment."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class Notifier:
 
     @property
     def notices(self) -> Mapping[str, Notice]:
-        """Troubles with receivers, shown with the experiment."""
+        """Return the errors of receivers as notices about the experiment."""
         troubles = {f"notify[{each.index}]": each.trouble for each in self._inboxes or ()}
         return {name: Notice(subject=trouble) for name, trouble in troubles.items() if trouble is not None}
 
     def turned(self, state: ExperimentState) -> None:
-        """Compare the state with what each receiver was sent last, and send what is new."""
+        """Send each receiver the notifications that the new state requires."""
         if state.number == self._number:
             return
         self._number = state.number
@@ -87,7 +87,7 @@ class Notifier:
             inbox.turned(state)
 
     async def close(self) -> None:
-        """Send what is left, for a few seconds at most."""
+        """Send the remaining notifications, for a few seconds at most."""
         await asyncio.gather(*(inbox.close() for inbox in self._inboxes or ()))
 
     def _open(self) -> list[_Inbox]:
@@ -99,14 +99,14 @@ class Notifier:
         ]
 
     def _keep(self) -> None:
-        """Store what each receiver was sent last."""
+        """Write the last notifications of each receiver to the file."""
         sent = {str(each.index): asdict(each.sent) for each in self._inboxes or ()}
-        with contextlib.suppress(OSError):  # for example a full disk: something is sent twice then
+        with contextlib.suppress(OSError):  # for example a full disk, which causes a repeated notification
             self._path.write_text(json.dumps(sent), encoding="utf-8")
 
 
 class _Inbox:
-    """What one receiver is yet to be sent. A receiver that fails keeps no other one waiting."""
+    """Queue of notifications to one receiver. A failing receiver does not delay other receivers."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _Inbox:
     def turned(self, state: ExperimentState) -> None:
         best = None if state.best is None else state.best.trial_id
         event, live = _end_of(state), state.status in _LIVE
-        if live and self._seen.ended is not None:  # it was resumed
+        if live and self._seen.ended is not None:  # the experiment was resumed
             self._seen = replace(self._seen, ended=None)
         if best is not None and best != self._seen.best:
             self._seen = replace(self._seen, best=best)
@@ -152,7 +152,7 @@ class _Inbox:
             await self._sender
 
     def _watch(self, state: ExperimentState) -> None:
-        """Notify when nothing has happened for long, once until something happens again."""
+        """Send one idle notification after ``idle_s`` seconds without a turn, until the next turn."""
         self._timer = None
         if state.status not in _LIVE:
             return
@@ -178,13 +178,13 @@ class _Inbox:
             self._keep()
 
     async def _send(self, message: Mapping[str, Any]) -> None:
-        """Send a message, and again after a failure. The last failure is shown as a notice."""
+        """Send a message, with retries after failures. The last failure is shown as a notice."""
         is_command = self._config.command is not None
         for wait in (*RETRIES_S, None):
             try:
                 receiver = self._reveal(self._config)
                 trouble = await (_run if is_command else _post)(receiver, message)
-            except (ReferenceUnresolved, OSError) as error:  # for example, its directory is gone
+            except (ReferenceUnresolved, OSError) as error:  # for example, the command's directory is missing
                 trouble = str(error)
             if trouble is None:
                 self.trouble = None
@@ -196,14 +196,14 @@ class _Inbox:
 
 
 def _httpx() -> ModuleType:
-    """Import the library on first use: most servers send nothing, and the import takes 0.1 s."""
+    """Import httpx on first use, because the import takes 0.1 s and most servers send no notifications."""
     import httpx
 
     return httpx
 
 
 async def _post(receiver: Receiver, message: Mapping[str, Any]) -> str | None:
-    """Post the message. Return what went wrong, without the address, which may hold a secret."""
+    """Post the message; return the error, None on success. Errors omit the address, which may be secret."""
     assert receiver.config.webhook is not None
     httpx: Any = await asyncio.to_thread(_httpx)
     try:
@@ -215,8 +215,8 @@ async def _post(receiver: Receiver, message: Mapping[str, Any]) -> str | None:
 
 
 async def _run(receiver: Receiver, message: Mapping[str, Any]) -> str | None:
-    """Run the command, which gets the message as JSON on its standard input. Return what went wrong."""
-    # In a thread: uvloop's streams fail if the command ends without reading its standard input.
+    """Run the command with the message as JSON on standard input; return the error, None on success."""
+    # Run in a thread: uvloop's streams fail if the command ends without reading its standard input.
     return await asyncio.to_thread(_run_blocking, receiver, message)
 
 
@@ -250,7 +250,7 @@ def _end_of(state: ExperimentState) -> Event | None:
 
 
 def _message(event: Event, state: ExperimentState, idle_s: float) -> dict[str, Any]:
-    """Build the JSON object of a notification. ``text`` is one sentence, under the name that chats expect."""
+    """Return the JSON object of a notification. Chat services expect the sentence in the field ``text``."""
     name = str(state.config.get("experimentName") or state.id)
     match event:
         case Event.BEST:
@@ -277,5 +277,5 @@ def _read(path: Path) -> dict[int, _Seen]:
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
         return {int(index): _Seen(ended=seen["ended"], best=seen["best"]) for index, seen in body.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # nothing was sent, or it is damaged
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no file, or a damaged file
         return {}

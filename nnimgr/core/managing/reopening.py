@@ -1,4 +1,4 @@
-"""Builds the first facts that a runner records when it takes an existing experiment."""
+"""Builds the first facts that a runner records when the runner opens an existing experiment."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def opening_facts(
 ) -> list[f.Fact]:
     """Return the facts that open the experiment.
 
-    ``missing``: how far the experiment had come before its database was replaced by an older one. Then no
-    trial id is given a second time. Trials without a place in the older database run again under new ids,
-    because they may have run under their own ids already.
+    ``missing``: the last known progress of the experiment if its database was replaced by an older database,
+    else None. In this case, trial ids after the older database are not used a second time. Trials that are
+    not placed in the older database are restarted with new ids, because they may already have run.
     """
     if missing is None:
         return [f.ExperimentOpened(m_epoch=m_epoch, resumed=resumed)]

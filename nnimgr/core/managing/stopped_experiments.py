@@ -1,4 +1,4 @@
-"""Stopped experiments, which have no runner: views or deletes them."""
+"""Shows or deletes stopped experiments, which have no runner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AtRest"]
 
 
 class AtRest:
-    """Stopped experiments that the server at ``port`` shows (``viewed``) or deletes (``deleting``)."""
+    """Ids of the stopped experiments that the server at ``port`` shows (``viewed``) or is ``deleting``."""
 
     def __init__(self, *, home: Home, index: Index, port: int) -> None:
         self.viewed: set[str] = set()
@@ -46,7 +46,7 @@ class AtRest:
         status = entry.status if held is None else held
         if status == E.VIEWED and experiment_id not in self.viewed:
             shown = entry.port is not None and self._home.server_running(entry.port) is not None
-            status = status if shown else E.STOPPED  # the server that showed it was killed
+            status = status if shown else E.STOPPED  # the server that showed the experiment was killed
         if status != E.STOPPED:
             is_so = f"is {status}" if status else "cannot be opened"
             raise RequestRefused(
@@ -55,7 +55,7 @@ class AtRest:
         return entry
 
     async def show(self, entry: IndexEntry) -> IndexEntry:
-        """Mark the experiment as viewed. Return its changed entry."""
+        """Mark the experiment as viewed; return the changed index entry."""
         shown = replace(entry, status=E.VIEWED.value, port=self._port, pid=os.getpid())
         await asyncio.to_thread(
             self._index.update, entry.id, status=shown.status, port=shown.port, pid=shown.pid
@@ -64,16 +64,16 @@ class AtRest:
         return shown
 
     async def hide(self, entry: IndexEntry) -> IndexEntry:
-        """Mark the experiment as no longer viewed. Return its changed entry."""
+        """Mark the experiment as stopped, no longer viewed; return the changed index entry."""
         await asyncio.to_thread(self._index.update, entry.id, status=E.STOPPED.value)
         self.viewed.discard(entry.id)
         return replace(entry, status=E.STOPPED.value)
 
     async def delete(self, entry: IndexEntry, remains: Remains, *, leave: bool) -> list[str]:
-        """Delete the experiment with all its files. Return sentences about files that stay on machines.
+        """Delete the experiment with all its files; return sentences about files that remain on machines.
 
-        If files would have to stay, raise RequestRefused, unless ``leave`` allows it. Also raise OSError or
-        HomeError. The experiment is removed from ``deleting`` in any case.
+        Without ``leave``, raise RequestRefused if files on machines cannot be removed. Also raise OSError or
+        HomeError. In all cases, the experiment is removed from ``deleting``.
         """
         try:
             await asyncio.to_thread(refuse_live, entry)

@@ -1,4 +1,4 @@
-"""Reads summaries of experiments without a runner from their databases, for lists of experiments."""
+"""Reads summaries of experiments without a runner from the databases, for lists of experiments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StoredSummaries:
         if not summary.stored:
             return replace(summary, owner=owner)
         said = self._look(summary.directory)
-        if summary.reason:  # the reason why there is no runner
+        if summary.reason:  # the reason why the experiment has no runner
             said = {**said, "reason": summary.reason}
         return replace(summary, owner=owner, **said)
 
@@ -48,7 +48,7 @@ class StoredSummaries:
 
 
 def _read(directory: Path) -> dict[str, Any]:
-    """Return the fields of an ExperimentSummary that the database has; empty if it cannot be read."""
+    """Return the fields of an ExperimentSummary from the database; empty if the database is unreadable."""
     try:
         stored = stored_experiment(directory)
         if stored is None:
@@ -79,7 +79,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _owner(directory: Path) -> str | None:
-    """Return the name of the user who owns the folder, or the user's number if there is no name."""
+    """Return the name of the user who owns the folder, or the user's number without a name."""
     try:
         uid = os.stat(directory).st_uid
     except OSError:

@@ -1,7 +1,7 @@
 """Keeps the runners of one server running.
 
-A runner that ended because its database cannot be written is restarted from the database, with back-off. A
-runner that ended by an internal error leaves the experiment in ERROR.
+A runner that ended because its database cannot be written is restarted from the database, with back-off.
+After an internal error of a runner, the experiment has the status ERROR.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ RESTART_S = (1.0, 30.0)  # first and longest wait before a runner is restarted a
 
 @dataclass(slots=True)
 class Held:
-    """An experiment that this server has open."""
+    """Experiment that this server has open."""
 
     id: str
     directory: Path
     notifier: Notifier | None = None
     runner: ExperimentRunner | None = None  # None while the runner is being restarted
-    trouble: str | None = None  # why there is no runner
-    status: f.ExperimentStatus | None = None  # None if not known
+    trouble: str | None = None  # error that explains the missing runner
+    status: f.ExperimentStatus | None = None  # None: unknown
     number: int = 0  # number of the last fact
-    awaits_silent: bool = False  # trials on silent machines have yet to be stopped
+    awaits_silent: bool = False  # True while trials on silent machines are not stopped yet
     task: asyncio.Task[None] = field(init=False)
 
     @property
     def nni_status(self) -> str:
-        """Status under NNI's name; empty if it is not known.
+        """Return NNI's name for the status; "" if the status is unknown.
 
-        STOPPED means for NNI that nothing runs any more, so a stop under way is STOPPING.
+        NNI uses STOPPED only after all trials have ended, and STOPPING for a stop in progress.
         """
         if self.runner is None:
             return self.status or ""
@@ -63,8 +63,8 @@ class Held:
 class Supervision:
     """Starts runners and keeps them running. ``assembly`` builds the parts of a runner.
 
-    ``free``: closes the readers of a database before it is opened. ``on_turn``: called after each turn of an
-    experiment. ``on_end``: called after a runner has ended.
+    ``free``: closes the readers of a database before a runner opens the database. ``on_turn``: called after
+    each turn of an experiment. ``on_end``: called after a runner has ended.
     """
 
     def __init__(
@@ -107,10 +107,10 @@ class Supervision:
     ) -> None:
         """Open the database, start a runner on it, and return after the runner's first turn.
 
-        ``created``: the first facts of a new experiment, committed together.
+        ``created``: first facts of a new experiment, committed together.
 
-        Raise the error that ends the runner before its first turn. Then a new experiment is dropped, and an
-        existing one is tried again later.
+        Raise the error that ends the runner before its first turn. After this error, a new experiment is
+        dropped, and an existing experiment is retried later.
         """
         await self.forget(experiment_id)
         try:
@@ -182,7 +182,7 @@ class Supervision:
         runner: ExperimentRunner | None = None,
         trouble: str | None = None,
     ) -> None:
-        """Keep an experiment running from now on. If it has no runner, start a runner after a wait."""
+        """Keep an experiment running from now on. Without a ``runner``, start a runner after a wait."""
         held = self._held[experiment_id] = Held(experiment_id, directory, runner=runner, trouble=trouble)
         if runner is not None:
             held.notifier = self._assembly.notifier(directory, runner)
@@ -193,8 +193,8 @@ class Supervision:
     async def _keep_running(self, held: Held) -> None:
         """Run the experiment's runner until it ends.
 
-        After a failed commit, restart it from the database, with back-off. After an internal error, show
-        ERROR.
+        After a failed commit, restart the runner from the database, with back-off. After an internal error,
+        set the status to ERROR.
         """
         loop = asyncio.get_running_loop()
         first, longest = RESTART_S
@@ -230,7 +230,7 @@ class Supervision:
 
 
 def _end(held: Held) -> None:
-    """End the runner after its current turn."""
+    """Close the runner after its current turn. Without a runner, cancel the planned restart."""
     if held.runner is not None:
         held.runner.close()
     else:

@@ -1,4 +1,4 @@
-"""Checks whether a running experiment can change to another tuner."""
+"""Checks a new tuner for a running experiment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_tuner"]
 
 
 def check_tuner(tuner: AlgorithmConfig, directory: Path) -> None:
-    """Raise ConfigError if the experiment in this folder cannot create the tuner."""
+    """Raise ConfigError if the experiment in ``directory`` cannot create the tuner."""
     around = Surroundings.read(directory)
     reading = Reading()
     fields = tuner.model_dump(by_alias=True, exclude_unset=True)

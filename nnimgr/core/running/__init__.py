@@ -1,1 +1,1 @@
-"""Runs one experiment: its loop, its mailbox, its search, and the requests of its users."""
+"""Running of one experiment: the loop, the mailbox, the search, and the requests of users."""

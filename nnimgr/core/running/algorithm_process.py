@@ -1,7 +1,7 @@
-"""Keeps the process of a tuner or an assessor running: starts, restarts, replaces and ends it.
+"""Starts, restarts, replaces and ends the process of a tuner or an assessor.
 
-The process holds nothing that must survive. It is built from the log up to a fact number, and then gets the
-facts that are committed after that.
+A crash of the process loses no data. A new process rebuilds its state from the log up to a fact number, and
+then receives the facts that are committed after this number.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from nnimgr.rules.state import ExperimentState
 __all__ = ["AlgorithmProcess", "Child", "Spawn"]
 
 RESTART_DELAYS_S = (0.1, 30.0)  # first and longest pause before a child is restarted
-PROOF_OF_LIFE_S = 1.0  # a child with nothing to answer counts as recovered after this time
+PROOF_OF_LIFE_S = 1.0  # a child without a pending request counts as recovered after this time
 
 
 class Child(Protocol):
-    """A child process (``nnimgr.dispatcher.process.DispatcherChild``). It queues lines until it runs."""
+    """Child process (``nnimgr.dispatcher.process.DispatcherChild``). Messages are queued until its start."""
 
     async def start(self) -> None: ...
     def send(self, message: m.ToChild) -> bool: ...
@@ -36,7 +36,7 @@ Spawn = Callable[[m.Start, Callable[[m.FromChild], None], Callable[[str], None]]
 
 
 class AlgorithmProcess:
-    """An algorithm in one role, with its current child process.
+    """Algorithm in one role, with its current child process.
 
     ``post`` puts facts into the runner's mailbox. ``notices``: the notices of the experiment's search.
     """
@@ -47,10 +47,10 @@ class AlgorithmProcess:
         self._spawn, self._post, self._notices = spawn, post, notices
         self._child: Child | None = None
         self._generation = 0  # number of the child; messages of earlier children are ignored
-        self._reported = False  # the child has reported why it dies
+        self._reported = False  # True: the child has reported the error that ends it
         self._ready = False
-        self._answered = False  # since the child began
-        self._unanswered = False  # the child owes an answer
+        self._answered = False  # True after the first answer of the current child
+        self._unanswered = False  # True while the child has a pending request
         self._deaths = 0  # number of deaths since the last proof of life
         self._learns = True
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,7 +58,7 @@ class AlgorithmProcess:
         self._closed = False
 
     async def begin(self) -> None:
-        """Start a child that is built from all committed facts."""
+        """Start a child process, which rebuilds its state from all committed facts."""
         self._generation += 1
         self._reported = self._ready = self._answered = self._unanswered = False
         generation = self._generation
@@ -71,12 +71,12 @@ class AlgorithmProcess:
         await child.start()
 
     def tell(self, message: m.ToChild) -> None:
-        """Send a message to the child, if there is a child."""
+        """Send a message to the child. Do nothing without a child."""
         if self._child is not None:
             self._child.send(message)
 
     def failed(self, fact: f.AlgorithmFailed, state: ExperimentState) -> None:
-        """Restart the child after its death was committed. The pause before grows with each death."""
+        """Restart the child after its failure was committed. The pause grows with each failure."""
         if not fact.fatal or state.failed is not None or self._closed:
             return
         first, longest = RESTART_DELAYS_S
@@ -85,7 +85,7 @@ class AlgorithmProcess:
         self._later(self._restart(delay), f"{state.id}:restart-{self.role}")
 
     def halt(self) -> list[Child]:
-        """Stop listening to the child and start no other. Return the children to close."""
+        """Ignore further messages of the child, and start no other child. Return the children to close."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -96,13 +96,13 @@ class AlgorithmProcess:
     # ---- for a role to extend -----------------------------------------------------------------------------
 
     def _began(self) -> None:
-        """Called when a child was made and is about to start."""
+        """Prepare for a child that was created and is about to start."""
 
     def _gone(self) -> None:
-        """Called when the child has exited or is not listened to any more."""
+        """Clean up after a child that has exited or was dismissed."""
 
     def _hear(self, message: m.FromChild) -> None:
-        """Turn a message of the child into facts and notices."""
+        """Convert a message of the child into facts and notices."""
         match message:
             case m.Answered():
                 if not self._answered:
@@ -166,11 +166,11 @@ class AlgorithmProcess:
     async def _restart(self, delay: float) -> None:
         generation = self._generation
         await asyncio.sleep(delay)  # back-off
-        if self._generation == generation:  # else another child has replaced it meanwhile
+        if self._generation == generation:  # otherwise another child has been started meanwhile
             await self._follow(self._dismiss())
 
     def _dismiss(self) -> Child | None:
-        """Stop listening to the current child, and return it."""
+        """Ignore further messages of the current child; return this child."""
         old, self._child = self._child, None
         self._generation += 1
         self._gone()
@@ -183,7 +183,7 @@ class AlgorithmProcess:
             self._leaving.remove(old)
 
     async def _follow(self, old: Child | None) -> None:
-        """Start a new child after the old one has left, unless another change comes first."""
+        """Start a new child after the old child has exited, unless another change comes first."""
         generation = self._generation
         await self._see_off(old)
         if self._generation == generation and not self._closed:
@@ -196,11 +196,11 @@ class AlgorithmProcess:
         task.add_done_callback(self._tasks.discard)
 
     def _unless_replaced(self, fact: f.Fact) -> Builder:
-        """Build the fact, unless a user has replaced the tuner that the fact is about."""
+        """Return a builder of the fact, which builds no fact if a user has replaced the tuner of the fact."""
         since, role = self.start.since, self.role
         return lambda state: () if role is f.Role.TUNER and since < state.tuner_number else (fact,)
 
 
 def _nothing(state: ExperimentState) -> Sequence[f.Fact]:
-    """Build no facts, so that the runner only plans again."""
+    """Return no facts. The item only causes the runner to plan again."""
     return ()

@@ -1,7 +1,7 @@
-"""The experiment's assessor, as its runner uses it.
+"""The process of the experiment's assessor.
 
-A metric is sent to the assessor when it arrives, before it is committed: an opinion is not an act. The
-verdict is a fact, and comes after the metric in the mailbox.
+A metric is sent to the assessor on arrival, before the metric is committed. This is safe, because the verdict
+is a fact that follows the metric in the mailbox, so no verdict takes effect before its metric is committed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ __all__ = ["AssessorProcess"]
 
 
 class AssessorProcess(AlgorithmProcess):
-    """Sends metrics to the assessor's child and posts its verdicts.
+    """Sends metrics to the assessor's child, and posts the verdicts of the child.
 
-    ``pending_metrics`` lists the metrics that have arrived and are not committed yet, for a new child.
+    ``pending_metrics`` returns the metrics that have arrived and are not committed yet. A new child needs
+    these metrics.
     """
 
     def __init__(
@@ -39,13 +40,13 @@ class AssessorProcess(AlgorithmProcess):
         self._commits_to_catch_up = 0  # commits until all metrics that were not sent are stored
 
     def judge(self, metric: f.MetricReported) -> None:
-        """Add a new metric to those that the next ``flush`` sends to the child."""
+        """Add a new metric to the metrics that the next ``flush`` sends to the child."""
         if metric.type == f.MetricType.PERIODICAL:
             trial_id, attempt = trial_of_job(metric.job_id)
             self._judging.append((trial_id, attempt, metric.position, metric.sequence, metric.text))
 
     def flush(self) -> None:
-        """Send the metrics of ``judge`` in one message."""
+        """Send the metrics that ``judge`` has collected to the child in one message."""
         if not self._judging:
             return
         items, self._judging = tuple(self._judging), []
@@ -56,7 +57,7 @@ class AssessorProcess(AlgorithmProcess):
             self._commits_to_catch_up = 2  # a commit under way may have begun without these metrics
 
     def catch_up(self) -> None:
-        """After a commit, let a child that was too slow read the missing metrics from the database."""
+        """Let a slow child read the missing metrics from the database. Call after each commit."""
         if self._commits_to_catch_up == 0:
             return
         self._commits_to_catch_up -= 1

@@ -12,7 +12,7 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 
 PATIENCE_S = 0.02  # longest wait for a batch; short, so that no verdict waits for its commit
-MOST_PATIENT = 5_000  # a turn begins at this number of items
+MOST_PATIENT = 5_000  # at this number of items, a turn begins without a wait
 MAILBOX_SIZE = 50_000
 
 Builder = Callable[[ExperimentState], Sequence[f.Fact]]
@@ -27,7 +27,7 @@ class Post(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """A user's request. Its facts are built from the state of the turn that takes it."""
+    """Request of a user. ``build`` returns its facts from the state at the beginning of a turn."""
 
     build: Builder
     answer: asyncio.Future[Sequence[f.Fact]]
@@ -36,7 +36,7 @@ class Request:
 class Mailbox:
     """Items that wait for the next turn.
 
-    Callers that await ``room`` keep its size bounded. No item is ever dropped.
+    Callers await ``room``, which bounds the size of the mailbox. No item is ever dropped.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Mailbox:
         await self._room.wait()
 
     async def take(self, until_s: float | None) -> list[Item | Request]:
-        """Return all items after there is one, or after ``until_s`` seconds."""
+        """Wait for an item, at most ``until_s`` seconds (None: without limit); return all items."""
         await _wait(self._filled, until_s)
         if self._items and not self._urgent.is_set():
             await _wait(self._urgent, PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Notices: conditions that hold at present and are shown, but not stored."""
+"""Notices: present conditions that are shown to users, but not stored."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["Notice"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A condition that holds at present and is not stored.
+    """Present condition that is shown to users, but not stored.
 
-    ``seconds``: how long it has held, if this is known. ``detail``: a stack trace, if there is one.
+    ``seconds``: duration of the condition; None if unknown. ``detail``: a stack trace, or "".
     """
 
     subject: str

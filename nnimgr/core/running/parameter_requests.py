@@ -1,4 +1,4 @@
-"""Requests for parameter sets that the tuner has not answered yet, and the facts that its answers become."""
+"""Pending requests for parameter sets, and the facts that the tuner's answers result in."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Asking", "bind", "exhausted", "suggest"]
 
 @dataclass(slots=True)
 class Asking:
-    """Parameter sets that were requested from the tuner and have not arrived."""
+    """Pending requests to the tuner for parameter sets."""
 
     ids: dict[int, None] = field(default_factory=dict)
     further: dict[int, tuple[str, int]] = field(default_factory=dict)  # parameter id -> (trial, set number)
-    refused: set[int] = field(default_factory=set)  # ids that the tuner had no set for yet
-    urgent: bool = True  # a slot waits for an answer
+    refused: set[int] = field(default_factory=set)  # requested ids for which the tuner had no set yet
+    urgent: bool = True  # True: a slot waits for an answer
     since: float | None = None
     last_answer_s: float = 0.0
     freed: int = 0  # number of slots that became free during the current answer
@@ -28,7 +28,7 @@ class Asking:
 
     @property
     def idle(self) -> bool:
-        """True if the tuner owes no answer and can add nothing to an earlier answer."""
+        """Return whether no request is pending, and no set can follow an earlier answer."""
         return not (self.ids or self.further or self.refused)
 
     def next_id(self, state: ExperimentState) -> int:
@@ -38,10 +38,10 @@ class Asking:
 
 
 def suggest(asking: Asking, message: m.Suggestion) -> Builder:
-    """Return a builder of a new trial. It builds none if the tuner was replaced after it gave the set."""
+    """Return a builder of a new trial, which builds no trial if the tuner was replaced meanwhile."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        # The request stays pending until this turn. Otherwise the plan would ask for another set.
+        # The request stays pending until this turn, so that the plan does not request another set.
         asking.ids.pop(message.parameter_id, None)
         asking.refused.discard(message.parameter_id)
         if message.fed_to < state.tuner_number:
@@ -69,7 +69,7 @@ def bind(asking: Asking, parameter_id: int, given: m.Suggestion | None, *, fed_t
     """
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        # The request stays pending until this turn. Otherwise the plan would ask for the same set again.
+        # The request stays pending until this turn, so that the plan does not request the set again.
         trial_id, index = asking.further.pop(parameter_id)
         trial = state.trials.get(trial_id)
         late = trial is None or index != len(trial.sets)
@@ -96,7 +96,7 @@ def bind(asking: Asking, parameter_id: int, given: m.Suggestion | None, *, fed_t
 def exhausted(fed_to: int) -> Builder:
     """Return a builder of the fact that the tuner has no more parameter sets.
 
-    It builds nothing if the answer predates the current search space or the current tuner.
+    The builder returns no fact if the answer predates the current search space or the current tuner.
     """
     return lambda state: () if fed_to < max(state.space_number, state.tuner_number) else (f.TunerExhausted(),)
 

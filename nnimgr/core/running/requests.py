@@ -1,6 +1,7 @@
-"""Requests of users to a running experiment, as builders of facts that see the state of their turn.
+"""Requests of users to a running experiment, as builders of facts.
 
-A builder raises RequestRefused with a sentence if its request is not possible then.
+A builder is called with the state at the beginning of a turn. If the request is not possible in this state,
+the builder raises RequestRefused with a sentence.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ from nnimgr.traits import traits_of
 
 
 class RequestRefused(Exception):
-    """The request is not possible now. The message is one sentence for the user."""
+    """Error: the request is not possible now. The message is one sentence for the user."""
 
 
 class UnknownTrial(RequestRefused):
-    """No live trial has this id."""
+    """Error: no live trial has this id."""
 
 
 class BudgetSpent(RequestRefused):
-    """The experiment has as many trials as maxTrialNumber allows."""
+    """Error: the experiment has reached maxTrialNumber."""
 
 
 class TrialAddition:
     """Request to add a customised trial. A repeated request with the same key returns the first trial.
 
-    Call it with the state of its turn, as a ``Builder``. ``outstanding``: number of requested suggestions,
-    which have their share of the budget. ``added`` is known after the request was answered.
+    An instance is a ``Builder``. ``outstanding``: number of pending suggestions, which also count for the
+    budget. ``added`` is set after the request was answered.
     """
 
     def __init__(self, parameters: Any, *, outstanding: int, key: str | None = None) -> None:
@@ -88,7 +89,7 @@ class TrialAddition:
 
 
 def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]:
-    """Build the trials that an experiment begins with."""
+    """Return the facts of the initial trials, one trial for each parameter set."""
     return [
         f.Suggested(
             trial_id=trial_id_of(experiment_id, sequence),
@@ -103,7 +104,7 @@ def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrial:
-    """A trial that has failed and was not run again. ``parameters``: JSON text."""
+    """Failed trial that was not rerun. ``parameters``: JSON text."""
 
     id: str
     parameter_id: int | None
@@ -111,7 +112,7 @@ class FailedTrial:
 
 
 def rerun(trials: Sequence[FailedTrial]) -> Builder:
-    """Return a builder that runs failed trials again. Each new trial counts in place of the failed trial."""
+    """Return a builder that reruns failed trials. Each new trial counts in place of the failed trial."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
@@ -140,7 +141,7 @@ def stop_trial(trial_id: str, *, kind: f.StopKind = f.StopKind.USER) -> Builder:
 
 
 def stop_trials(trial_ids: Sequence[str]) -> Builder:
-    """Return a builder that stops the live ones among these trials."""
+    """Return a builder that stops each of these trials that is live."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         return [f.StopRequested(trial_id=name) for name in dict.fromkeys(trial_ids) if name in state.trials]
@@ -149,7 +150,7 @@ def stop_trials(trial_ids: Sequence[str]) -> Builder:
 
 
 def lose_trial(trial_id: str) -> Builder:
-    """Return a builder that declares a trial's silent machine lost."""
+    """Return a builder that declares a trial on a silent machine as lost."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         trial = state.trials.get(trial_id)
@@ -166,7 +167,7 @@ def lose_trial(trial_id: str) -> Builder:
 
 
 def read_config(state: ExperimentState) -> ExperimentConfig:
-    """Parse the configuration in the state."""
+    """Return the parsed configuration of the state."""
     return read_canonical({**state.config, "searchSpace": dict(state.search_space)})
 
 
@@ -175,7 +176,7 @@ def changed_config(
 ) -> ExperimentConfig:
     """Return the configuration with new values of top-level fields. Raise ConfigError.
 
-    None as a value lifts a limit.
+    The value None removes a limit.
     """
     after = apply_updates(before, changes, elapsed=elapsed)
     if after.search_space_constraints:
@@ -195,7 +196,7 @@ def record_config(before: ExperimentConfig, after: ExperimentConfig) -> Builder:
         space = new.pop("searchSpace")
         other = {key: new.get(key) for key in (*new, *old) if new.get(key) != old.get(key)}
         other.pop("searchSpace", None)
-        # Other constraints make it another search space: earlier suggestions may be outside of it.
+        # Changed constraints count as a changed search space: earlier suggestions may be invalid.
         is_other = space != old["searchSpace"] or CONSTRAINTS in other
         return (
             f.ConfigChanged(
@@ -210,7 +211,7 @@ def record_config(before: ExperimentConfig, after: ExperimentConfig) -> Builder:
 
 
 def _keep_direction(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a change of the goal would turn the best result so far into the worst."""
+    """Raise ConfigError if the change would reverse the goal: the best result would become the worst."""
     mode = optimize_mode(old)
     if optimize_mode(new) != mode:
         sentence = (
@@ -221,14 +222,14 @@ def _keep_direction(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
 
 
 def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
-    """Return a builder that imports results from elsewhere for the tuner.
+    """Return a builder that imports results of other experiments for the tuner.
 
     ``records``: a list of {"parameter": {...}, "value": number or mapping}.
     """
     for number, record in enumerate(records):
         if not isinstance(record, Mapping) or "parameter" not in record or "value" not in record:
             raise RequestRefused(f"record {number} is not an object with 'parameter' and 'value'")
-    # Write one record at a time. Writing all of them at once would block other threads.
+    # Convert one record at a time: a single conversion of all records would block other threads.
     texts = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in records)
     text = f"[{','.join(texts)}]"
 

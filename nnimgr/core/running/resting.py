@@ -1,6 +1,7 @@
-"""Decides when a built-in tuner's process may end because its experiment only waits for trials.
+"""Decides when the process of a built-in tuner may end because its experiment only waits for trials.
 
-When the next parameter set is wanted, the search starts another process from the log, as after a crash.
+For the next request for a parameter set, the search starts another process, which rebuilds its state from the
+log, as after a crash.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import asyncio
 from collections.abc import Callable
 
 REST_AFTER_S = 10.0  # time without a request for a parameter set
-QUICK_S = 0.1  # a tuner that starts more slowly keeps its process, because trials would wait for the next one
+QUICK_S = 0.1  # a tuner that starts more slowly keeps its process, because trials would wait for a restart
 
 __all__ = ["QUICK_S", "REST_AFTER_S", "RestTimer"]
 
 
 class RestTimer:
-    """Calls ``rest`` when the tuner was not asked for a while and owes nothing (``idle``)."""
+    """Calls ``rest`` after a time without requests to the tuner, if no request is pending (``idle``)."""
 
     def __init__(self, *, idle: Callable[[], bool], rest: Callable[[], None]) -> None:
         self._idle, self._rest = idle, rest
@@ -23,23 +24,23 @@ class RestTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def began(self) -> None:
-        """Note that a process of the tuner is being started."""
+        """Record that a process of the tuner is being started."""
         self.stop()
         self._began_at = asyncio.get_running_loop().time()
 
     def ready(self) -> None:
-        """Start the timer, unless the process took long to start."""
+        """Start the timer, unless the start of the process took long."""
         loop = asyncio.get_running_loop()
         self._used_at = loop.time()
         if self._used_at - self._began_at <= QUICK_S:
             self._timer = loop.call_later(REST_AFTER_S, self._look)
 
     def used(self) -> None:
-        """Note that the tuner was asked for something. The timer is only set again when it expires."""
+        """Record a request to the tuner. The running timer is only extended when it expires."""
         self._used_at = asyncio.get_running_loop().time()
 
     def stop(self) -> None:
-        """Stop the timer, because the process has ended or is to stay."""
+        """Stop the timer, because the process has ended or must continue."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

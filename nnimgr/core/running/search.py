@@ -1,4 +1,4 @@
-"""Tuner and assessor of an experiment: gets committed facts, gives parameter sets and verdicts."""
+"""Search of an experiment: sends committed facts to tuner and assessor, and requests parameter sets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["Search"]
 class Search:
     """Tuner and assessor of one experiment.
 
-    ``post`` puts facts or builders of facts into the runner's mailbox. For ``new_tuner`` see
-    ``TunerProcess``, for ``pending_metrics`` see ``AssessorProcess``.
+    ``post`` puts facts or builders of facts into the runner's mailbox. ``new_tuner``: see ``TunerProcess``.
+    ``pending_metrics``: see ``AssessorProcess``.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class Search:
 
     @property
     def outstanding(self) -> int:
-        """Number of suggestions that were requested and have not arrived."""
+        """Return the number of suggestions that were requested and have not arrived."""
         return self._tuner.outstanding
 
     @property
     def all_notices(self) -> dict[str, Notice]:
-        """Notices about tuner and assessor by subject, including one about a tuner that does not answer."""
+        """Return the notices about tuner and assessor by subject, also about a tuner that hangs."""
         silence = None if "tuner" in self._notices else self._tuner.silence
         return self._notices if silence is None else self._notices | {"tuner": silence}
 
     async def open(self, state: ExperimentState) -> None:
-        """Start the children. They are built from all committed facts."""
+        """Start the children, which rebuild their state from all committed facts."""
         for process in self._processes.values():
             process.fed_to = state.number
         await asyncio.gather(*(process.begin() for process in self._processes.values()))
@@ -74,27 +74,27 @@ class Search:
         return self._tuner.ahead(limits)
 
     def ask(self, count: int, state: ExperimentState, *, urgent: bool) -> None:
-        """Request suggestions until ``count`` are pending. ``urgent``: a slot waits for them."""
+        """Request suggestions until ``count`` suggestions are pending. ``urgent``: a slot waits."""
         self._tuner.ask(count, state, urgent=urgent)
 
     def ask_further(self, trial_id: str, index: int, state: ExperimentState) -> None:
-        """Request parameter set number ``index`` of a multi-phase trial, unless it is already requested."""
+        """Request parameter set number ``index`` of a multi-phase trial, unless already requested."""
         self._tuner.ask_further(trial_id, index, state)
 
     def judge(self, metric: f.MetricReported) -> None:
-        """Add a new metric to those that the next ``flush`` sends to the assessor."""
+        """Add a new metric to the metrics that the next ``flush`` sends to the assessor."""
         if self._assessor is not None:
             self._assessor.judge(metric)
 
     def flush(self) -> None:
-        """Send the metrics of ``judge`` to the assessor."""
+        """Send the metrics that ``judge`` has collected to the assessor."""
         if self._assessor is not None:
             self._assessor.flush()
 
     # ---- telling ------------------------------------------------------------------------------------------
 
     def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
-        """Send the committed facts to the children, and restart the children whose deaths are committed."""
+        """Send the committed facts to the children, and restart children whose failures are committed."""
         for number, _, fact in turn:
             match fact:
                 case f.TrialEnded():

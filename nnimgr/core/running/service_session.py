@@ -1,7 +1,8 @@
 """Training service of one experiment, from its opening to its end.
 
-A session is created with its runner. It has a service only while the experiment needs one. It submits the
-open jobs of the state to each new service, and puts the service's events into the runner's mailbox.
+A session is created with its runner, and has a service only while the experiment needs a service. The
+session submits the open jobs of the state to each new service, and puts the service's events into the
+runner's mailbox.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from training_services.base import (
 
 __all__ = ["Database", "ServiceSession"]
 
-RETRY_S = (1.0, 30.0)  # first and longest wait before another attempt to open a service
+RETRY_S = (1.0, 30.0)  # first and longest wait before another try to open a service
 LAST_EVENTS_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -48,11 +49,11 @@ class Database(Protocol):
 
 
 class ServiceSession:
-    """The session of a runner with its training service.
+    """Session of a runner with its training service.
 
-    ``service``: the open service that has every job of the state; otherwise None. ``closing``: a service that
-    is being closed and may still report what jobs have written. ``trouble``: why no service can be opened.
-    ``left``: sentences about what the last service may have left on machines.
+    ``service``: the open service, after all open jobs were submitted; else None. ``closing``: a service that
+    is being closed and may still report output of jobs. ``trouble``: the error that prevents opening a
+    service. ``left``: sentences about files or processes that the last service may have left on machines.
     """
 
     def __init__(
@@ -77,21 +78,21 @@ class ServiceSession:
 
     @property
     def active(self) -> bool:
-        """True if a service is open or is being opened."""
+        """Return whether a service is open or is being opened."""
         return self._pump is not None
 
     @property
     def notices(self) -> Mapping[str, str]:
-        """Sentences about current problems of the service, by subject."""
+        """Return sentences about present problems of the service, by subject."""
         found = {} if self.service is None else dict(self.service.notices())
         if self.trouble is not None:
             found["service"] = self.trouble
         return found
 
-    # ---- what the runner asks for -------------------------------------------------------------------------
+    # ---- called by the runner -----------------------------------------------------------------------------
 
     def follow(self, commands: Iterable[Command], at: datetime) -> list[f.Fact]:
-        """Pass commands about jobs to the service. Return the facts to commit with them."""
+        """Pass commands about jobs to the service; return the facts to commit in the same turn."""
         facts: list[f.Fact] = []
         service = self.service
         if service is None:
@@ -121,7 +122,7 @@ class ServiceSession:
     async def keep(
         self, *, needed: bool, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
     ) -> None:
-        """Open a service if the experiment needs one and has none. Close it if the experiment needs none."""
+        """Open a service if the experiment needs a service, else close the service."""
         if needed and self._pump is None:
             self._pump = spawn(self._serve(), "service")
             self._keepers_left, self.left = False, ()
@@ -131,7 +132,7 @@ class ServiceSession:
             await self._dismiss_keepers()
 
     def interrupt(self) -> None:
-        """Stop taking events, because the runner ends."""
+        """Stop taking events of the service, because the runner ends."""
         if self._pump is not None:
             self._pump.cancel()
 
@@ -144,7 +145,7 @@ class ServiceSession:
     # ---- opening and closing ------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """Open the service, submit the open jobs of the state again, and pass on the service's events."""
+        """Open a service, submit the open jobs of the state, and put the events into the mailbox."""
         delay, longest = RETRY_S
         while True:
             try:
@@ -196,13 +197,13 @@ class ServiceSession:
         pump.cancel()
 
     async def _dismiss_keepers(self) -> None:
-        """End keepers that were left because the last server died after the end of the experiment."""
+        """End keepers that still run because the last server crashed after the end of the experiment."""
         self._keepers_left = False
         with contextlib.suppress(ServiceUnavailable):
             service = self._make_service(self._state)
             await service.open(self._known_keepers())
             await service.close(detach=False)
-            async for events in service.events():  # events that tell which keepers have left
+            async for events in service.events():  # events about keepers that have exited
                 for event in events:
                     self._arrived(event)
 
@@ -280,7 +281,7 @@ def _submit(service: TrainingService, trial: TrialState, job_id: str, at: dateti
 
 
 def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = None) -> TrialJobSpec:
-    """Build the job's description for a service. With ``state``, add the facts committed about the job."""
+    """Return the job's description for a service. With ``state``, include the committed facts on the job."""
     job = state.jobs[job_id] if state is not None else None
     return TrialJobSpec(
         id=job_id,

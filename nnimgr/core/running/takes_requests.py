@@ -1,4 +1,4 @@
-"""The requests of users that a runner takes, each as facts of one turn."""
+"""Requests of users to a runner. The facts of a request are committed in one turn."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ __all__ = ["TakesRequests"]
 
 
 class TakesRequests(abc.ABC):
-    """The part of a runner that users ask for changes.
+    """Part of a runner that handles requests of users for changes.
 
-    ``check_tuner`` raises ConfigError for a tuner that the experiment's Python could not make. It blocks.
+    ``check_tuner`` raises ConfigError for a tuner that the experiment's Python cannot create. The check
+    blocks its thread.
     """
 
     def __init__(self, state: ExperimentState, check_tuner: Callable[[AlgorithmConfig], None] | None) -> None:
@@ -31,20 +32,20 @@ class TakesRequests(abc.ABC):
 
     @abc.abstractmethod
     async def request(self, build: Builder) -> Sequence[f.Fact]:
-        """Return the facts that ``build`` makes, once they are committed.
+        """Return the facts that ``build`` returns, after the facts are committed.
 
-        ``build`` sees the state of the turn that takes it and may raise RequestRefused.
+        ``build`` is called with the state at the beginning of a turn, and may raise RequestRefused.
         """
 
     @property
     @abc.abstractmethod
     def outstanding(self) -> int:
-        """Number of suggestions that the tuner has been asked for and has not given."""
+        """Return the number of suggestions that were requested and have not arrived."""
 
     async def add_trial(self, parameters: Any, *, key: str | None = None) -> AddedTrial:
         """Add a customised trial; if a previous request had the same ``key``, return its trial instead.
 
-        Raises RequestRefused, ValueError (not JSON).
+        Raise RequestRefused, or ValueError for parameters that are not JSON.
         """
         addition = requests.TrialAddition(parameters, outstanding=self.outstanding, key=key)
         await self.request(addition)
@@ -52,9 +53,10 @@ class TakesRequests(abc.ABC):
         return addition.added
 
     async def rerun(self, find: Callable[[], Sequence[FailedTrial]]) -> Sequence[f.Suggested]:
-        """Run failed trials again; ``find`` reads which, in a thread. Raises what it does, RequestRefused.
+        """Rerun the failed trials that ``find`` returns. Raise errors of ``find``, or RequestRefused.
 
-        One at a time: the next one sees in the database what was run again.
+        ``find`` reads the database in a thread. Only one call runs at a time, so that ``find`` of the next
+        call does not return trials that were just rerun.
         """
         async with self._rerunning:
             trials = await asyncio.to_thread(find)
@@ -62,32 +64,32 @@ class TakesRequests(abc.ABC):
             return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
     async def stop_trial(self, trial_id: str) -> None:
-        """Stop a trial; returns once that is durable. Raises UnknownTrial."""
+        """Order the stop of a trial; return after the order is committed. Raise UnknownTrial."""
         await self.request(requests.stop_trial(trial_id))
 
     async def stop_trials(self, trial_ids: Sequence[str]) -> set[str]:
-        """Stop those of these trials that are alive, in one turn; returns them once that is durable."""
+        """Order the stop of all live trials in ``trial_ids``; return these trials after the commit."""
         facts = await self.request(requests.stop_trials(trial_ids))
         return {fact.trial_id for fact in facts if isinstance(fact, f.StopRequested)}
 
     async def lose_trial(self, trial_id: str) -> None:
-        """Count a trial whose machine is silent as lost; returns once that is durable.
+        """Declare a trial on a silent machine as lost; return after the commit.
 
-        Raises UnknownTrial, RequestRefused.
+        Raise UnknownTrial or RequestRefused.
         """
         await self.request(requests.lose_trial(trial_id))
 
     @property
     def config(self) -> ExperimentConfig:
-        """The experiment's configuration. It is parsed once; a change replaces it as a whole."""
+        """Return the experiment's configuration, which is parsed once and replaced by each change."""
         if self._config is None:
             self._config = requests.read_config(self.state)
         return self._config
 
     async def change_config(self, changes: Mapping[str, Any]) -> None:
-        """Change top-level fields; None lifts a limit. Raises ConfigError, RequestRefused.
+        """Change top-level fields; the value None removes a limit. Raise ConfigError or RequestRefused.
 
-        One change at a time: what has been checked is what is recorded.
+        Only one call runs at a time, so that exactly the checked configuration is recorded.
         """
         async with self._changing:
             before, state = self.config, self.state
@@ -96,16 +98,16 @@ class TakesRequests(abc.ABC):
             if after.tuner is not before.tuner and self._check_tuner is not None:
                 await asyncio.to_thread(self._check_tuner, after.tuner)
             if after.search_space_constraints:
-                await asyncio.to_thread(check_feasibility, after)  # it draws sets: no work for the loop
+                await asyncio.to_thread(check_feasibility, after)  # in a thread, because the check is slow
             record = requests.record_config(before, after)
 
             def build(state: ExperimentState) -> Sequence[f.Fact]:
                 facts = record(state)
-                self._config = after  # who acts on the facts after the commit needs it
+                self._config = after  # actions after the commit need the new configuration
                 return facts
 
             await self.request(build)
 
     async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Give the tuner results from elsewhere. Raises RequestRefused."""
+        """Import results of other experiments for the tuner. Raise RequestRefused."""
         await self.request(await asyncio.to_thread(requests.import_data, records))

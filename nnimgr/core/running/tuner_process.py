@@ -1,4 +1,4 @@
-"""The experiment's tuner, as its runner uses it: requests for parameter sets, replacement, and rest."""
+"""The process of the experiment's tuner: requests for parameter sets, replacement, and pauses."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["TunerProcess"]
 
 logger = logging.getLogger(__name__)
 
-SLOW_ANSWER_S = 0.02  # seconds; a slower tuner is asked for suggestions ahead of need
-SILENT_AFTER_S = 5.0  # a child reports a slow call of its algorithm long before
+SLOW_ANSWER_S = 0.02  # a slower tuner gets requests for suggestions ahead of need
+SILENT_AFTER_S = 5.0  # a working child reports a slow call of its algorithm long before this time
 
 
 class TunerProcess(AlgorithmProcess):
-    """Asks the tuner's child for parameter sets and posts its suggestions.
+    """Requests parameter sets from the tuner's child, and posts the suggestions of the child.
 
-    ``new_tuner`` returns the start message of the tuner that a user has chosen. It may raise ValueError or
+    ``new_tuner`` returns the start message of the tuner that a user has chosen, or raises ValueError or
     OSError.
     """
 
@@ -44,16 +44,16 @@ class TunerProcess(AlgorithmProcess):
         self._new_tuner = new_tuner
         self._asking = Asking()
         self._rest_timer = RestTimer(idle=lambda: self._asking.idle, rest=self._rest)
-        self._resting = False  # no process until the next request
+        self._resting = False  # True: no process runs until the next request
 
     @property
     def outstanding(self) -> int:
-        """Number of suggestions that were requested and have not arrived."""
+        """Return the number of suggestions that were requested and have not arrived."""
         return len(self._asking.ids)
 
     @property
     def silence(self) -> Notice | None:
-        """Notice about a tuner that hangs and cannot report it, for example in native code; else None."""
+        """Return a notice if the tuner hangs without a report, for example in native code; else None."""
         since = self._asking.since
         if since is None or self._child is None:
             return None
@@ -73,7 +73,7 @@ class TunerProcess(AlgorithmProcess):
         return min(self._asking.last_freed, limits.trial_concurrency)
 
     def ask(self, count: int, state: ExperimentState, *, urgent: bool) -> None:
-        """Request suggestions until ``count`` are pending. ``urgent``: a slot waits for them."""
+        """Request suggestions until ``count`` suggestions are pending. ``urgent``: a slot waits."""
         asking = self._asking
         asking.urgent = urgent
         missing = count - len(asking.ids)
@@ -87,7 +87,7 @@ class TunerProcess(AlgorithmProcess):
         self._ask(child, m.Ask(parameter_ids=ids, fed_to=self.fed_to))
 
     def ask_further(self, trial_id: str, index: int, state: ExperimentState) -> None:
-        """Request parameter set number ``index`` of a multi-phase trial, unless it is already requested."""
+        """Request parameter set number ``index`` of a multi-phase trial, unless already requested."""
         asking = self._asking
         if (trial_id, index) in asking.further.values() or (child := self._awake()) is None:
             return
@@ -100,9 +100,9 @@ class TunerProcess(AlgorithmProcess):
         self._asking.freed += 1
 
     def replace(self, state: ExperimentState) -> None:
-        """Replace the tuner by the one that a user has chosen, after the old one has left.
+        """Start the tuner that a user has chosen, after the old tuner has exited.
 
-        From now on, messages of the old one are ignored.
+        From now on, messages of the old tuner are ignored.
         """
         old = self._dismiss()
         self._deaths = 0
@@ -118,12 +118,12 @@ class TunerProcess(AlgorithmProcess):
             self._later(self._follow(old), f"{state.id}:replace-tuner")
 
     def halt(self) -> list[Child]:
-        """Stop listening to the child and start no other. Return the children to close."""
+        """Ignore further messages of the child, and start no other child. Return the children to close."""
         self._rest_timer.stop()
         return super().halt()
 
     def _awake(self) -> Child | None:
-        """Return the child. If the tuner rests, start one and return None; the runner then plans again."""
+        """Return the child. If the tuner rests, start a child and return None: the runner plans again."""
         if self._resting:
             self._resting = False
             self._later(self._follow(None), "wake-tuner")
@@ -171,7 +171,7 @@ class TunerProcess(AlgorithmProcess):
         self._post(suggest(asking, message), urgent=asking.urgent)
 
     def _took(self, message: m.Answered) -> None:
-        """Note the end of an answer: its duration, and the parameter sets that are missing."""
+        """Record the end of an answer: its duration, and the missing parameter sets."""
         asking = self._asking
         if asking.since is not None:
             now = asyncio.get_running_loop().time()

@@ -108,7 +108,11 @@ def test_the_grid_shows_several_charts_with_one_selection(view: View) -> None:
 
 @pytest.mark.parametrize(
     ("tab", "title"),
-    [("history", "Metric history"), ("duration", "Duration of each trial"), ("parallel", "Parallel coordinates")],
+    [
+        ("history", "Metric history"),
+        ("duration", "Duration of each trial"),
+        ("parallel", "Parallel coordinates"),
+    ],
 )
 def test_charts_are_saved_as_svg(view: View, tab: str, title: str) -> None:
     page = view.open(f"/experiments/curves/analysis?tab={tab}")
