@@ -121,3 +121,17 @@ def test_charts_are_saved_as_svg(view: View, tab: str, title: str) -> None:
         page.get_by_role("menuitem", name="Download SVG").click()
     drawn = Path(download.value.path()).read_text()
     assert drawn.startswith("<svg") and drawn.count("<path") + drawn.count("<rect") > 12
+
+
+def test_the_tip_of_a_trial_has_its_parameters(view: View) -> None:
+    page = view.open("/experiments/curves/analysis?tab=timeline")
+    plot = page.get_by_role("tabpanel", name="Timeline").locator("canvas").last
+    box = plot.bounding_box()
+    assert box is not None
+    tip = page.locator(".tip:visible")
+    across = [(0.3 + 0.05 * step, 0.15 + 0.1 * row) for row in range(8) for step in range(10)]
+    for x, y in across:
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+        if tip.count() > 0:
+            break
+    expect(tip).to_contain_text("optimizer")

@@ -7,6 +7,7 @@ import { NoChart } from "@/ui/chart/Figure";
 import { tip } from "@/ui/chart/tip";
 import { formatDuration, formatNumber } from "@/ui/format";
 import type { Shared } from "./shared";
+import { addParameters } from "./tipParameters";
 import { trialTable } from "./trialMarks";
 import { TrialPlot } from "./TrialPlot";
 
@@ -75,14 +76,17 @@ function Bars({ shared, rows, summary }: { shared: Shared; rows: Uint32Array; su
         formatter: (point) => {
           const one = Array.isArray(point) ? point[0] : point;
           const seconds = typeof one?.value === "number" ? one.value : NaN;
-          return tip(strings.analysis.trial(Number(one?.name)), [
+          const sequence = Number(one?.name);
+          const box = tip(strings.analysis.trial(sequence), [
             [strings.analysis.durationName, formatDuration(seconds)],
           ]);
+          addParameters(box, shared.id, sequence, new Set());
+          return box;
         },
       },
       series: { type: "bar", data: Array.from(rows, (row) => durations?.[row] ?? NaN), barMaxWidth: 24 },
     };
-  }, [columns, rows]);
+  }, [columns, rows, shared.id]);
   return (
     <Chart
       title={strings.analysis.duration.bars}

@@ -16,6 +16,7 @@ import type { Axis } from "@/ui/plot/scale";
 import { useUrlState } from "@/ui/useUrlState";
 import { textOf } from "./selection";
 import type { Shared } from "./shared";
+import { addParameters } from "./tipParameters";
 
 interface Header {
   lanes: readonly { keeperId: string; gpu: number | null; part: number }[];
@@ -207,7 +208,7 @@ const finder =
       return {
         x: at.x,
         y: y.at(lane),
-        tip: tipOfBar(bars, bar),
+        tip: tipOfBar(shared.id, bars, bar),
         onPick: () => {
           const row = shared.columns.rowOf(bars.sequence[bar] ?? -1);
           if (row >= 0) shared.open(row);
@@ -217,7 +218,7 @@ const finder =
     return null;
   };
 
-function tipOfBar(bars: Bars, bar: number): HTMLElement {
+function tipOfBar(id: string, bars: Bars, bar: number): HTMLElement {
   const words = strings.analysis.timeline;
   const [start, end, merged] = [bars.start[bar] ?? 0, bars.end[bar] ?? 0, bars.merged[bar] ?? 1];
   const when: [string, string][] = [
@@ -230,10 +231,13 @@ function tipOfBar(bars: Bars, bar: number): HTMLElement {
       ...when,
       [words.busy, `${formatNumber(Math.round((bars.busy[bar] ?? 0) * 100))} %`],
     ]);
-  return tip(strings.analysis.trial(bars.sequence[bar] ?? 0), [
+  const sequence = bars.sequence[bar] ?? 0;
+  const box = tip(strings.analysis.trial(sequence), [
     ...when,
     [words.attempt, String(bars.attempt[bar] ?? 1)],
   ]);
+  addParameters(box, id, sequence, new Set());
+  return box;
 }
 
 function Legend({ colours }: { colours: Colours }) {

@@ -6,6 +6,7 @@ import type { ChartTable } from "@/ui/chart/Figure";
 import { tip } from "@/ui/chart/tip";
 import { MANY_POINTS, nearest, paintPoints, type Paint, type Scales } from "@/ui/plot/paint";
 import type { Hit } from "@/ui/plot/Plot";
+import { addParameters } from "./tipParameters";
 import { cellAt, statusOf, textAt, type Shared } from "./shared";
 
 /** Shares of the plane's first two numbers of low discrepancy: places along two axes are not related. */
@@ -53,7 +54,7 @@ export const finder =
 
 const MOST_TOLD = 14;
 
-/** The trial's number, `more`, its status, its metric, these columns, and its parameters as far as they are here. */
+/** The trial's number, `more`, its status, its metric, these columns, and its parameters. */
 export function tipOf(
   shared: Shared,
   row: number,
@@ -65,13 +66,16 @@ export function tipOf(
     (name) => name.startsWith("parameters.") && cellAt(columns.get(name), row) !== null,
   );
   const told = new Set([metric.name, ...names.filter((name) => name !== "sequence"), ...parameters]);
-  return tip(strings.analysis.trial(columns.sequence[row] ?? 0), [
+  const sequence = columns.sequence[row] ?? 0;
+  const box = tip(strings.analysis.trial(sequence), [
     ...more,
     [strings.analysis.status, statusOf(columns, row)],
     ...[...told]
       .slice(0, MOST_TOLD)
       .map((name) => [shared.label(name), textAt(columns.get(name), row)] as [string, string]),
   ]);
+  addParameters(box, shared.id, sequence, new Set([...told].map((name) => shared.label(name))));
+  return box;
 }
 
 /** The selected trials with these columns. */

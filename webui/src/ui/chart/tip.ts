@@ -4,14 +4,19 @@ export function tip(title: string, rows: readonly (readonly [string, string])[] 
   box.className = "tip";
   const heading = document.createElement("strong");
   heading.textContent = title;
-  const list = document.createElement("dl");
+  box.append(heading, document.createElement("dl"));
+  addRows(box, rows);
+  return box;
+}
+
+/** Add rows to a tooltip. */
+export function addRows(box: HTMLElement, rows: readonly (readonly [string, string])[]): void {
+  const list = box.querySelector("dl");
   for (const [label, value] of rows) {
     const term = document.createElement("dt");
     term.textContent = label;
     const description = document.createElement("dd");
     description.textContent = value;
-    list.append(term, description);
+    list?.append(term, description);
   }
-  box.append(heading, list);
-  return box;
 }
