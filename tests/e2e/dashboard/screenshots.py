@@ -20,7 +20,7 @@ from tests.e2e.dashboard.view import opened
 
 TRIALS = 2000
 SETTLE_MS = 2500  # until charts are drawn and nothing moves
-MOST_BYTES = 150_000
+MOST_BYTES = 180_000
 PAGES = {
     "experiments": ("/", "light"),
     "overview": ("/experiments/past", "light"),
@@ -28,7 +28,7 @@ PAGES = {
     "trials": ("/experiments/past/trials?filter=lr<0.01&sort=-value", "light"),
     "trial": ("/experiments/past/trials/{best}", "light"),
     "compare": ("/experiments/past/compare?trials={best},{other}", "light"),
-    "history": ("/experiments/past/analysis?filter=sequence<300", "dark"),
+    "history": ("/experiments/past/analysis?tab=history&filter=sequence<300", "dark"),
     "importance": ("/experiments/past/analysis?tab=importance", "light"),
     "resources": ("/resources", "light"),
 }
