@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncIterator
@@ -80,6 +81,21 @@ async def test_notes_and_tags_are_stored_beside_an_open_writer(
         assert found.facts(limit=1000) == life.log
     with pytest.raises(MissingTrial, match="There is no trial nobody"):
         annotate(tmp_path, "nobody", note="x")
+
+
+async def test_many_changes_and_a_busy_writer_wait_for_each_other(
+    tmp_path: Path, writer: ExperimentWriter, life: StoredLife, reader: contextlib.closing[ExperimentReader]
+) -> None:
+    first = life.trial(0)
+    tags = [str(number) for number in range(20)]
+    life.start(2)
+    for position in range(20):
+        life.metric(2, position, 0.5)
+    changes = [asyncio.to_thread(retag, tmp_path, [first], add=[tag], remove=[], most=20) for tag in tags]
+    await asyncio.gather(life.store(writer), *changes)
+    with reader as found:
+        assert sorted(found.annotations([first])[first].tags) == sorted(tags)
+        assert found.facts(limit=1000) == life.log
 
 
 async def test_tags_of_several_trials_change_together_or_not_at_all(

@@ -135,3 +135,18 @@ def test_the_tip_of_a_trial_has_its_parameters(view: View) -> None:
         if tip.count() > 0:
             break
     expect(tip).to_contain_text("optimizer")
+
+
+@pytest.mark.parametrize("look", ["rank", "heat", "contour"])
+def test_two_parameters_are_shown_in_several_ways(view: View, look: str) -> None:
+    page = view.open(f"/experiments/curves/analysis?tab=scatter&as={look}")
+    expect(page.get_by_role("combobox", name="Show")).to_have_value(look)
+    expect(page.get_by_role("heading", name="Two parameters")).to_be_visible()
+    view.accessible()
+
+
+def test_the_scatter_matrix_shows_each_pair_of_parameters(view: View) -> None:
+    page = view.open("/experiments/curves/analysis?tab=matrix")
+    matrix = page.get_by_role("region", name="Scatter matrix")
+    expect(matrix.get_by_role("heading")).to_have_count(3)
+    view.accessible()

@@ -168,7 +168,7 @@ def test_the_pointer_shows_number_result_and_parameters(view: View, furnished: S
     assert title is not None
     number, result, *parameters = title.split("\n")
     assert number == "Trial No. 5, SUCCEEDED"
-    assert result.startswith("Default metric: ")
+    assert result.startswith("Result: ")
     assert sorted(line.split(" = ")[0] for line in parameters) == sorted(trial["parameters"])
     assert f"optimizer = {trial['parameters']['optimizer']}" in parameters
     row(page, 5).get_by_role("button", name="Details of trial No. 5").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
@@ -126,3 +127,17 @@ def test_experiments_appear_and_change_by_themselves(view: View, furnished: Stag
     expect(row(page, "fresh")).to_be_visible()
     expect(row(page, "fresh")).to_contain_text("DONE")
     expect(row(page, "fresh")).to_contain_text("2 / 2")
+
+
+def test_experiments_are_compared_by_their_best_results(view: View) -> None:
+    page = view.open("/")
+    for name in ("curves", "failures"):
+        page.get_by_role("row").filter(has=page.get_by_text(name, exact=True)).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/compare\?ids="))
+    expect(page.get_by_role("heading", name="Best result so far")).to_be_visible()
+    expect(page.get_by_role("row")).to_have_count(3)
+    expect(page.get_by_role("row", name="learning curves curves")).to_contain_text("12")
+    page.get_by_role("combobox").select_option("time")
+    expect(page).to_have_url(re.compile("over=time"))
+    view.accessible()

@@ -26,6 +26,7 @@ export function App() {
           <Suspense fallback={<p className="soft">{strings.common.loading}</p>}>
             <Switch>
               <Route path="/" component={pages.Experiments} />
+              <Route path="/compare" component={pages.ExperimentCurves} />
               <Route path="/new" component={pages.NewExperiment} />
               <Route path="/resources" component={pages.Resources} />
               <Route path="/experiments/:id" nest>

@@ -6,6 +6,7 @@ const page = <Props>(load: () => Promise<{ default: ComponentType<Props> }>) =>
   lazy(() => load().catch(reloaded));
 
 export const Experiments = page(() => import("@/pages/experiments/Experiments"));
+export const ExperimentCurves = page(() => import("@/pages/experimentCurves/ExperimentCurves"));
 export const NewExperiment = page(() => import("@/pages/new/NewExperiment"));
 export const Resources = page(() => import("@/pages/resources/Resources"));
 export const Overview = page(() => import("@/pages/overview/Overview"));

@@ -5,6 +5,7 @@ import { chart } from "./chart";
 import { common, navigation } from "./common";
 import { compare } from "./compare";
 import { customTrial } from "./customTrial";
+import { experimentCurves } from "./experimentCurves";
 import { experiments } from "./experiments";
 import { feed } from "./feed";
 import { log } from "./log";
@@ -24,6 +25,7 @@ export const strings = {
   common,
   compare,
   customTrial,
+  experimentCurves,
   experiments,
   feed,
   log,

@@ -23,6 +23,7 @@ const CHARTS = {
   edf: lazy(() => import("./Edf")),
   slices: lazy(() => import("./Slices")),
   scatter: lazy(() => import("./Scatter")),
+  matrix: lazy(() => import("./Matrix")),
   timeline: lazy(() => import("./Timeline")),
   rungs: lazy(() => import("./Rungs")),
   stopped: lazy(() => import("./Stopped")),
@@ -32,7 +33,7 @@ type Tab = ChartName | "grid";
 const NAMES = Object.keys(CHARTS) as ChartName[];
 /** What the grid shows if nothing else was chosen. */
 const USUAL = "history,parallel,importance,scatter,edf,timeline";
-const OF_PARAMETERS: readonly ChartName[] = ["pareto", "parallel", "slices", "scatter", "rungs"];
+const OF_PARAMETERS: readonly ChartName[] = ["pareto", "parallel", "slices", "scatter", "matrix", "rungs"];
 
 /** All charts of an experiment, over one shared filter and selection. */
 export default function Analysis({ id }: { id: string }) {

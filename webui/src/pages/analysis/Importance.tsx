@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { answerOf, api, type Schemas } from "@/api/client";
+import type { Schemas } from "@/api/client";
 import { profileQuery, type Profile } from "@/data/experiment";
 import { strings } from "@/strings";
 import { Chart } from "@/ui/chart/Chart";
@@ -12,22 +12,16 @@ import { Failure } from "@/ui/Failure";
 import { formatNumber } from "@/ui/format";
 import { isRecord } from "@/ui/trial/space";
 import type { Shared } from "./shared";
+import { useImportance } from "./useImportance";
 
 type Parameter = Schemas["ParameterImportance"];
 
 /** How much each parameter matters, as a bar with its error. */
 export default function Importance({ shared }: { shared: Shared }) {
-  const { id, filter, metric, label } = shared;
-  const mode = metric.minimise ? "minimize" : "maximize";
+  const { id, label } = shared;
   const words = strings.analysis.importance;
   const colours = useColours();
-  const answer = useQuery({
-    queryKey: ["live", id, "importance", filter, metric.name, mode],
-    queryFn: ({ signal }) => {
-      const params = { path: { id }, query: { filter, metric: metric.name, mode } as const };
-      return answerOf(api.GET("/api/v1/experiments/{id}/analysis/importance", { params, signal }));
-    },
-  });
+  const answer = useImportance(shared);
   const profile = useQuery(profileQuery(id));
   const parameters = useMemo(() => [...(answer.data?.parameters ?? [])].reverse(), [answer.data]);
   const option = useMemo(

@@ -2,16 +2,18 @@ import { useMemo } from "react";
 import { strings } from "@/strings";
 import { LEVELS, levelColours, useColours } from "@/ui/chart/colours";
 import { NoChart } from "@/ui/chart/Figure";
-import { MANY_POINTS, type Paint } from "@/ui/plot/paint";
+import { MANY_POINTS, type Paint, type Scales } from "@/ui/plot/paint";
 import { useUrlState } from "@/ui/useUrlState";
 import { Choice } from "./Choice";
 import { ColourScale } from "./ColourScale";
+import { levelsBetween } from "./contour";
 import { bestRow } from "./metric";
+import { byRank } from "./rank";
 import { textAt, type Shared } from "./shared";
 import { placesBy } from "./trialMarks";
 import { TrialPlot } from "./TrialPlot";
 
-/** Two parameters against each other, coloured by the metric: as points, or as the mean per cell. */
+/** Two parameters against each other, coloured by the metric or its rank: as points, means or contours. */
 export default function Scatter({ shared }: { shared: Shared }) {
   const { described, metric, selected, columns } = shared;
   const parameters = described.filter(({ name, count }) => name.startsWith("parameters.") && count > 0);
@@ -46,6 +48,16 @@ export default function Scatter({ shared }: { shared: Shared }) {
       });
     };
   }, [shared, x, y, look, metric, colours]);
+  const contour = useMemo((): Paint | undefined => {
+    if (look !== "contour") return undefined;
+    const [xs, ys] = [placesBy(shared, x), placesBy(shared, y, "y")];
+    const palette = levelColours(colours.dark);
+    return (context, scales) => paintContour(context, scales, shared, { xs, ys, palette });
+  }, [shared, x, y, look, colours]);
+  const ranked = useMemo(
+    () => (look === "rank" ? { ...shared, metric: byRank(shared.metric, shared.shown, LEVELS) } : shared),
+    [shared, look],
+  );
   const best = useMemo(() => bestRow(metric, selected), [metric, selected]);
   if (parameters.length === 0)
     return <NoChart title={strings.analysis.scatter.title} sentence={strings.analysis.noParameters} />;
@@ -55,7 +67,7 @@ export default function Scatter({ shared }: { shared: Shared }) {
   return (
     <>
       <TrialPlot
-        shared={shared}
+        shared={ranked}
         byMetric
         title={strings.analysis.scatter.title}
         summary={strings.analysis.scatter.summary(
@@ -68,6 +80,8 @@ export default function Scatter({ shared }: { shared: Shared }) {
         y={y}
         log={{ x: logOf(x), y: logOf(y) }}
         over={heat}
+        under={contour}
+        faint={look === "contour"}
         tools={
           <>
             <Choice label={strings.analysis.scatter.x} value={x} onChange={setX} options={options} />
@@ -78,7 +92,9 @@ export default function Scatter({ shared }: { shared: Shared }) {
               onChange={setLook}
               options={[
                 ["points", strings.analysis.scatter.points],
+                ["rank", strings.analysis.scatter.rank],
                 ["heat", strings.analysis.scatter.heat],
+                ["contour", strings.analysis.scatter.contour],
               ]}
             />
           </>
@@ -93,3 +109,32 @@ export default function Scatter({ shared }: { shared: Shared }) {
 }
 
 const CELL = 8; // pixels
+const MOST_SPOTS = 1500; // trials that contours are drawn from: an even choice of more
+const BANDS = 12;
+
+/** Fills the room between the trials with bands of equal results. */
+function paintContour(
+  context: CanvasRenderingContext2D,
+  scales: Scales,
+  { selected, metric }: Shared,
+  { xs, ys, palette }: { xs: ArrayLike<number>; ys: ArrayLike<number>; palette: readonly string[] },
+): void {
+  const { left, top, right, bottom } = scales.room;
+  const rows = selected.filter((row) => !Number.isNaN(metric.values[row] ?? NaN));
+  const every = Math.max(1, Math.ceil(rows.length / MOST_SPOTS));
+  const spots = Array.from(rows)
+    .filter((_, at) => at % every === 0)
+    .map((row) => ({
+      x: scales.x.at(xs[row] ?? NaN) - left,
+      y: scales.y.at(ys[row] ?? NaN) - top,
+      level: metric.levels[row] ?? 0,
+    }))
+    .filter(({ x, y }) => Number.isFinite(x) && Number.isFinite(y));
+  const [wide, high] = [Math.ceil((right - left) / CELL), Math.ceil((bottom - top) / CELL)];
+  const band = (LEVELS - 1) / BANDS;
+  levelsBetween(spots, { wide, high, cell: CELL }).forEach((level, cell) => {
+    if (Number.isNaN(level)) return;
+    context.fillStyle = palette[Math.min(LEVELS - 1, Math.round(Math.round(level / band) * band))] ?? "";
+    context.fillRect(left + (cell % wide) * CELL, top + Math.floor(cell / wide) * CELL, CELL, CELL);
+  });
+}

@@ -98,6 +98,14 @@ function List({ all, readAt }: { all: readonly Summary[]; readAt: number }) {
         {selection.items.length > 0 ? (
           <div className="row" role="group" aria-label={texts.selection}>
             <span>{texts.selected(selection.items.length)}</span>
+            <Button
+              small
+              disabled={selection.items.length < 2}
+              title={selection.items.length < 2 ? strings.experimentCurves.tooFew : undefined}
+              onClick={() => navigate(`/compare?ids=${selection.items.map(({ id }) => id).join(",")}`)}
+            >
+              {strings.experimentCurves.compare}
+            </Button>
             {ACTIONS.map((action) => (
               <Button
                 key={action}

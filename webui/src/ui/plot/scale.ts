@@ -87,8 +87,18 @@ export interface Mark {
   label: string;
 }
 
-/** At most about `count` marks. */
-export function marksOf({ axis, low, high }: Scale, count: number): Mark[] {
+const FEWEST_MARKS = 3; // of numbers: fewer do not show a scale
+
+/** About `count` marks, of numbers at least three if there are so many round ones. */
+export function marksOf(scale: Scale, count: number): Mark[] {
+  const marks = someMarks(scale, count);
+  if (scale.axis.kind === "category" || marks.length >= FEWEST_MARKS || count >= 3 * FEWEST_MARKS)
+    return marks;
+  const more = marksOf(scale, count + 1);
+  return more.length > marks.length ? more : marks;
+}
+
+function someMarks({ axis, low, high }: Scale, count: number): Mark[] {
   if (axis.kind === "category") {
     const step = Math.max(1, Math.ceil((high - low) / Math.max(count, 1)));
     const first = Math.max(0, Math.ceil(low));
