@@ -35,7 +35,7 @@ class ScriptedGpus:
 
     def are(self, *indices: int) -> None:
         """These GPUs are there."""
-        self._write("gpus", "".join(f"{index}, GPU-{index}, 3\n" for index in indices))
+        self._write("gpus", "".join(f"{index}, GPU-{index}, 3, 40\n" for index in indices))
 
     def compute(self, processes: Mapping[int, int]) -> None:
         """These processes (by pid) compute on these GPUs."""

@@ -15,6 +15,8 @@ from trial_keeper.actions.notices import Notices
 from trial_keeper.actions.opening import MARK, Directory
 from trial_keeper.actions.performer import Performer
 from trial_keeper.actions.starts import Starts
+from trial_keeper.actions.usage_log import PAUSE_S as USAGE_PAUSE_S
+from trial_keeper.actions.usage_log import UsageLog
 from trial_keeper.actions.watches import MANAGER, OwnDirectory, Watches
 from trial_keeper.attempt.deadline import Deadline
 from trial_keeper.code.store import CodeStore, default_folder
@@ -70,6 +72,10 @@ class Keeper:
         survey = Survey(
             self._gpus_read, mark=MARK, pause_s=float(os.environ.get("NNIMGR_GPU_PAUSE_S", PAUSE_S))
         )
+        self._usage = UsageLog(
+            directory, core.attempts, paths, lambda: survey.loads,
+            pause_s=float(os.environ.get("NNIMGR_USAGE_PAUSE_S", USAGE_PAUSE_S)),
+        )  # fmt: skip
         self._performer = Performer(
             place, core, loop, paths, journal, self._notices, self._starts, self._watches, survey, self._log,
             MANAGER,
@@ -101,13 +107,17 @@ class Keeper:
             due = self._core.deadline(at)
             if due is not None and due <= at:
                 self._loop.perform(self._core.tick(at))
+            usage_at = self._usage.due_at()
+            if usage_at is not None and usage_at <= at:
+                self._usage.measure(at)
 
     def _timeout(self) -> float | None:
         if self._performer.busy:
             return 0.0
         at = now()
         due = self._core.deadline(at)
-        waits = (None if due is None else max(0.0, due - at), self._watches.look())
+        times = (due, self._usage.due_at())
+        waits = (*(None if each is None else max(0.0, each - at) for each in times), self._watches.look())
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _on_wake(self) -> None:

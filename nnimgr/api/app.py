@@ -43,6 +43,7 @@ from nnimgr.api.routes import (
     trial_export,
     trial_notes,
     trials,
+    usage,
     views,
 )
 from nnimgr.config import ConfigError
@@ -177,6 +178,7 @@ def _routed(version: str) -> FastAPI:
         feed,
         logs,
         hosts,
+        usage,
         server,
     ):
         app.include_router(module.router)

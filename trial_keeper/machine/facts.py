@@ -35,7 +35,7 @@ def facts(top: str) -> dict[str, Any]:
         "free_bytes": disk.f_bavail * disk.f_frsize,
         "free_files": disk.f_favail,
         "trouble": _trouble(top),
-        "gpus": gpus.read(gpus.Tool(GPU_LIMIT_S), gpus.owner_of("NNIMGR_JOB_ID")),
+        "gpus": gpus.read(gpus.Tool(GPU_LIMIT_S), gpus.owner_of("NNIMGR_JOB_ID")).reading,
         "time": time.time(),
     }
 

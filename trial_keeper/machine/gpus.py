@@ -32,8 +32,8 @@ DEATH_S = 5.0  # for the end of a killed tool, which may hang in the driver for 
 STEP_MIB = 256  # memory is rounded to these steps, so that small changes are not reported
 
 
-_GPUS = "--query-gpu=index,uuid,memory.used"
-_PROCESSES = "--query-compute-apps=gpu_uuid,pid,used_memory"
+GPUS = "--query-gpu=index,uuid,memory.used,utilization.gpu"
+PROCESSES = "--query-compute-apps=gpu_uuid,pid,used_memory"
 _FORMAT = "--format=csv,noheader,nounits"
 
 
@@ -47,30 +47,48 @@ class Owner(NamedTuple):
     job: str | None
 
 
-def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> GpuReading:
-    """Return one reading. ``ask`` answers a query; ``owner_of`` returns None for an invisible process."""
+class Load(NamedTuple):
+    """Load of one GPU. ``busy``: percent of the last second or less; None: the tool does not know."""
+
+    gpu: int  # its index in nvidia-smi
+    busy: int | None
+    memory: int  # MiB in use
+
+
+class Measured(NamedTuple):
+    """One answer of the tool. ``loads`` is empty if the GPUs cannot be read."""
+
+    reading: GpuReading
+    loads: list[Load]
+
+
+def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Measured:
+    """Read the GPUs. ``ask`` answers a query; ``owner_of`` returns None for an invisible process."""
     gpus: dict[str, dict[str, Any]] = {}
+    loads: list[Load] = []
     try:
-        for index, uuid, memory in _rows(ask(_GPUS)):
+        for index, uuid, memory, busy in _rows(ask(GPUS), 4):
             if _is_number(index):
                 gpus[uuid] = {"index": int(index), "memory": _mib(memory), "processes": []}
-        for uuid, pid, memory in _rows(ask(_PROCESSES)) if gpus else []:
+                loads.append(Load(int(index), int(busy) if _is_number(busy) else None, _mib(memory)))
+        for uuid, pid, memory in _rows(ask(PROCESSES), 3) if gpus else []:
             owner = owner_of(int(pid)) if _is_number(pid) else None
             if uuid in gpus and owner is not None:
                 gpus[uuid]["memory"] -= _mib(memory)
                 gpus[uuid]["processes"].append([int(pid), owner.job])
     except Trouble as trouble:
-        return {"trouble": str(trouble), "gpus": []}
+        return Measured({"trouble": str(trouble), "gpus": []}, [])
     for gpu in gpus.values():
         gpu["memory"] = max(0, gpu["memory"]) // STEP_MIB * STEP_MIB
         gpu["processes"].sort(key=lambda process: process[0])
-    return {"trouble": None, "gpus": sorted(gpus.values(), key=lambda gpu: gpu["index"])}
+    reading: GpuReading = {"trouble": None, "gpus": sorted(gpus.values(), key=lambda gpu: gpu["index"])}
+    return Measured(reading, sorted(loads, key=lambda load: load.gpu))
 
 
-def _rows(text: str) -> list[list[str]]:
-    """Return the lines with three fields, as all queries have; the tool also prints sentences."""
+def _rows(text: str, fields: int) -> list[list[str]]:
+    """Return the lines with this number of fields; the tool also prints sentences."""
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
-    return [row for row in rows if len(row) == 3]
+    return [row for row in rows if len(row) == fields]
 
 
 def _mib(text: str) -> int:
@@ -144,7 +162,7 @@ class Tool:
                 self._stuck = process
             raise Trouble(hanging) from None
         text = output.decode(errors="replace").strip()
-        if process.returncode != 0 and not _rows(text):  # one lost GPU makes the tool fail for all GPUs
+        if process.returncode != 0 and text.count(",") < 2:  # one lost GPU makes the tool fail for all
             said = text.splitlines()[0][:200] if text else "it says nothing"
             raise Trouble(f"nvidia-smi fails with code {process.returncode}: {said}")
         return text
@@ -175,6 +193,7 @@ class Survey:
         self._owner_of = owner_of(mark)
         self._pause_s = pause_s
         self._over: threading.Event | None = None  # ends the reading thread
+        self.loads: list[Load] = []  # of the last reading
 
     def switch(self, on: bool) -> None:
         """Begin, with a first reading that is always reported, or end."""
@@ -182,6 +201,7 @@ class Survey:
             self._over.set()
             self._over = None
             self._ask.abandon()
+            self.loads = []
         if on:
             self._over = threading.Event()
             threading.Thread(target=self._run, args=(self._over,), name="gpus", daemon=True).start()
@@ -191,8 +211,11 @@ class Survey:
         pause = 0.0
         while not over.wait(pause):
             began = time.monotonic()
-            reading = read(lambda query: self._ask(query, over), self._owner_of)
-            if reading != last and not over.is_set():
+            reading, loads = read(lambda query: self._ask(query, over), self._owner_of)
+            if over.is_set():
+                return
+            self.loads = loads
+            if reading != last:
                 last = reading
                 self._told(reading)
             spent = time.monotonic() - began

@@ -87,8 +87,23 @@ def _signal(pid: int, number: int) -> None:
         return
 
 
+def used(pid: int) -> tuple[int, int] | None:
+    """Return the clock ticks that a process and its ended children have used, and its pages in memory.
+
+    None: there is no such process, or it is a zombie.
+    """
+    fields = _fields(pid)
+    return None if fields is None else (sum(map(int, fields[11:15])), int(fields[21]))
+
+
 def _stat(pid: int) -> tuple[int, str] | None:
     """Return parent and start time of a running process."""
+    fields = _fields(pid)
+    return None if fields is None else (int(fields[1]), fields[19].decode())
+
+
+def _fields(pid: int) -> list[bytes] | None:
+    """Return the fields of a running process's stat, from the third on."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -101,9 +116,7 @@ def _stat(pid: int) -> tuple[int, str] | None:
         os.close(fd)
     # the process name before it may contain blanks and brackets
     fields = text[text.rfind(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
-        return None
-    return int(fields[1]), fields[19].decode()
+    return None if fields[0] in (b"Z", b"X") else fields
 
 
 def _listed_children(pid: int) -> list[int]:

@@ -114,8 +114,12 @@ from nnimgr.api.models.trials import (
     TrialFiles,
     Trials,
 )
+from nnimgr.api.models.usage import GpuUsage, Usage, UsageSample
 
 __all__ = [
+    "GpuUsage",
+    "Usage",
+    "UsageSample",
     "MOST_TAGS",
     "AddView",
     "Annotation",

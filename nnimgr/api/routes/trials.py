@@ -275,7 +275,7 @@ async def read_log(
     attempt: Attempt = None,
 ) -> StreamingResponse:
     """Return a log of the trial: its standard output, its standard error, or its own log."""
-    job = await asyncio.to_thread(_job, reader, trial_id, attempt)
+    job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
     try:
         chunks = await log_stream(
             lambda following, lines: parts.read_log(
@@ -294,7 +294,7 @@ async def list_files(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId, attempt: Attempt = None
 ) -> models.TrialFiles:
     """Return a list of the files that an attempt has written, from the machine where it ran."""
-    job = await asyncio.to_thread(_job, reader, trial_id, attempt)
+    job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
     try:
         listing = await parts.list_files(job, experiment_id=experiment_id)
     except FileNotFoundError:
@@ -320,7 +320,7 @@ async def read_file(
     attempt: Attempt = None,
 ) -> StreamingResponse:
     """Return a file of an attempt, up to its current size. A stream that breaks off is incomplete."""
-    job = await asyncio.to_thread(_job, reader, trial_id, attempt)
+    job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
     try:
         chunks = await begun(parts.read_file(job, path, experiment_id=experiment_id))
     except (FileNotFoundError, ValueError):
@@ -330,7 +330,7 @@ async def read_file(
     return TrialStream(sent, media_type="application/octet-stream", headers=headers)
 
 
-def _job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow:
+def find_job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow:
     """Return this attempt of a trial, or its latest attempt. Raise NotFound."""
     _trial(reader, trial_id)
     jobs = reader.jobs(trial_id)

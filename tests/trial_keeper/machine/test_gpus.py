@@ -20,11 +20,13 @@ OWNERS = {7: gpus.Owner("x-aaaaa-1"), 8: gpus.Owner(None)}
 
 
 def read(listing: str, processes: str = "") -> wire.GpuReading:
-    return gpus.read(lambda query: listing if "--query-gpu" in query else processes, OWNERS.get)
+    return gpus.read(lambda query: listing if "--query-gpu" in query else processes, OWNERS.get).reading
 
 
 def test_memory_is_what_no_process_accounts_for() -> None:
-    reading = read("1, GPU-b, 5000\n0, GPU-a, 300\n", "GPU-b, 8, 1000\nGPU-b, 7, 2000\nGPU-b, 9, 1000\n")
+    reading = read(
+        "1, GPU-b, 5000, 90\n0, GPU-a, 300, [N/A]\n", "GPU-b, 8, 1000\nGPU-b, 7, 2000\nGPU-b, 9, 1000\n"
+    )
     assert reading == {
         "trouble": None,
         "gpus": [
@@ -35,13 +37,21 @@ def test_memory_is_what_no_process_accounts_for() -> None:
 
 
 def test_what_the_tool_does_not_know_counts_as_nothing() -> None:
-    reading = read("0, GPU-a, [N/A]\n", "GPU-a, 8, [N/A]\nGPU-z, 8, 5\nGPU-a, [N/A], 5\n")
+    reading = read("0, GPU-a, [N/A], 0\n", "GPU-a, 8, [N/A]\nGPU-z, 8, 5\nGPU-a, [N/A], 5\n")
     assert reading["gpus"] == [{"index": 0, "memory": 0, "processes": [[8, None]]}]
+
+
+def test_the_load_of_each_gpu() -> None:
+    listing = "1, GPU-b, 5000, 90\n0, GPU-a, 300, [N/A]\n"
+    assert gpus.read(lambda query: listing if query == gpus.GPUS else "", OWNERS.get).loads == [
+        gpus.Load(gpu=0, busy=None, memory=300),
+        gpus.Load(gpu=1, busy=90, memory=5000),
+    ]
 
 
 @pytest.mark.parametrize("odd", ["²", "٣", "9" * 30, "9" * 5000])
 def test_odd_numbers_are_none(odd: str) -> None:
-    reading = read(f"{odd}, GPU-z, 1\n0, GPU-a, {odd}\n", f"GPU-a, {odd}, 1\nGPU-a, 8, {odd}\n")
+    reading = read(f"{odd}, GPU-z, 1, 1\n0, GPU-a, {odd}, {odd}\n", f"GPU-a, {odd}, 1\nGPU-a, 8, {odd}\n")
     assert reading["gpus"] == [{"index": 0, "memory": 0, "processes": [[8, None]]}]
 
 
@@ -68,7 +78,7 @@ Smi = Callable[[str], None]
 
 def trouble(tool: gpus.Tool) -> str:
     with pytest.raises(gpus.Trouble) as caught:
-        tool("--query-gpu=index")
+        tool(gpus.GPUS)
     return str(caught.value)
 
 
@@ -82,17 +92,17 @@ def test_a_missing_tool_and_a_failing_one_say_so(smi: Smi, monkeypatch: pytest.M
 
 
 def test_one_lost_gpu_does_not_hide_the_others(smi: Smi) -> None:
-    smi("echo 'Unable to determine the device handle: GPU is lost'; echo '1, GPU-b, 0'; exit 15")
-    assert gpus.read(gpus.Tool(), OWNERS.get)["gpus"] == [{"index": 1, "memory": 0, "processes": []}]
+    smi("echo 'Unable to determine the device handle: GPU is lost'; echo '1, GPU-b, 0, [N/A]'; exit 15")
+    assert gpus.read(gpus.Tool(), OWNERS.get).reading["gpus"] == [{"index": 1, "memory": 0, "processes": []}]
 
 
 def test_a_hanging_tool_is_killed(smi: Smi) -> None:
     tool = gpus.Tool(limit_s=0.2)
     smi("sleep 1000")
     assert trouble(tool) == "nvidia-smi has not answered for 0.2 s"
-    smi("echo '0, GPU-a, 0'")
+    smi("echo '0, GPU-a, 0, 5'")
     tool.limit_s = 60.0
-    assert tool("--query-gpu=index") == "0, GPU-a, 0"
+    assert tool(gpus.GPUS) == "0, GPU-a, 0, 5"
 
 
 def test_what_nobody_waits_for_any_more_is_killed(smi: Smi, tmp_path: Path) -> None:
@@ -137,7 +147,7 @@ def test_a_survey_tells_changes_only_and_can_be_ended(smi: Smi) -> None:
         told.append(reading["gpus"] or reading["trouble"])
         news.release()
 
-    smi("echo '0, GPU-a, 0'")
+    smi("echo '0, GPU-a, 0, 5'")
     survey = gpus.Survey(tell, mark=MARK, pause_s=0.01)
     survey.switch(True)
     assert news.acquire(timeout=10)

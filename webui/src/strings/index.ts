@@ -17,6 +17,7 @@ import { resources } from "./resources";
 import { shortcuts } from "./shortcuts";
 import { trial } from "./trial";
 import { trials } from "./trials";
+import { usage } from "./usage";
 
 export const strings = {
   analysis,
@@ -38,5 +39,6 @@ export const strings = {
   shortcuts,
   trial,
   trials,
+  usage,
   views,
 } as const;

@@ -8,6 +8,7 @@ export const resources = {
   noMachines: "The experiment has no machines.",
   usedNone: "No machine is in use for this experiment.",
   usage: "What is in use",
+  overTime: "CPU, memory and GPUs over time",
   waiting: "Waiting for a place",
   waitingNone: "No trial waits for a place.",
   waitingCount: trials,

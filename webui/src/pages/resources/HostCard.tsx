@@ -2,6 +2,7 @@ import { Link } from "wouter";
 import { MIB, type Host, type HostTrial } from "@/data/hosts";
 import { strings } from "@/strings";
 import { formatBytes, formatNumber } from "@/ui/format";
+import { HostUsage } from "./HostUsage";
 import { MachineBadge } from "./MachineBadge";
 
 const texts = strings.resources;
@@ -43,6 +44,7 @@ export function HostCard({ host, nameOf }: HostCardProps) {
       ) : (
         <Trials trials={host.trials} nameOf={nameOf} />
       )}
+      <HostUsage host={host} />
     </section>
   );
 }

@@ -1,10 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense, useState } from "react";
 import { answerOf, api, type Schemas } from "@/api/client";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { Copy } from "@/ui/Copy";
 import { Failure } from "@/ui/Failure";
 import { formatBytes, formatInstant } from "@/ui/format";
+import { kindOf } from "./preview";
+
+const FilePreview = lazy(() => import("./FilePreview"));
 
 const text = strings.trial.files;
 
@@ -16,6 +20,7 @@ interface FilesOfAttemptProps {
 
 /** The files that an attempt has written, read where it ran: so only when they are looked at, and when it ends. */
 export function FilesOfAttempt({ id, trial, job }: FilesOfAttemptProps) {
+  const [previewed, setPreviewed] = useState<string>();
   const files = useQuery({
     queryKey: ["static", id, "files", trial.id, job.attempt, job.endedAt],
     queryFn: ({ signal }) =>
@@ -36,6 +41,8 @@ export function FilesOfAttempt({ id, trial, job }: FilesOfAttemptProps) {
     ) : (
       <p className="soft">{strings.common.loading}</p>
     );
+  const shown = files.data.files.find(({ path }) => path === previewed);
+  const kind = shown === undefined ? null : kindOf(shown.path, shown.size);
   return (
     <>
       <div className="spread">
@@ -60,6 +67,9 @@ export function FilesOfAttempt({ id, trial, job }: FilesOfAttemptProps) {
                 {text.size}
               </th>
               <th scope="col">{text.modified}</th>
+              <th scope="col">
+                <span className="visually-hidden">{text.preview}</span>
+              </th>
             </tr>
           </thead>
           <tbody>
@@ -77,10 +87,32 @@ export function FilesOfAttempt({ id, trial, job }: FilesOfAttemptProps) {
                 </th>
                 <td className="number right">{formatBytes(file.size)}</td>
                 <td className="number">{formatInstant(file.modifiedAt)}</td>
+                <td>
+                  {kindOf(file.path, file.size) === null ? null : (
+                    <Button
+                      small
+                      look="plain"
+                      aria-label={text.previewOf(file.path)}
+                      onClick={() => setPreviewed(file.path)}
+                    >
+                      {text.preview}
+                    </Button>
+                  )}
+                </td>
               </tr>
             ))}
           </tbody>
         </table>
+      )}
+      {shown === undefined || kind === null ? null : (
+        <Suspense>
+          <FilePreview
+            path={shown.path}
+            address={address(shown.path)}
+            kind={kind}
+            onClose={() => setPreviewed(undefined)}
+          />
+        </Suspense>
       )}
       {files.data.complete ? null : <p className="soft">{text.incomplete}</p>}
     </>

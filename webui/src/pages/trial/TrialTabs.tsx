@@ -5,11 +5,12 @@ import { Feed } from "@/ui/Feed";
 import { Tabs } from "@/ui/Tabs";
 import { useUrlState } from "@/ui/useUrlState";
 import { FilesOfAttempt } from "./FilesOfAttempt";
+import { UsageOfAttempt } from "./UsageOfAttempt";
 
 const LogView = lazy(() => import("@/ui/log/LogView").then(({ LogView }) => ({ default: LogView })));
 
 const text = strings.trial;
-const TABS = ["logs", "files", "feed"] as const;
+const TABS = ["logs", "files", "usage", "feed"] as const;
 const LOGS = ["stdout", "stderr", "trial.log"] as const;
 
 type TrialDetail = Schemas["TrialDetail"];
@@ -58,6 +59,8 @@ export function TrialTabs({ id, trial }: OfTrial) {
             )}
             {shown === "logs" ? (
               <Logs id={id} trial={trial} job={job} />
+            ) : shown === "usage" ? (
+              <UsageOfAttempt id={id} trial={trial} job={job} />
             ) : (
               <FilesOfAttempt id={id} trial={trial} job={job} />
             )}

@@ -1,0 +1,82 @@
+"""CPU time, memory and GPUs that machines and trials use over time, as their keepers have written it down."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from nnimgr.api import models
+from nnimgr.api.dependencies import ExperimentId, NotFound, Parts, Reader, refusals
+from nnimgr.api.dependencies import TrialId
+from nnimgr.api.routes.trials import Attempt, find_job
+
+router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["machines"])
+
+_MOST_BYTES = 1 << 20  # a keeper writes less; a trial may write anything
+
+
+@router.get("/keepers/{keeper}/usage", responses=refusals(404, 503))
+async def keeper_usage(
+    parts: Parts,
+    experiment_id: ExperimentId,
+    reader: Reader,
+    keeper_id: Annotated[str, Path(alias="keeper", max_length=300)],
+) -> models.Usage:
+    """Return what the whole machine of this keeper used while trials of the experiment ran there."""
+    known = await asyncio.to_thread(reader.keeper_ids)
+    if keeper_id not in known:
+        raise NotFound(f"There is no keeper {keeper_id}; the experiment has: {', '.join(known) or 'none'}.")
+    directory = parts.manager.directory(experiment_id)
+    async with parts.manager.remains.files(directory, keeper_id) as files:
+        return await _usage(files.read(("keeper",), "usage"))
+
+
+@router.get("/trials/{trialId}/usage", responses=refusals(404, 503))
+async def trial_usage(
+    parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId, attempt: Attempt = None
+) -> models.Usage:
+    """Return what the processes of an attempt used together. GPUs are measured for whole machines only."""
+    job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
+    return await _usage(parts.read_file(job, ".nni/usage", experiment_id=experiment_id))
+
+
+async def _usage(chunks: AsyncIterator[bytes]) -> models.Usage:
+    content = b""
+    try:
+        async for chunk in chunks:
+            content += chunk
+            if len(content) > _MOST_BYTES:
+                break
+    except FileNotFoundError:  # no trial has run for long enough
+        return models.Usage(samples=[])
+    return models.Usage(
+        samples=[each for line in content.splitlines() if (each := _sample(line)) is not None]
+    )
+
+
+def _sample(line: bytes) -> models.UsageSample | None:
+    """Return the measurement of a line as ``trial_keeper.actions.usage_log`` writes it, or None."""
+    try:
+        at, cpus, memory, *gpus = line.decode("ascii").split(" ")
+        if not math.isfinite(float(cpus)):
+            return None
+        return models.UsageSample(
+            at=datetime.fromtimestamp(float(at), UTC),
+            cpus=float(cpus),
+            memory_mb=int(memory),
+            gpus=[_gpu(text) for text in gpus],
+        )
+    except (ValueError, OverflowError, OSError):  # the line is being written, or is not a keeper's
+        return None
+
+
+def _gpu(text: str) -> models.GpuUsage:
+    index, busy, memory = text.split(":")
+    return models.GpuUsage(
+        index=int(index), busy_percent=None if busy == "-" else int(busy), memory_mb=int(memory)
+    )

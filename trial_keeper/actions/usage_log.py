@@ -1,0 +1,130 @@
+"""Writes down repeatedly what the machine and its trials use. The server reads the files on request.
+
+Each line of a file is one measurement: unix seconds, CPUs in use since the previous line, MiB in use, and
+each GPU as ``index:percent busy:MiB``, where "-" is unknown. The machine's file is ``usage`` in the keeper's
+folder, a trial's is ``.nni/usage`` in its folder. Nothing is measured while no trial runs.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import time
+
+from trial_keeper.lean import TYPE_CHECKING
+from trial_keeper.machine import usage
+
+if TYPE_CHECKING:
+    from typing import Callable, Iterable
+
+    from trial_keeper.actions.files import Paths
+    from trial_keeper.core.attempt import Attempt
+    from trial_keeper.machine.gpus import Load
+
+NAME = "usage"
+PAUSE_S = 10.0
+MOST_BYTES = 1 << 16  # of a file; a file that is longer loses every second line
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_AT_ONCE = 4  # trials that are measured before the keeper does other work
+
+
+class _Meter:
+    """Turns growing CPU seconds into CPUs in use."""
+
+    def __init__(self, at: float, seconds: float) -> None:
+        self._at = at
+        self._seconds = seconds
+
+    def cpus(self, at: float, seconds: float) -> float:
+        """Return how many CPUs were in use since the last call."""
+        used, passed = seconds - self._seconds, at - self._at
+        self._at, self._seconds = at, seconds
+        return max(0.0, used / passed) if passed > 0 else 0.0
+
+
+class UsageLog:
+    """Measures the machine and all attempts that run, every ``pause_s`` seconds.
+
+    ``attempts``: the attempts that the keeper holds. ``loads`` returns the last reading of the GPUs.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        attempts: dict[str, Attempt],
+        paths: Paths,
+        loads: Callable[[], Iterable[Load]],
+        *,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._path = f"{directory}/{NAME}"
+        self._attempts = attempts
+        self._paths = paths
+        self._loads = loads
+        self._pause_s = pause_s
+        self._next_at = 0.0
+        self._left: collections.deque[str] = collections.deque()  # attempts to measure in this round
+        self._machine: _Meter | None = None
+        self._meters: dict[str, _Meter] = {}
+
+    def due_at(self) -> float | None:
+        """Return when ``measure`` is due, as ``now`` counts; None while no trial runs."""
+        if self._left:
+            return 0.0
+        if any(attempt.live for attempt in self._attempts.values()):
+            return self._next_at
+        self._machine = None
+        return None
+
+    def measure(self, now: float) -> None:
+        """Do a part of a round of measurements. A value that cannot be read or written is left out."""
+        if not self._left:
+            self._next_at = now + self._pause_s
+            self._left.extend(job for job, attempt in self._attempts.items() if attempt.shim is not None)
+            self._meters = {job: meter for job, meter in self._meters.items() if job in self._attempts}
+            with contextlib.suppress(OSError, ValueError):
+                self._measure_machine(now)
+        for _ in range(min(_AT_ONCE, len(self._left))):
+            attempt = self._attempts.get(self._left.popleft())
+            if attempt is not None and attempt.live and attempt.shim is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    self._measure_trial(now, attempt, attempt.shim[0])
+
+    def _measure_machine(self, now: float) -> None:
+        seconds, memory = usage.of_machine()
+        if self._machine is None:
+            self._machine = _Meter(now, seconds)
+            return
+        gpus = [
+            f"{load.gpu}:{'-' if load.busy is None else load.busy}:{load.memory}" for load in self._loads()
+        ]
+        append(self._path, self._machine.cpus(now, seconds), memory, gpus)
+
+    def _measure_trial(self, now: float, attempt: Attempt, shim: int) -> None:
+        seconds, memory = usage.of_trial(shim)
+        meter = self._meters.get(attempt.job)
+        if meter is None:
+            age = now - (attempt.started_up or now)
+            new = age < 2 * self._pause_s  # else this keeper was restarted, and its last line is unknown
+            meter = self._meters[attempt.job] = _Meter(now - age, 0.0) if new else _Meter(now, seconds)
+            if not new:
+                return
+        folder = self._paths.folder(attempt.directory)
+        append(f"{folder}/.nni/{NAME}", meter.cpus(now, seconds), memory, [])
+
+
+def append(path: str, cpus: float, memory: int, gpus: list[str]) -> None:
+    """Append a measurement to a file, which a trial may have removed or replaced. Raises OSError."""
+    line = " ".join([f"{time.time():.1f}", f"{cpus:.2f}", str(memory), *gpus])
+    fd = os.open(
+        path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
+    )
+    try:
+        os.write(fd, f"{line}\n".encode())
+        if os.fstat(fd).st_size > MOST_BYTES:
+            lines = os.pread(fd, 2 * MOST_BYTES, 0).splitlines(keepends=True)
+            os.ftruncate(fd, 0)
+            os.write(fd, b"".join(lines[::2]))
+    finally:
+        os.close(fd)
