@@ -33,7 +33,9 @@ def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
         else:
             assert isinstance(route, Route), f"a route of a kind that this walk does not know: {route}"
             pattern = route.path.replace(":path}", "}")
-            path = pattern.format(id="exp", trialId="abcde", name="stdout", path="a/b", machine="m", viewId=1)
+            path = pattern.format(
+                id="exp", trialId="abcde", name="stdout", path="a/b", machine="m", keeper="k", viewId=1
+            )
             yield from ((method, path) for method in route.methods or ())
 
 

@@ -11,8 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from nnimgr.api import models
-from nnimgr.api.dependencies import ExperimentId, NotFound, Parts, Reader, refusals
-from nnimgr.api.dependencies import TrialId
+from nnimgr.api.dependencies import ExperimentId, NotFound, Parts, Reader, TrialId, refusals
 from nnimgr.api.routes.trials import Attempt, find_job
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["machines"])

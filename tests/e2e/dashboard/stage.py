@@ -32,7 +32,9 @@ class Stage:
         self.server = self._start()
 
     def _start(self) -> Server:
-        server = self._servers.enter_context(serving(self.directory, port=self.port))
+        server = self._servers.enter_context(
+            serving(self.directory, port=self.port, environ={"NNIMGR_USAGE_PAUSE_S": "0.2"})
+        )
         assert server.ready, server.said
         return server
 

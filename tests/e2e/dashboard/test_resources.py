@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from tests.e2e.dashboard.stage import Stage
@@ -12,6 +14,16 @@ def test_the_servers_machine_shows_who_holds_it(view: View, furnished: Stage) ->
     page = view.open("/resources")
     expect(view.heading("Resources")).to_be_visible()
     expect(page.get_by_role("link", name="told").first).to_be_visible()
+    view.accessible()
+
+
+def test_the_machine_is_shown_over_time(view: View, furnished: Stage) -> None:
+    page = view.open("/resources")
+    page.get_by_text("CPU, memory and GPUs over time").first.click()
+    for title in ("CPUs in use", "Memory in use"):
+        expect(
+            page.get_by_role("img", name=re.compile(rf"^{title}. Now or last .*, at most"))
+        ).to_be_visible()
     view.accessible()
 
 

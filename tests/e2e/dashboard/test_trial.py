@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from tests.e2e.dashboard.stage import Stage
 from tests.e2e.dashboard.trials import TOLD
 from tests.e2e.dashboard.view import View
+from tests.e2e.scene import eventually
 
 
 def test_a_trial_stands_beside_the_best(view: View, furnished: Stage) -> None:
@@ -62,6 +63,59 @@ def test_a_failure_is_told_with_its_traceback(view: View, furnished: Stage) -> N
     expect(
         page.get_by_role("tabpanel", name="What has happened").get_by_role("listitem").first
     ).to_be_visible()
+
+
+FILES = """\
+import base64, nni, os
+nni.get_next_parameter()
+os.chdir(os.environ["NNI_OUTPUT_DIR"])
+pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+open("plot.png", "wb").write(base64.b64decode(pixel))
+open("broken.png", "w").write("no picture")
+open("history.csv", "w").write("epoch,loss\\n1,0.5\\n2,0.25\\n")
+open("notes.txt", "w").write("first line <script>\\nsecond line")
+open("odd.txt", "wb").write(bytes(range(256)))
+open("model.pt", "wb").write(b"weights")
+nni.report_final_result(1.0)
+"""
+
+
+def test_files_are_previewed(view: View, furnished: Stage) -> None:
+    furnished.create("files", FILES, maxTrialNumber=1)
+    furnished.wait("files", "DONE")
+    page = view.open(f"/experiments/files/trials/{furnished.trials('files')[0]['id']}?tab=files")
+
+    def preview(name: str) -> Locator:
+        page.get_by_role("button", name=f"Preview {name}").click()
+        return page.get_by_role("dialog", name=name)
+
+    shown = preview("notes.txt")
+    expect(shown).to_contain_text("first line <script>")
+    view.accessible()
+    page.keyboard.press("Escape")
+    shown = preview("history.csv")
+    expect(shown.get_by_role("columnheader")).to_have_text(["epoch", "loss"])
+    expect(shown.get_by_role("row").nth(2).get_by_role("cell")).to_have_text(["2", "0.25"])
+    view.accessible()
+    page.keyboard.press("Escape")
+    image = preview("plot.png").get_by_role("img", name="plot.png")
+    eventually(lambda: image.evaluate("image => image.naturalWidth") == 1, "the picture")
+    page.keyboard.press("Escape")
+    expect(preview("broken.png")).to_contain_text("The browser cannot show this image.")
+    page.keyboard.press("Escape")
+    expect(preview("odd.txt")).to_contain_text("The file is not text.")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Preview model.pt")).to_have_count(0)
+
+
+def test_what_it_uses_is_shown_over_time(view: View, furnished: Stage) -> None:
+    trial = furnished.trials("told")[0]["id"]
+    page = view.open(f"/experiments/told/trials/{trial}?tab=usage")
+    for title in ("CPUs in use", "Memory in use"):
+        expect(
+            page.get_by_role("img", name=re.compile(rf"^{title}. Now or last .*, at most"))
+        ).to_be_visible()
+    view.accessible()
 
 
 def test_a_trial_is_killed_from_its_page(view: View, furnished: Stage) -> None:
