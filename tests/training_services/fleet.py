@@ -35,6 +35,7 @@ class FakeMachine(KeeperHost):
         self.unreachable: str | None = None
         self.ended = 0  # number of calls of ``end``
         self.left_before_end = False
+        self.without_keeper = False
         self.running: dict[str, int] = {}  # job -> number of frames sent
         self.left = False
         self._hub: KeeperHub | None = None
@@ -58,6 +59,9 @@ class FakeMachine(KeeperHost):
 
     async def keep(self) -> None:
         await asyncio.Event().wait()
+
+    def is_without_keeper(self) -> bool:
+        return self.without_keeper
 
     async def end(self, *, told: bool) -> None:
         await self.reach()

@@ -148,6 +148,10 @@ class KeeperHost(abc.ABC):
         """
         return None
 
+    def is_without_keeper(self) -> bool:
+        """Return True if it is certain that no keeper of the experiment runs on the host now."""
+        return False
+
     async def close(self) -> None:
         """Release the host; its keeper stays as it is."""
         return None

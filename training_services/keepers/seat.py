@@ -255,6 +255,8 @@ class KeeperSeat:
         """Return True if a job that counts as lost may run there: only the keeper can stop it."""
         if self.keeper_host.passing or self.link.caller.instance is None:
             return False
+        if self._tending is None and self.keeper_host.is_without_keeper():  # and none is started any more
+            return False
         return not self.link.ready or any(self.link.jobs.is_astray(job_id) for job_id in self.jobs)
 
     # ---- keeping it running -------------------------------------------------------------------------------

@@ -154,6 +154,12 @@ class LocalKeeper(KeeperHost):
                 process.send(signal.SIGKILL)
             process.close()
 
+    def is_without_keeper(self) -> bool:
+        process = self._launched or self._find()
+        if process is not None and process is not self._launched:
+            process.close()
+        return process is None
+
     async def close(self) -> None:
         if self._launched is not None:
             self._launched.close()

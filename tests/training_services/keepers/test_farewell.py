@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.training_services.fleet import FakeMachine, Fleet
-from training_services.base import JobLost
+from training_services.base import JobLost, KnownKeeper, KnownKeepers
 from training_services.keepers import seat
+from training_services.machines.service import MachineService
 
 JOB = "contract-aaaa1-1"
 TURNS = 100  # of the event loop: far more than ending a keeper takes
@@ -46,3 +47,18 @@ async def test_a_keeper_that_does_not_come_back_is_ended_in_the_end(
     fleet, machine = await silent_fleet(tmp_path)
     await fleet.core.close(detach=False)
     assert machine.ended == 1 and not machine.left_before_end
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_a_keeper_that_has_left_before_a_restart_is_not_waited_for(tmp_path: Path, runs: bool) -> None:
+    fleet, machine = Fleet(tmp_path, FakeMachine("ash")), FakeMachine("ash")
+    machine.without_keeper = not runs
+    service = MachineService(fleet.context, fleet.tools, [machine])
+    known = KnownKeeper(keeper_id="ash", token_sha256="0" * 64, instance="ash", boot_id="b", last_cmd=3)
+    await service.open(KnownKeepers(db_id="contract", m_epoch=2, keepers=(known,), machines=()))
+    close = asyncio.create_task(service.close(detach=False))  # the experiment had ended
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    assert close.done() is not runs
+    close.cancel()
+    await asyncio.wait({close})
