@@ -78,7 +78,7 @@ class UsageLog:
         return None
 
     def measure(self, now: float) -> None:
-        """Do a part of a round of measurements. A value that cannot be read or written is left out."""
+        """Do a part of a round of measurements. A value that cannot be read or written is skipped."""
         if not self._left:
             self._next_at = now + self._pause_s
             self._left.extend(job for job, attempt in self._attempts.items() if attempt.shim is not None)
@@ -115,7 +115,7 @@ class UsageLog:
 
 
 def append(path: str, cpus: float, memory: int, gpus: list[str]) -> None:
-    """Append a measurement to a file, which a trial may have removed or replaced. Raises OSError."""
+    """Append a measurement to a file, which a trial may have replaced with a link. Raises OSError."""
     line = " ".join([f"{time.time():.1f}", f"{cpus:.2f}", str(memory), *gpus])
     fd = os.open(
         path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600

@@ -18,9 +18,10 @@ MIB = 1 << 20
 
 
 def of_machine(proc: str = "/proc", cgroups: str = CGROUPS) -> tuple[float, int]:
-    """Return the CPU seconds used since some moment, and the MiB in use. In a container: by the container.
+    """Return the CPU seconds that this machine has used since its boot, and its MiB in use.
 
-    The MiB do not include the file cache. Raises OSError or ValueError if the kernel does not show a value.
+    In a container with limits, both values are the container's. The MiB do not include the file cache. Raises
+    OSError or ValueError if the kernel does not show a value.
     """
     seconds = _container_seconds(proc, cgroups)
     memory = _container_memory(proc, cgroups)
@@ -31,7 +32,7 @@ def of_machine(proc: str = "/proc", cgroups: str = CGROUPS) -> tuple[float, int]
 
 
 def of_trial(shim: int) -> tuple[float, int]:
-    """Return the CPU seconds and the MiB of a trial: of its shim and of all descendants of the shim.
+    """Return the CPU seconds and the MiB of a trial's processes: its shim and all descendants of the shim.
 
     Memory that processes share is counted for each of them.
     """

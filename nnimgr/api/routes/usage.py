@@ -1,4 +1,4 @@
-"""CPU time, memory and GPUs that machines and trials use over time, as their keepers have written it down."""
+"""Use of CPUs, memory and GPUs by machines and trials over time, as keepers have recorded it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def keeper_usage(
     reader: Reader,
     keeper_id: Annotated[str, Path(alias="keeper", max_length=300)],
 ) -> models.Usage:
-    """Return what the whole machine of this keeper used while trials of the experiment ran there."""
+    """Return the use of the keeper's whole machine, measured while trials of the experiment ran there."""
     known = await asyncio.to_thread(reader.keeper_ids)
     if keeper_id not in known:
         raise NotFound(f"There is no keeper {keeper_id}; the experiment has: {', '.join(known) or 'none'}.")
@@ -39,7 +39,7 @@ async def keeper_usage(
 async def trial_usage(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId, attempt: Attempt = None
 ) -> models.Usage:
-    """Return what the processes of an attempt used together. GPUs are measured for whole machines only."""
+    """Return the use of CPUs and memory by all processes of an attempt. GPUs are measured per machine."""
     job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
     return await _usage(parts.read_file(job, ".nni/usage", experiment_id=experiment_id))
 
