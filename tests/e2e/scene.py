@@ -116,7 +116,11 @@ class Scene:
 
     def done(self, limit_s: float = DEADLINE_S) -> list[dict[str, Any]]:
         """The trials, once the experiment is DONE."""
-        eventually(lambda: self.profile()["status"] == "DONE", f"the end\n{self.server.said}", limit_s)
+        try:
+            eventually(lambda: self.profile()["status"] == "DONE", "the end", limit_s)
+        except AssertionError as error:
+            stands = [f"{t['status']}: {t['reason']}" for t in self.trials()[:5]]
+            raise AssertionError("\n".join([str(error), self.said(), *stands, self.server.said])) from None
         return self.trials()
 
     def metrics(self, trial_id: str) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ class Patient(Tuner):
     def update_search_space(self, search_space):
         self.space = search_space
     def generate_parameters(self, parameter_id, **kwargs):
-        if parameter_id == self.sets:
+        if parameter_id >= self.sets:
             raise nni.NoMoreTrialError("that was all")
         while parameter_id and not self.reported:
             time.sleep(0.01)
