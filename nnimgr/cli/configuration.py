@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load"]
 
+_RULE = "=" * 80
+
 
 def load(file: str, terminal: Terminal) -> Loaded:
     """Load the configuration in ``file`` and show its warnings. Raise CliError with every error."""
@@ -26,6 +28,9 @@ def load(file: str, terminal: Terminal) -> Loaded:
         if Path(file).exists():
             mend = f"Correct {file}, then check it: nnictl create --dry-run --config {file}"
         raise CliError(*lines, problems=problems, mend=mend) from error
+    if loaded.converted is not None:
+        said = f"{file} is in NNI's first format (v1). It was read as this file in the second format (v2):"
+        terminal.warn(said, plain=f"{_RULE}\n{loaded.converted}\n{_RULE}")
     for warning in loaded.warnings:
         terminal.warn(str(warning))
     return loaded

@@ -96,9 +96,13 @@ class Terminal:
             wrapped = self._wrapped(self.out, f"{stamp}{text}", indent=" " * len(stamp))
             self._print(self._coloured(self.out, _GREEN, wrapped))
 
-    def warn(self, text: str) -> None:
+    def warn(self, text: str, *, plain: str = "") -> None:
+        """Print a warning. ``plain``: text that follows it unchanged."""
         wrapped = self._wrapped(self.err, f"WARNING: {text}")
-        print(self._coloured(self.err, _YELLOW, wrapped), file=self.err, flush=True)
+        print(self._coloured(self.err, _YELLOW, wrapped), file=self.err)
+        if plain:
+            print(plain, file=self.err)
+        self.err.flush()
 
     def fail(self, error: CliError) -> None:
         mend = (error.mend or self._default_mend(error)).replace("{prog}", self.prog)

@@ -21,7 +21,7 @@ from yaml.reader import ReaderError
 
 from nnimgr.config.problems import ConfigError, Problem, dotted
 
-__all__ = ["Document", "KeyPath", "number_hint", "number_hint_at", "read_document"]
+__all__ = ["Document", "KeyPath", "number_hint", "number_hint_at", "read_document", "to_yaml"]
 
 KeyPath = tuple[str | int, ...]
 
@@ -37,6 +37,7 @@ class Document:
     def __init__(self, file: Path | None, text: str) -> None:
         """Parse the text of ``file``. ``file`` is None if a user has sent the text."""
         self.file = file
+        self.warnings: list[Problem] = []  # found while the document was read
         self._text = text
         self._places: dict[KeyPath, tuple[int, int]] | None = None
         self.value = self._parse()
@@ -61,6 +62,14 @@ class Document:
             valid=tuple(valid),
             nearest=nearest,
         )
+
+    def in_own_words(self, problem: Problem) -> Problem:
+        """Return the problem with the name of its field as the user wrote it."""
+        return problem
+
+    def with_service(self, service: dict[str, Any]) -> str:
+        """Return as YAML what the user should write to use this ``trainingService``."""
+        return to_yaml({"trainingService": service})
 
     def _place(self, path: KeyPath) -> tuple[int | None, int | None]:
         if self._places is None:
@@ -214,6 +223,12 @@ class _Reader:
     def _error(self, message: str, mark: yaml.Mark | None) -> ConfigError:
         line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)
         return ConfigError([Problem(message=message, file=self._file, line=line, column=column)])
+
+
+def to_yaml(value: Any) -> str:
+    """Return plain values as YAML, in their order."""
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text.rstrip()
 
 
 def read_document(file: Path) -> Document:

@@ -29,6 +29,7 @@ from nnimgr.config.service import (
     check_keys,
     read_service,
 )
+from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
 
 if TYPE_CHECKING:
@@ -44,11 +45,13 @@ class Loaded:
     """A valid configuration, and warnings for its author.
 
     ``feasibility``: the share of the search space that meets its constraints, if there are any.
+    ``converted``: a file of NNI's first format in the second one, as YAML without its secrets.
     """
 
     config: ExperimentConfig
     warnings: tuple[Problem, ...]
     feasibility: Feasibility | None = None
+    converted: str | None = None
 
 
 class _Written(ExperimentConfig):
@@ -74,11 +77,14 @@ def load_text(text: str, *, base: Path, environ: Mapping[str, str] = os.environ)
 
 
 def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
+    converted = None
+    if is_v1(document.value):
+        document = first = convert(document)
+        converted = first.as_yaml()
     reading = Reading(document=document, base=base, environ=environ)
     if not isinstance(document.value, Mapping):
         reading.fault((), "the file must hold a mapping of fields to values")
         raise ConfigError(reading.problems)
-    _refuse_first_format(reading, document.value)
     fields = parse(reading, _without_service(document.value), _Written) or {}
     _fold_algorithms(reading, fields)
     space = _SearchSpace.find(reading, fields)
@@ -100,10 +106,10 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     if config is not None:
         warn_of_goal(reading, config)
     if reading.problems or config is None:
-        raise ConfigError(
-            sorted(reading.problems, key=lambda problem: (str(problem.file), problem.line or 0))
-        )
-    return Loaded(config, tuple(reading.warnings), feasible)
+        problems = [document.in_own_words(problem) for problem in reading.problems]
+        raise ConfigError(sorted(problems, key=lambda problem: (str(problem.file), problem.line or 0)))
+    warnings = [*document.warnings, *map(document.in_own_words, reading.warnings)]
+    return Loaded(config, tuple(warnings), feasible, converted)
 
 
 def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
@@ -146,17 +152,6 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     if reading.problems:
         raise ConfigError(reading.problems)
     return tuple(reading.warnings)
-
-
-def _refuse_first_format(reading: Reading, raw: Mapping[str, Any]) -> None:
-    for key in raw:
-        if match_key(str(key)) == "trainingserviceplatform":
-            reading.fault(
-                (str(key),),
-                "this file is in NNI's first format; only the second one (trainingService: {platform: ...}) "
-                "can be read, the first will follow in a later version",
-            )
-            raise ConfigError(reading.problems)
 
 
 def _without_service(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from nnimgr.config.document import KeyPath
+from nnimgr.config.foreign import FOREIGN_PLATFORMS, ForeignPlatform
 from nnimgr.config.model import (
     SHARED_FIELDS,
     Command,
@@ -33,7 +34,6 @@ __all__ = ["NO_SERVICE", "Part", "Service", "check_capacity", "check_gpus", "che
 
 _AT = "trainingService"
 _BECOME_JOBS = ("kubeflow", "frameworkcontroller")
-_LATER_PLATFORMS = ("openpai", "pai", "aml", "dlc", "adl")
 
 
 class _Shared(BaseModel):
@@ -132,17 +132,12 @@ def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
     try:
         kind = registry.config_class(platform)
     except (registry.UnknownPlatform, TypeError):
-        _refuse_platform(reading, platform, registry.platforms(), at)
+        _refuse_platform(reading, service, platform, registry.platforms(), at)
         return None
     except registry.BrokenPlatform as error:
         reading.fault((*at, "platform"), str(error))
         return None
-    own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
-    shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
-    shared = parse(reading, _only(service, lambda key: key in shared_keys), _Shared, at) or {}
-    values = parse(reading, _only(service, lambda key: key not in shared_keys), kind, at) or {}
-    if "platform" not in own:
-        values.pop("platform", None)
+    shared, values = _split(reading, service, kind, at)
     before = len(reading.problems)
     validate(reading, _Shared, shared, at)
     built = validate(reading, kind, values, at)
@@ -151,6 +146,19 @@ def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
     if built is None or len(reading.problems) > before:
         return None
     return _as_jobs(reading, built, shared, at) if platform in _BECOME_JOBS else Part(built, shared)
+
+
+def _split(
+    reading: Reading, service: Mapping[str, Any], kind: type[BaseModel], at: KeyPath
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a training service that the top level shares with it, and its own."""
+    own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
+    shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
+    shared = parse(reading, _only(service, lambda key: key in shared_keys), _Shared, at) or {}
+    values = parse(reading, _only(service, lambda key: key not in shared_keys), kind, at) or {}
+    if "platform" not in own:
+        values.pop("platform", None)
+    return shared, values
 
 
 def _as_jobs(reading: Reading, built: Any, shared: dict[str, Any], at: KeyPath) -> Part:
@@ -166,16 +174,33 @@ def _only(raw: Mapping[str, Any], wanted: Callable[[str], bool]) -> dict[str, An
     return {key: value for key, value in raw.items() if wanted(match_key(str(key)))}
 
 
-def _refuse_platform(reading: Reading, platform: Any, platforms: list[str], at: KeyPath) -> None:
+def _refuse_platform(
+    reading: Reading, service: Mapping[str, Any], platform: Any, platforms: list[str], at: KeyPath
+) -> None:
     path = (*at, "platform")
-    if platform in _LATER_PLATFORMS:
-        reading.fault(path, f"NNI's platform {platform!r} cannot be used in this version", valid=platforms)
+    foreign = FOREIGN_PLATFORMS.get(platform) if isinstance(platform, str) else None
+    if foreign is not None:
+        _translate(reading, service, foreign, at)
         return
     if platform == "hybrid":
         reading.fault(path, "several training services are given as a list: trainingService: [...]")
         return
     likely = nearest(platform, platforms) if isinstance(platform, str) else None
     reading.fault(path, f"unknown platform {platform!r}", valid=platforms, nearest=likely)
+
+
+def _translate(
+    reading: Reading, service: Mapping[str, Any], foreign: type[ForeignPlatform], at: KeyPath
+) -> None:
+    """Check the fields of a platform that cannot be run, and show what to write in its place."""
+    shared, values = _split(reading, service, foreign, at)
+    built = validate(reading, foreign, values, at)
+    sentence = f"NNI's platform {values['platform']!r} cannot be run: {foreign.why}"
+    if built is not None and reading.document is not None:
+        own = {key: str(value) if isinstance(value, Path) else value for key, value in shared.items()}
+        section = built.section() | own
+        sentence += f". Write instead:\n{reading.document.with_service(section)}"
+    reading.fault((*at, "platform"), sentence)
 
 
 def _check_hybrid(reading: Reading, parts: list[Part]) -> None:

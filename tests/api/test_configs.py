@@ -106,7 +106,7 @@ async def test_a_problem_in_the_search_space_is_placed_in_its_file(lab: Lab, fol
         ("- 1\n- 2\n", 1, "must hold a mapping"),
         ("", None, "must hold a mapping"),
         ("a: 1\na: 2\n", 2, "given twice"),
-        ("trainingServicePlatform: local\n", 1, "NNI's first format"),
+        ("maxTrialNum: -1\ntrainingServicePlatform: local\ntrial: {}\n", 1, "must be greater than 0"),
         (TEXT + "useAnnotation: true\n", 13, "annotations in the trial's source are not supported"),
         (TEXT.replace("space.json", "none.json"), 2, "none.json does not exist"),
         (TEXT.replace("python3 trial.py", "run ${env:HOME}"), 3, "references are not replaced"),

@@ -113,10 +113,7 @@ foo: 1
             "trainingService: {}",
             f"trainingService.platform: required, but not given {PLATFORMS}",
         ),
-        (
-            "trainingService: {platform: openpai}",
-            f"NNI's platform 'openpai' cannot be used in this version {PLATFORMS}",
-        ),
+        ("trainingService: {platform: openpai}", "trainingService.host: required, but not given"),
         ("trainingService: {platform: local, gpus: 1}", "trainingService.gpus: unknown field"),
         (
             "trainingService: {platform: local, reuseMode: 3}",
@@ -206,7 +203,7 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("silentAfter: soon", "silentAfter: 'soon' is not a number with one of the units"),
         ("lease: never", "lease: 'never' is not a number with one of the units"),
         ("lease: 5m", "'lease' is for machines that can lose their server; a local trial runs beside it"),
-        ("trainingServicePlatform: local", "this file is in NNI's first format"),
+        ("trainingServicePlatform: local", "trainingService is of the second format"),
     ],
 )
 def test_faults_of_further_fields(faults: Faults, addition: str, fault: str) -> None:
