@@ -1,9 +1,10 @@
 """Access control: an ASGI layer in front of all routes except those for keepers.
 
 A request passes with the token (as bearer, or as the password of HTTP basic authentication) or with a session
-cookie, or without a credential if the server was started with --no-token. First, its Host and Origin headers
-are checked. This stops other web pages and DNS rebinding, whatever credential the browser would add. The
-layer also adds the security headers to every response.
+cookie. Without a credential it passes if a program of the server's own user sent it over loopback, or if the
+server was started with --no-token. First, its Host and Origin headers are checked. This stops other web pages
+and DNS rebinding, whatever credential the browser would add. The layer also adds the security headers to all
+responses.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from http.cookies import CookieError, SimpleCookie
 
 from nnimgr.api.asgi import ASGIApp, Message, Receive, Scope, Send, header, refuse
 from nnimgr.api.limits import BodyLimit
+from nnimgr.api.loopback import comes_from_own_program
 from nnimgr.api.pages import Page
 from nnimgr.api.sessions import SESSION_LIFE, Sessions
 
@@ -35,8 +37,8 @@ _OPEN_ROUTES = frozenset({("GET", LOGIN_PAGE), ("POST", LOGIN_ROUTE)})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HOW = (
     "This server needs its token: send it as 'Authorization: Bearer TOKEN' or as the password of HTTP basic "
-    "authentication, or open the address that nnictl prints. Clients without support for tokens, such as "
-    "NNI's, need a server that was started with --no-token."
+    "authentication, or open the address that nnictl prints. Programs of the server's own user need no token "
+    "on the server's machine, unless it was started with --require-token."
 )
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -54,19 +56,29 @@ class Identity(Enum):
     TOKEN = auto()
     BASIC = auto()
     SESSION = auto()
+    OWN_PROGRAM = auto()  # none, but the kernel says that the server's own user sent the request
     ANYBODY = auto()  # no credential was needed
 
 
 class Credentials:
     """Valid credentials: the token (stored as a hash only) or a session of ``sessions``.
 
-    If no credential is ``needed``, all requests pass except those from other sites.
+    If no credential is ``needed``, all requests pass except those from other sites. If
+    ``trusts_own_programs``, programs of the server's own user on this machine need none.
     """
 
     def __init__(
-        self, token: str, *, sessions: Sessions, port: int, secure: bool = False, needed: bool = True
+        self,
+        token: str,
+        *,
+        sessions: Sessions,
+        port: int,
+        secure: bool = False,
+        needed: bool = True,
+        trusts_own_programs: bool = True,
     ) -> None:
         self.needed = needed
+        self._trusts_own_programs = trusts_own_programs
         self._token = _sum(token)
         self.sessions = sessions
         self.cookie_name = f"nnimgr-{port}"  # cookies ignore ports: servers on a host need different names
@@ -85,6 +97,8 @@ class Credentials:
         session = self.session_of(scope)
         if session is not None and self.sessions.knows(session):
             return Identity.SESSION
+        if self._trusts_own_programs and given is None and comes_from_own_program(scope):
+            return Identity.OWN_PROGRAM
         return None
 
     def session_of(self, scope: Scope) -> str | None:

@@ -59,10 +59,16 @@ def _parser() -> argparse.ArgumentParser:
         "--allowed-host", action="append", default=[], metavar="NAME", help="another host name of this server"
     )
     serve.add_argument("--url-prefix", type=_prefix, help="prefix of NNI's routes, such as a/b")
-    serve.add_argument(
+    tokens = serve.add_mutually_exclusive_group()
+    tokens.add_argument(
         "--no-token",
         action="store_true",
         help="give all users of this machine full access, for clients without support for tokens",
+    )
+    tokens.add_argument(
+        "--require-token",
+        action="store_true",
+        help="require the token from your own programs on this machine, too, which need none otherwise",
     )
     serve.add_argument("--until-idle", action="store_true", help="exit when no active experiment is left")
     keepers = serve.add_argument_group("keepers on other machines without a tunnel")
@@ -114,6 +120,7 @@ def _serve(parsed: argparse.Namespace) -> None:
         allowed_hosts=tuple(parsed.allowed_host),
         url_prefix=parsed.url_prefix or "",
         no_token=parsed.no_token,
+        require_token=parsed.require_token,
         keepers=_keeper_options(parsed),
     )
     if options.no_token and options.host not in _LOOPBACK:

@@ -39,6 +39,7 @@ class ServeOptions:
     allowed_hosts: tuple[str, ...] = field(default=())
     url_prefix: str = ""  # prefix of NNI's routes, without slashes around it
     no_token: bool = False  # all who can connect have full access
+    require_token: bool = False  # even programs of this user on this machine need the token
     keepers: KeeperOptions = KeeperOptions()
 
     @property

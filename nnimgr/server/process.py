@@ -92,7 +92,13 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         manager=NNIManager(
             home=home, port=options.port, assembly=assembly, url_prefix=options.url_prefix or None
         ),
-        credentials=Credentials(token, sessions=sessions, port=options.port, needed=not options.no_token),
+        credentials=Credentials(
+            token,
+            sessions=sessions,
+            port=options.port,
+            needed=not options.no_token,
+            trusts_own_programs=not options.require_token,
+        ),
         url=options.url,
         port=options.port,
         url_prefix=options.url_prefix,

@@ -63,7 +63,7 @@ async def test_every_route_needs_the_token(lab: Lab) -> None:
             continue
         answer = await lab.stranger.request(method, path, content=b"{}" if method != "GET" else None)
         assert answer.status_code == 401, (method, path)
-        assert method == "HEAD" or "started with --no-token" in answer.json()["error"]["message"]
+        assert method == "HEAD" or "started with --require-token" in answer.json()["error"]["message"]
         assert "Authorization: Bearer" in answer.json()["error"]["message"] if method != "HEAD" else True
     assert not lab.manager.created and not lab.manager.stopped
 

@@ -22,7 +22,7 @@ MANY_PIECES = 320  # 20 MiB
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("bounds")
-    with nothing_left(directory), serving(directory) as started:
+    with nothing_left(directory), serving(directory, "--require-token") as started:
         yield started
 
 

@@ -23,7 +23,7 @@ from tests.server.harness import free_port, serving
 
 
 def test_a_server_starts_serves_and_leaves(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
+    with serving(tmp_path, "--require-token") as server:
         assert server.ready, server.said
         assert server.call("GET", "/api/v1/server", headers={}).status == 401
         profile = server.call("GET", "/api/v1/server")
@@ -157,7 +157,7 @@ def test_what_cannot_be(tmp_path: Path) -> None:
 
 
 def test_an_open_server_warns(tmp_path: Path) -> None:
-    with serving(tmp_path, "--host", "0.0.0.0") as server:
+    with serving(tmp_path, "--host", "0.0.0.0", "--require-token") as server:
         assert server.call("GET", "/api/v1/server").status == 200
         assert server.call("GET", "/api/v1/server", headers={}).status == 401
         assert "not encrypted" in server.said
