@@ -11,8 +11,9 @@ from typing import Any
 
 from nnimgr import __version__
 from nnimgr.cli.table import Column, show_table
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.update import read_plain
+from nnimgr.client.errors import ClientError
 from nnimgr.dispatcher import registered, registry
 from nnimgr.dispatcher.installed import Interpreter, installed
 from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
@@ -37,7 +38,7 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
     entries = [_described(raw, file=file, terminal=terminal) for raw in _descriptions(file)]
     for entry in entries:
         if any(registry.is_builtin(role, entry.name) for role in ("tuner", "assessor")):
-            raise CliError(
+            raise ClientError(
                 f"Cannot overwrite the builtin algorithm {entry.name}.",
                 mend=f"Choose another builtinName in {file}, then repeat: {{prog}} --meta {file}",
             )
@@ -48,7 +49,7 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
         try:
             replaced = registered.register(entry, registry_file())
         except RegistryFileError as error:
-            raise CliError(f"{error}.") from error
+            raise ClientError(f"{error}.") from error
         if replaced:
             terminal.info(f"An algorithm {entry.name} was registered before: it is replaced.")
         if entry.is_advisor:
@@ -61,13 +62,15 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
     if any(registry.is_builtin(role, args.name) for role in ("tuner", "assessor")):
-        raise CliError(f"{args.name} is built in and cannot be unregistered.", mend="See: nnictl algo list")
+        raise ClientError(
+            f"{args.name} is built in and cannot be unregistered.", mend="See: nnictl algo list"
+        )
     try:
         found = registered.unregister(args.name, registry_file())
     except RegistryFileError as error:
-        raise CliError(f"{error}.") from error
+        raise ClientError(f"{error}.") from error
     if not found:
-        raise CliError(
+        raise ClientError(
             f"There is no registered algorithm {args.name}{_brought(args.name)}.",
             mend="See: nnictl algo list",
         )
@@ -87,7 +90,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show one algorithm, built in or registered, in the registry's form."""
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
-        raise CliError(f"There is no algorithm {args.name}.", mend="See: nnictl algo list")
+        raise ClientError(f"There is no algorithm {args.name}.", mend="See: nnictl algo list")
     shown = {"algoType": _type(found), **found.plain(), "source": _source(found)}
     if terminal.as_json:
         terminal.json(shown)
@@ -137,7 +140,7 @@ def _all() -> list[Registered]:
     try:
         own = registered.registered(registry_file())
     except RegistryFileError as error:
-        raise CliError(f"{error}.") from error
+        raise ClientError(f"{error}.") from error
     brought = installed(Interpreter().folders())
     return [*builtin, *own, *(entry for entry in brought if not registry.is_builtin(entry.role, entry.name))]
 
@@ -161,14 +164,14 @@ def _descriptions(file: Path) -> list[Any]:
 def _described(raw: Any, *, file: Path, terminal: Terminal) -> Registered:
     mend = f"Correct {file}, then repeat: {{prog}} --meta {file}"
     if not isinstance(raw, Mapping):
-        raise CliError(
+        raise ClientError(
             f"{file}: an algorithm is described by a mapping with {', '.join(_REQUIRED)}.", mend=mend
         )
     missing = [key for key in _REQUIRED if not isinstance(raw.get(key), str)]
     if missing:
-        raise CliError(f"{file}: {', '.join(missing)} must be given, as text.", mend=mend)
+        raise ClientError(f"{file}: {', '.join(missing)} must be given, as text.", mend=mend)
     if raw["algoType"] not in _ROLES:
-        raise CliError(
+        raise ClientError(
             f"{file}: algoType must be one of {', '.join(_ROLES)}, not {raw['algoType']!r}.", mend=mend
         )
     for key in raw:
@@ -184,7 +187,7 @@ def _import(target: str) -> None:
         registry.load(target)
     except Exception as error:  # any exception of the user's module
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise CliError(
+        raise ClientError(
             f"{target} cannot be imported: {reason}. It must be installed where nnictl is, "
             "or lie in a directory of PYTHONPATH."
         ) from error

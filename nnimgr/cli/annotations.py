@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import trial_named
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
 __all__ = ["note", "tag"]
@@ -47,7 +48,7 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
     trials = {trial["id"]: trial for trial in named}
     add, remove = _tags(args.add), _tags(args.remove)
     if both := [tag for tag in add if tag in remove]:
-        raise CliError(
+        raise ClientError(
             f"The tag {both[0]!r} stands after --add and after --remove.",
             mend="Leave one of them out. See: nnictl trial tag --help",
         )

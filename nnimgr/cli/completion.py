@@ -10,7 +10,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
 
 __all__ = ["complete", "completion"]
 
@@ -85,14 +86,14 @@ def _trials(prefix: str, parsed_args: argparse.Namespace, **more: Any) -> dict[s
         entry = select(home, getattr(parsed_args, "id", None))
         if entry.port is None or home.server_running(entry.port) is None:
             return {}
-        from nnimgr.cli.client import Client
+        from nnimgr.client.calls import Client
 
         path = home.server_socket_path(entry.port)
         client = Client("", path=path, token=home.token())
         trials = client.call(
             "GET", "experiments", entry.id, "trials", timeout_s=_PATIENCE_S, order="desc", limit=_MOST
         )["trials"]
-    except CliError:
+    except ClientError:
         return {}
     found: dict[str, str] = {}
     for trial in trials:

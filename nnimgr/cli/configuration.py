@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
 
 if TYPE_CHECKING:
     from nnimgr.config import Loaded
@@ -16,7 +17,7 @@ _RULE = "=" * 80
 
 
 def load(file: str, terminal: Terminal) -> Loaded:
-    """Load the configuration in ``file`` and show its warnings. Raise CliError with every error."""
+    """Load the configuration in ``file`` and show its warnings. Raise ClientError with every error."""
     from nnimgr.config import ConfigError, load_config
 
     try:
@@ -27,7 +28,7 @@ def load(file: str, terminal: Terminal) -> Loaded:
         mend = "Write a configuration to start from: nnictl hello"
         if Path(file).exists():
             mend = f"Correct {file}, then check it: nnictl create --dry-run --config {file}"
-        raise CliError(*lines, problems=problems, mend=mend) from error
+        raise ClientError(*lines, problems=problems, mend=mend) from error
     if loaded.converted is not None:
         said = f"{file} is in NNI's first format (v1). It was read as this file in the second format (v2):"
         terminal.warn(said, plain=f"{_RULE}\n{loaded.converted}\n{_RULE}")

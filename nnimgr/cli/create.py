@@ -10,15 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
-from nnimgr.cli.discovery import DEFAULT_PORT, ServerStart, connect
 from nnimgr.cli.selection import runs
 from nnimgr.cli.stored import named_or_brought
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import DEFAULT_PORT, ServerStart, connect
 from nnimgr.home import Home, HomeError, check_prefix
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 
 if TYPE_CHECKING:
-    from nnimgr.cli.client import Client
+    from nnimgr.client.calls import Client
     from nnimgr.config import Loaded
 
 __all__ = ["create", "resume", "view"]
@@ -51,7 +52,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
         body = {"config": canonical, "searchSpace": space, "id": experiment_id, **_surroundings()}
         client = _post_experiment(home, client, body, no_token=args.no_token, url_prefix=prefix)
     except HomeError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
     url = _address(client, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": experiment_id, "url": url, "port": client.port})
@@ -85,7 +86,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
                 client.mends = {409: f"End the view first: nnictl stop {entry.id}"}
             client.post("experiments", entry.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
     except HomeError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
     url = _address(client, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": entry.id, "url": url, "port": client.port})
@@ -102,7 +103,7 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
         client.mends = {409: f"Stop it first: nnictl stop {entry.id}"}
         client.post("experiments", entry.id, "view")
     except HomeError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
     url = _address(client, terminal)
     if terminal.as_json:
         terminal.json({"id": entry.id, "url": url, "port": client.port})
@@ -146,7 +147,7 @@ def _prefix(args: argparse.Namespace) -> str | None:
     try:
         return check_prefix(prefix) if prefix else None
     except ValueError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
 
 
 def _address(client: Client, terminal: Terminal) -> str:
@@ -177,7 +178,7 @@ def _post_experiment(
 
     The experiment's id prevents that it is created twice.
     """
-    from nnimgr.cli.client import ServerGone
+    from nnimgr.client.calls import ServerGone
 
     try:
         created, _ = client.put_new("experiments", body=body)
@@ -187,7 +188,7 @@ def _post_experiment(
         return client
     if not created:
         experiment_id = body["id"]
-        raise CliError(
+        raise ClientError(
             f"Experiment {experiment_id} exists already.", mend=f"Reopen it: nnictl resume {experiment_id}"
         )
     return client
@@ -200,7 +201,7 @@ def _experiment_id(home: Home, wanted: str | None) -> str:
     try:
         return check_experiment_id(wanted)
     except ValueError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
 
 
 def _refuse_running(home: Home, experiment_id: str, port: int) -> None:
@@ -209,7 +210,7 @@ def _refuse_running(home: Home, experiment_id: str, port: int) -> None:
     if entry is None or entry.port in (None, port) or entry.status == "STOPPED":
         return
     if entry.port is not None and home.server_running(entry.port) is not None:
-        raise CliError(
+        raise ClientError(
             f"Experiment {experiment_id} is served on port {entry.port} already.",
             mend=f"Use it there: leave --port out. Or stop it there first: nnictl stop {experiment_id}",
         )
@@ -231,7 +232,7 @@ def _refuse_nni() -> None:
         except OSError:
             continue
         if any(name.startswith("nni-") and name.endswith((".dist-info", ".egg-info")) for name in names):
-            raise CliError(
+            raise ClientError(
                 f"NNI itself is installed in {place}, and both bring a package called nni.",
                 mend=f"Remove it: {sys.executable} -m pip uninstall nni && "
                 f"{sys.executable} -m pip install --force-reinstall --no-deps nnimgr",

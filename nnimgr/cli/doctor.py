@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
 
 if TYPE_CHECKING:
     from nnimgr.config import ExperimentConfig
@@ -30,7 +31,7 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
         base = Path(args.config).absolute().parent
         service = reveal_secrets(config.training_service, environ=os.environ, base=base, secrets={})
     except ReferenceUnresolved as error:
-        raise CliError(f"The training service cannot be used: {error}") from error
+        raise ClientError(f"The training service cannot be used: {error}") from error
     logging.getLogger().addHandler(logging.NullHandler())  # log messages would repeat the findings
     findings = asyncio.run(_examine(config, service, terminal))
     faults = [finding for finding in findings if finding.level == "FAULT"]

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnimgr.cli.client import Client
 from nnimgr.cli.progress import notice_lines, number, parameters_text
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
 from nnimgr.cli.summary import best_with_time, counts_text, goal_of
 from nnimgr.cli.table import Column, show_table
-from nnimgr.cli.terminal import CliError, Terminal, confirmed, printable, shown_time
+from nnimgr.cli.terminal import Terminal, confirmed, printable, shown_time
 from nnimgr.cli.times import duration_text, when
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, nnis_own
 
@@ -44,7 +45,9 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entries = list(entries_of(home).values())
     if not entries:
-        raise CliError("There is no experiment created before.", mend="Write one to start from: nnictl hello")
+        raise ClientError(
+            "There is no experiment created before.", mend="Write one to start from: nnictl hello"
+        )
     shown = [entry for entry in entries if args.all or not _put_away(entry)]
     if terminal.as_json:
         keys = ("id", "name", "status", "port", "platform")
@@ -239,7 +242,7 @@ def archive(args: argparse.Namespace, terminal: Terminal) -> int:
 def _label(word: str, changes: Mapping[str, Any]) -> str:
     """Change labels through the server if it runs, so that browsers are notified, else only in the index.
 
-    Return the experiment's id. Raise CliError.
+    Return the experiment's id. Raise ClientError.
     """
     home = Home.find()
     entry = select(home, word)
@@ -250,7 +253,7 @@ def _label(word: str, changes: Mapping[str, Any]) -> str:
     try:
         Index(home).update(entry.id, **fields)
     except HomeError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
     return entry.id
 
 
@@ -258,7 +261,7 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
     """Delete stopped experiments with all their files. Try each; return 0 only if all were deleted."""
     home = Home.find()
     if args.all == (args.id is not None):
-        raise CliError("Name one experiment, or give --all.", mend="See: nnictl experiment list --all")
+        raise ClientError("Name one experiment, or give --all.", mend="See: nnictl experiment list --all")
     terminal.act_without_reader()
     chosen = list(entries_of(home).values()) if args.all else [select(home, args.id)]
     if chosen and not args.yes:
@@ -268,7 +271,7 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
     for entry in chosen:
         try:
             left = _delete_one(home, entry, leave=args.leave_unreachable)
-        except CliError as error:
+        except ClientError as error:
             code = 1
             results.append({"id": entry.id, "error": "\n".join(error.lines)})
             if not terminal.as_json:
@@ -289,13 +292,13 @@ def _confirm(chosen: list[IndexEntry]) -> None:
         print(f"{entry.id}: {entry.directory}{more}", file=sys.stderr)
     if not confirmed("Delete all of this for good?"):
         which = chosen[0].id if len(chosen) == 1 else "--all"
-        raise CliError("Nothing was deleted.", mend=f"Delete without a question: {{prog}} {which} --yes")
+        raise ClientError("Nothing was deleted.", mend=f"Delete without a question: {{prog}} {which} --yes")
 
 
 def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
     """Delete an experiment. Return sentences about files that were left on machines.
 
-    The server deletes it if the server may have it open or if machines are involved. Raise CliError.
+    The server deletes it if the server may have it open or if machines are involved. Raise ClientError.
     """
     ours = nnis_own(entry.directory) is None
     served = entry.port is not None and home.server_running(entry.port) is not None
@@ -306,7 +309,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
         answer = client.call("DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S, **query)
         return [str(sentence) for sentence in answer.get("left", ())]
     if entry.status not in ("STOPPED", "VIEWED"):  # its viewing server has ended
-        raise CliError(
+        raise ClientError(
             f"Experiment {entry.id} is {entry.status}: only a stopped experiment can be deleted.",
             mend=f"Stop it first: nnictl stop {entry.id}",
         )
@@ -316,9 +319,9 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
     try:
         delete_experiment(Index(home), entry)
     except (RequestRefused, HomeError) as error:
-        raise CliError(f"{error}.", mend=f"Stop it first: nnictl stop {entry.id}") from error
+        raise ClientError(f"{error}.", mend=f"Stop it first: nnictl stop {entry.id}") from error
     except OSError as error:
-        raise CliError(
+        raise ClientError(
             f"{error.filename} cannot be deleted: {error.strerror}.",
             mend=f"Correct that, then repeat: nnictl experiment delete {entry.id}",
         ) from error

@@ -11,9 +11,10 @@ from typing import BinaryIO
 
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
-from nnimgr.cli.terminal import CliError, Terminal, shown_time
+from nnimgr.cli.terminal import Terminal, shown_time
 from nnimgr.cli.times import when
 from nnimgr.cli.trials import trial_named
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
 __all__ = ["get", "list_all"]
@@ -59,7 +60,7 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     chunks = client.stream(*path, **query)
     if args.output == "-":
         if terminal.as_json:
-            raise CliError(
+            raise ClientError(
                 "With --json the file cannot go to standard output.",
                 mend="Name a file: {prog} --json --output FILE",
             )
@@ -79,12 +80,12 @@ def _target(args: argparse.Namespace) -> Path:
         return Path(args.output)
     name = args.path.rpartition("/")[2]
     if name in ("", ".", ".."):
-        raise CliError(
+        raise ClientError(
             f"{args.path} is not the name of a file.", mend=f"See: nnictl trial files {args.trial_id}"
         )
     target = Path(name)
     if os.path.lexists(target):
-        raise CliError(
+        raise ClientError(
             f"There is a {target} here already.",
             mend=f"Write to another file: {{prog}} {args.trial_id} {args.path} --output FILE",
         )
@@ -94,7 +95,7 @@ def _target(args: argparse.Namespace) -> Path:
 def _fetch(chunks: Iterator[bytes], target: Path) -> int:
     """Write the file, completely or not at all. Return its size."""
     if target.is_dir():
-        raise CliError(f"{target} is a directory.", mend=f"Name a file in it: --output {target / 'FILE'}")
+        raise ClientError(f"{target} is a directory.", mend=f"Name a file in it: --output {target / 'FILE'}")
     part = target.with_name(f"{target.name}.part{os.getpid()}")
     first = next(chunks, b"")  # errors of the server are reported before a file is created
     try:
@@ -105,7 +106,7 @@ def _fetch(chunks: Iterator[bytes], target: Path) -> int:
             part.replace(target)
         except OSError as error:
             where = error.filename or part
-            raise CliError(f"{where} cannot be written: {error.strerror or error}.") from error
+            raise ClientError(f"{where} cannot be written: {error.strerror or error}.") from error
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

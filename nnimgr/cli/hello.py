@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import nnimgr
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
 
 __all__ = ["hello", "hint"]
 
@@ -33,20 +34,20 @@ def hello(args: argparse.Namespace, terminal: Terminal) -> int:
     candidates = [package / "examples" / "hello", package.parent / "examples" / "hello"]
     source = next((path for path in candidates if path.is_dir()), None)
     if source is None:
-        raise CliError(
+        raise ClientError(
             f"This installation has no example: there is no {candidates[0]}.",
             mend="Install nnimgr again: pip install --force-reinstall --no-deps nnimgr",
         )
     target = Path(args.directory)
     if target.exists():
-        raise CliError(
+        raise ClientError(
             f"{target} exists already.", mend=f"Write to another folder: {{prog}} --directory {target}_2"
         )
     try:
         shutil.copytree(source, target, ignore=_LEFT_OUT)
         _use_this_python(target / _CONFIG)
     except (OSError, shutil.Error) as error:
-        raise CliError(
+        raise ClientError(
             f"The example cannot be written to {target}: {error}.", mend="{prog} --directory DIRECTORY"
         ) from error
     config = target / _CONFIG

@@ -9,11 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nnimgr.cli.client import Client
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.summary import failure_lines
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials, trial_named
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
@@ -48,7 +49,7 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     wanted = args.follow or args.file or args.tail is not None
     if wanted and args.trial_id is None:
-        raise CliError("Name the trial whose output is meant.", mend=f"{{prog}} {entry.id} -T 0")
+        raise ClientError("Name the trial whose output is meant.", mend=f"{{prog}} {entry.id} -T 0")
     if args.trial_id is None:
         shown = list(all_trials(client, entry.id))
     else:
@@ -99,7 +100,7 @@ def _server_log(home: Home, entry: IndexEntry) -> list[Path]:
 def _show(entry: IndexEntry, paths: list[Path], args: argparse.Namespace, terminal: Terminal) -> int:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        raise CliError(
+        raise ClientError(
             f"Experiment {entry.id} has no such log: there is no {paths[-1]}.",
             mend=f"See the output of its trials: nnictl log trial {entry.id} -T 0",
         )

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nnimgr.cli.client import Client
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import when
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
 __all__ = ["add", "drain", "list_all", "remove"]
@@ -95,16 +96,16 @@ def _machines(args: argparse.Namespace) -> list[dict[str, Any]]:
     options = {"host": args.host, "port": args.ssh_port, "user": args.user, "sshKeyFile": args.ssh_key_file}
     if args.filename is not None:
         if any(value is not None for value in options.values()):
-            raise CliError(
+            raise ClientError(
                 "Give either --filename or --host with its options.", mend="{prog} --filename FILE"
             )
         try:
             return load_machines(Path(args.filename))
         except ConfigError as error:
             problems = [problem.plain() for problem in error.problems]
-            raise CliError(*map(str, error.problems), problems=problems) from error
+            raise ClientError(*map(str, error.problems), problems=problems) from error
     if args.host is None:
-        raise CliError(
+        raise ClientError(
             "Give --host, or --filename with a list of machines.", mend="{prog} --host HOST --user USER"
         )
     if args.ssh_key_file is not None:

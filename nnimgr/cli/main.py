@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from nnimgr.cli.parsers import nnictl_parser
-from nnimgr.cli.terminal import CliError, Terminal, drop_output
+from nnimgr.cli.terminal import Terminal, drop_output
+from nnimgr.client.errors import ClientError
 
 __all__ = ["main"]
 
@@ -34,11 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = Terminal(as_json=getattr(parsed, "json", False), prog=parsed.prog)
     try:
         if not sys.platform.startswith("linux"):
-            raise CliError(f"nnimgr runs on Linux only, not on {sys.platform}.")
+            raise ClientError(f"nnimgr runs on Linux only, not on {sys.platform}.")
         code = _load(parsed.verb)(parsed, terminal)
         sys.stdout.flush()
         return code
-    except CliError as error:
+    except ClientError as error:
         terminal.fail(error)
         return error.code
     except KeyboardInterrupt:
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:  # for example, a full disk
         with contextlib.suppress(OSError):
-            terminal.fail(CliError(f"{error.filename or 'The output'} cannot be used: {error.strerror}."))
+            terminal.fail(ClientError(f"{error.filename or 'The output'} cannot be used: {error.strerror}."))
         drop_output(sys.stdout)
         return 1
 

@@ -10,9 +10,10 @@ from typing import Any
 from nnimgr.cli.progress import LIVE, number, parameters_text
 from nnimgr.cli.selection import client_of, experiment_line, running_entries
 from nnimgr.cli.table import Column, show_table
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import duration_text, when
 from nnimgr.cli.trials import all_trials
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
@@ -69,7 +70,7 @@ def _look(home: Home, entry: IndexEntry) -> dict[str, Any]:
         client = client_of(home, entry)
         profile = client.get("experiments", entry.id)
         return {"experiment": profile, "running": list(all_trials(client, entry.id, status=_RUNNING))}
-    except CliError as error:  # the experiment may end at any moment
+    except ClientError as error:  # the experiment may end at any moment
         return {"id": entry.id, "error": " ".join(error.lines)}
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nnimgr.cli.client import Event
+from nnimgr.client.calls import Event
 
 __all__ = ["ENDED", "LIVE", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
 

@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.cli.client import Client
 from nnimgr.cli.progress import ENDED, Progress, moved, number
 from nnimgr.cli.summary import counts_text, failure_lines, goal_of, last_failure
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
 
 __all__ = ["report"]
 
@@ -26,7 +27,7 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
             terminal.say(f"{error['sentence']}\n{error['traceback']}".rstrip())
     failed = progress.failed
     if failed is None:
-        with contextlib.suppress(CliError):  # the server exits with its last experiment
+        with contextlib.suppress(ClientError):  # the server exits with its last experiment
             failed = last_failure(client, profile)
     if failed is not None:
         terminal.say("\n".join(failure_lines(failed, profile["id"])))

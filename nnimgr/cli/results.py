@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnimgr.cli.client import Client
 from nnimgr.cli.progress import number, parameters_text
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.update import read_plain
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
 __all__ = ["export", "import_data"]
@@ -40,12 +41,12 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     file = Path(args.filename)
     records = read_plain(file)
     if not isinstance(records, list):
-        raise CliError(
+        raise ClientError(
             f"{file} must hold a list of objects with 'parameter' and 'value'.", mend=_WRITTEN_BY_EXPORT
         )
     for at, record in enumerate(records, 1):
         if (fault := _fault_of_record(record)) is not None:
-            raise CliError(
+            raise ClientError(
                 f"{file}: the result number {at} of {len(records)} {fault}.", mend=_WRITTEN_BY_EXPORT
             )
     home = Home.find()
@@ -194,7 +195,7 @@ def _write(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             if fresh is not None:
                 fresh.unlink(missing_ok=True)
-        raise CliError(
+        raise ClientError(
             f"{path} cannot be written: {error.strerror}.",
             mend="Write to another file: {prog} --filename FILE",
         ) from error

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nnimgr.cli.client import Client
-from nnimgr.cli.discovery import DEFAULT_PORT, connect
-from nnimgr.cli.terminal import CliError, printable, shown_time
+from nnimgr.cli.terminal import printable, shown_time
 from nnimgr.cli.times import when
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import DEFAULT_PORT, connect
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, nnis_own
 
@@ -37,7 +38,7 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
     try:
         entries = Index(home).entries()
     except HomeError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
     return {key: _refreshed(entry) for key, entry in entries.items()}
 
 
@@ -45,14 +46,14 @@ def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEnt
     """Return the experiment that ``word`` names, or else the only one that runs.
 
     Without a word and a running experiment, the only one that is not stopped is meant. ``port`` limits the
-    choice to the experiments of that port. Raise CliError.
+    choice to the experiments of that port. Raise ClientError.
     """
     entries = entries_of(home)
     if word is not None:
         entry = named(entries, word)
         if port is not None and entry.port not in (None, port):
             at = "no port" if entry.port is None else f"port {entry.port}"
-            raise CliError(
+            raise ClientError(
                 "Experiment id and port do not match, please check them.",
                 mend=f"Experiment {entry.id} is on {at}: leave --port out.",
             )
@@ -63,7 +64,7 @@ def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEnt
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
-        raise CliError(
+        raise ClientError(
             "There are multiple experiments, please set the experiment id...",
             plain=candidates(chosen),
             mend=f"Name one of them: {{prog}} {chosen[0].id}",
@@ -71,10 +72,10 @@ def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEnt
     where = "" if port is None else f" on port {port}"
     latest = max(entries.values(), key=_started, default=None)
     if latest is None:
-        raise CliError(
+        raise ClientError(
             f"There is no experiment running{where}.", mend="Start one: nnictl create --config exp.yml"
         )
-    raise CliError(
+    raise ClientError(
         f"There is no experiment running{where}.",
         "Please set correct experiment id.",
         mend=f"Name one, for example the latest: {{prog}} {latest.id}\n  See all: {_LIST}",
@@ -82,7 +83,7 @@ def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEnt
 
 
 def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
-    """Return the experiment with this id or name, or the only one whose id begins so. Raise CliError."""
+    """Return the experiment with this id or name, or the only one whose id begins so. Raise ClientError."""
     if word in entries:
         return entries[word]
     found = [entry for entry in entries.values() if entry.name == word]
@@ -96,12 +97,12 @@ def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
     names = {*entries, *(entry.name for entry in entries.values() if entry.name)}
     near = get_close_matches(word, sorted(names), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise CliError(f"There is no experiment {word!r}{hint}", mend=f"See: {_LIST}")
+    raise ClientError(f"There is no experiment {word!r}{hint}", mend=f"See: {_LIST}")
 
 
-def ambiguous(word: str, found: Sequence[IndexEntry]) -> CliError:
+def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
     """Return the error for a name or the beginning of an id that several experiments have."""
-    return CliError(
+    return ClientError(
         f"{word!r} is ambiguous: it fits {len(found)} experiments.",
         plain=candidates(found),
         mend=f"Name one of them by its id: {{prog}} {found[-1].id}",
@@ -157,7 +158,7 @@ def experiment_line(entry: IndexEntry) -> str:
 
 
 def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Client:
-    """Return a client of the experiment's server, which is started if necessary. Raise CliError."""
+    """Return a client of the experiment's server, which is started if necessary. Raise ClientError."""
     refuse_nnis_own(entry.directory)
     client = connect(home, port or entry.port or DEFAULT_PORT)
     client.mends = {404: f"See: nnictl trial ls {entry.id}", 409: _mend_of(entry)}
@@ -174,10 +175,10 @@ def _mend_of(entry: IndexEntry) -> str:
 
 
 def refuse_nnis_own(directory: Path) -> None:
-    """Raise CliError for the folder of an experiment that NNI itself has run."""
+    """Raise ClientError for the folder of an experiment that NNI itself has run."""
     why = nnis_own(directory)
     if why is not None:
-        raise CliError(f"{why[0].upper()}{why[1:]}.", mend=f"See: {_LIST}")
+        raise ClientError(f"{why[0].upper()}{why[1:]}.", mend=f"See: {_LIST}")
 
 
 def _refreshed(entry: IndexEntry) -> IndexEntry:

@@ -7,10 +7,11 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from nnimgr.cli.client import Client
-from nnimgr.cli.discovery import has_left
 from nnimgr.cli.selection import client_of, entries_of, named, select
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import has_left
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
@@ -35,7 +36,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
             still, left = stop_one(
                 home, client_of(home, entry), entry.id, terminal=terminal, detach=args.detach
             )
-        except CliError as error:
+        except ClientError as error:
             code = 1
             results.append({"id": entry.id, "error": "\n".join(error.lines)})
             if not terminal.as_json:
@@ -84,7 +85,7 @@ def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Itera
         while not over.wait(_TELL_S):
             try:
                 sentence = str(client.get("experiments", experiment_id)["now"])
-            except CliError:  # the stop itself reports the error
+            except ClientError:  # the stop itself reports the error
                 return
             if sentence != said and not over.is_set():
                 said = sentence
@@ -107,7 +108,7 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
     """
     wanted: str | None = args.id
     if wanted == "all":
-        raise CliError('"nnictl stop all" is not a command; use "nnictl stop --all".')
+        raise ClientError('"nnictl stop all" is not a command; use "nnictl stop --all".')
     entries = entries_of(home)
     opened = [entry for entry in entries.values() if entry.status != "STOPPED"]
     if args.all:
@@ -117,7 +118,7 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
     if wanted is None:
         found = [entry for entry in opened if entry.port == args.port]
         if not found:
-            raise CliError(
+            raise ClientError(
                 f"There is no experiment running on port {args.port}.",
                 mend="See: nnictl experiment list --all",
             )
@@ -125,7 +126,7 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
     if wanted.endswith("*"):
         found = [entry for entry in opened if entry.id.startswith(wanted[:-1])]
         if not found:
-            raise CliError(
+            raise ClientError(
                 f"No experiment with an id like {wanted} is open.", mend="See: nnictl experiment list --all"
             )
     else:
@@ -134,7 +135,7 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
         fits = any(wanted in (entry.id[: len(wanted)], entry.name) for entry in opened)
         found = [named(meant if fits and wanted not in entries else entries, wanted)]
     if args.port is not None and any(entry.port != args.port for entry in found):
-        raise CliError(
+        raise ClientError(
             "Experiment id and port do not match, please check them.",
             mend=f"Stop it on any port: {{prog}} {wanted}",
         )

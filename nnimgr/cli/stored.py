@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from nnimgr.cli.selection import entries_of, named, refuse_nnis_own, select
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id
 from nnimgr.store.errors import StoreError
@@ -37,12 +38,12 @@ def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
 def named_or_brought(home: Home, word: str | None, folder: str | None) -> IndexEntry:
     """Return the experiment that ``word`` names, or the one in ``folder``, which is added to the index.
 
-    Raise CliError, HomeError.
+    Raise ClientError, HomeError.
     """
     if folder is not None:
         return _bring(home, word, Path(os.path.abspath(os.path.expanduser(folder))))
     if word is None:
-        raise CliError(
+        raise ClientError(
             "Please set correct experiment id.",
             mend="See the ids: nnictl experiment list --all",
         )
@@ -57,14 +58,14 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
     stored = _read(directory)
     held = stored.experiment_id
     if held != directory.name or experiment_id not in (None, held):
-        raise CliError(
+        raise ClientError(
             f"{directory} holds experiment {held}: its folder and the id must be named so.",
             mend=f"Rename the folder: mv {directory} {directory.parent / held}",
         )
     try:
         check_experiment_id(held)
     except ValueError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
     known = Index(home).get(held)
     if known is not None:
         return _moved(home, known, directory)
@@ -88,7 +89,7 @@ def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
         return known
     served = known.status != "STOPPED" and known.port is not None and home.server_running(known.port)
     if served or (known.directory / "db").exists():
-        raise CliError(
+        raise ClientError(
             f"There is another experiment {known.id} in {known.directory}.",
             mend=f"Open that one: nnictl view {known.id}",
         )
@@ -102,15 +103,15 @@ def _read(directory: Path) -> StoredExperiment:
         stored = stored_experiment(directory)
     except FileNotFoundError as error:
         name = database_path(directory).relative_to(directory)
-        raise CliError(
+        raise ClientError(
             f"There is no experiment in {directory}: it has no {name}.",
             mend="See the experiments here: nnictl experiment list --all",
         ) from error
     except StoreError as error:
         sentence = str(error)
-        raise CliError(f"{sentence[0].upper()}{sentence[1:]}.") from error
+        raise ClientError(f"{sentence[0].upper()}{sentence[1:]}.") from error
     if stored is None:
-        raise CliError(
+        raise ClientError(
             f"No experiment was created in {directory}.",
             mend="See the experiments here: nnictl experiment list --all",
         )

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.cli.client import Client
 from nnimgr.cli.progress import number
-from nnimgr.cli.terminal import CliError
 from nnimgr.cli.times import when
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
 
 __all__ = [
     "best_line",
@@ -52,7 +52,7 @@ def best_line(profile: Mapping[str, Any], *, ended_at: str | None = None) -> str
 def best_with_time(client: Client, profile: Mapping[str, Any]) -> str:
     """Return the best result with its trial and the time of its end."""
     ended_at = None
-    with contextlib.suppress(CliError):  # the server exits with its last experiment
+    with contextlib.suppress(ClientError):  # the server exits with its last experiment
         best_id = profile["bestTrial"]["trialId"]
         ended_at = client.get("experiments", profile["id"], "trials", best_id)["endedAt"]
     return best_line(profile, ended_at=ended_at)

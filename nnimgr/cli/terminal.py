@@ -12,39 +12,17 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TextIO
 
-__all__ = ["CliError", "Terminal", "confirmed", "drop_output", "printable", "shown_time"]
+from nnimgr.client.errors import ClientError
+
+__all__ = ["Terminal", "confirmed", "drop_output", "printable", "shown_time"]
 
 _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 _NARROWEST = 20
 _COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$'  # as sentences name them
 _NO_BREAK = "\x00"
-
-
-class CliError(Exception):
-    """A command has failed. Each line is shown as an error. ``code`` is the exit code.
-
-    ``mend`` is the last line: the command that mends the failure. "{prog}" in it stands for the present
-    command, such as "nnictl trial ls". Without ``mend``, the command's help is the last line.
-    """
-
-    def __init__(
-        self,
-        *lines: str,
-        code: int = 1,
-        problems: Sequence[dict[str, Any]] = (),
-        plain: str = "",
-        mend: str = "",
-    ) -> None:
-        super().__init__("\n".join(lines))
-        self.lines = lines
-        self.code = code
-        self.problems = list(problems)
-        self.plain = plain  # text shown unchanged after the lines, such as the end of a log
-        self.mend = mend
 
 
 class Terminal:
@@ -104,7 +82,7 @@ class Terminal:
             print(plain, file=self.err)
         self.err.flush()
 
-    def fail(self, error: CliError) -> None:
+    def fail(self, error: ClientError) -> None:
         mend = (error.mend or self._default_mend(error)).replace("{prog}", self.prog)
         if self.as_json:
             body: dict[str, Any] = {"message": "\n".join(error.lines)}
@@ -139,7 +117,7 @@ class Terminal:
                 raise
             drop_output(self.out)
 
-    def _default_mend(self, error: CliError) -> str:
+    def _default_mend(self, error: ClientError) -> str:
         """Return the command that shows the help, unless the error names a command already."""
         return "" if "nnictl " in f"{error}{error.plain}" else "See: {prog} --help"
 

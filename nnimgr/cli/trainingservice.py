@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from nnimgr.cli.table import Column, show_table
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
 from training_services import registry
 from training_services.userfile import UserFileError
 
@@ -19,7 +20,7 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
     except ValueError as error:
         hint = "It must be installed where nnictl is, or lie in a directory of PYTHONPATH."
         hints = [hint] if isinstance(error, registry.BrokenPlatform) else []
-        raise CliError(f"{error}.", *hints) from error
+        raise ClientError(f"{error}.", *hints) from error
     if terminal.as_json:
         terminal.json({"registered": name})
     terminal.info(f"{name} registered successfully!")
@@ -30,9 +31,9 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         found = registry.unregister(args.package)
     except UserFileError as error:
-        raise CliError(f"{error}.") from error
+        raise ClientError(f"{error}.") from error
     if not found:
-        raise CliError(
+        raise ClientError(
             f"There is no registered training service {args.package}.",
             mend="See: nnictl trainingservice list",
         )
@@ -47,7 +48,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         found = dict(sorted(registry.sources().items()))
     except UserFileError as error:
-        raise CliError(f"{error}.") from error
+        raise ClientError(f"{error}.") from error
     if terminal.as_json:
         terminal.json({"trainingServices": [{"platform": name, "source": at} for name, at in found.items()]})
         return 0

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nnimgr.cli.client import Client
 from nnimgr.cli.progress import parameters_text
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.summary import best_with_time, counts_text, failure_lines, goal_of, result_text
 from nnimgr.cli.table import Column, show_table
-from nnimgr.cli.terminal import CliError, Terminal, confirmed, shown_time
+from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
 __all__ = ["all_trials", "list_all", "lost", "retry", "stop", "trial_named"]
@@ -110,7 +111,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
         )
         if not confirmed(question):
             mend = f"Without a question: {{prog}} {trial['sequence']} {entry.id} --yes"
-            raise CliError("Nothing was changed.", mend=mend)
+            raise ClientError("Nothing was changed.", mend=mend)
     client.post("experiments", entry.id, "trials", trial["id"], "lost")
     terminal.info(
         f"Trial {trial['sequence']} ({trial['id']}) counts as lost; it is started again as often as "
@@ -141,7 +142,7 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]:
-    """Return the trial with this number or id, or the only one whose id begins so. Raise CliError.
+    """Return the trial with this number or id, or the only one whose id begins so. Raise ClientError.
 
     Ids of trials begin with a letter.
     """
@@ -160,13 +161,13 @@ def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]
         return found[0]
     if found:
         lines = [f"  {each['id']}  No. {each['sequence']}  {each['status']}" for each in found]
-        raise CliError(
+        raise ClientError(
             f"{word!r} is ambiguous: it fits {len(found)} trials of experiment {experiment_id}.",
             plain="\n".join(lines[:_MOST_CANDIDATES]),
             mend=f"Name one of them by its number or id, such as {found[0]['sequence']}. "
             f"See: nnictl trial ls {experiment_id}",
         )
-    raise CliError(
+    raise ClientError(
         f"There is no trial {word!r} in experiment {experiment_id}.",
         mend=f"See: nnictl trial ls {experiment_id}",
     )

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.cli.client import ApiError
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.update import read_file
+from nnimgr.client.calls import ApiError
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
         problems = [_located(document, path, problem) for problem in error.problems]
         lines = [str(problem) for problem in problems] or error.lines
         plain = [problem.plain() for problem in problems]
-        raise CliError(*lines, "Update tuner failed!", problems=plain, mend=error.mend) from error
+        raise ClientError(*lines, "Update tuner failed!", problems=plain, mend=error.mend) from error
     terminal.info("Update tuner success!")
     terminal.info(_sentence(before, after))
     if terminal.as_json:
@@ -46,7 +47,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]:
-    """Return the tuner in a file and its path: the file's ``tuner``, or the whole file. Raise CliError."""
+    """Return the tuner in a file and its path: the file's ``tuner``, or the whole file. Raise ClientError."""
     from nnimgr.config.parsing import match_key
 
     if isinstance(content, Mapping):
@@ -56,7 +57,7 @@ def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]
         if {"name", "classname"} & {match_key(key) for key in content}:
             return (), dict(content)
     problem = document.problem((), "there is no tuner here: neither 'tuner' nor a 'name' or 'className'")
-    raise CliError(str(problem), problems=[problem.plain()])
+    raise ClientError(str(problem), problems=[problem.plain()])
 
 
 def _anchored(tuner: dict[str, Any], base: Path) -> dict[str, Any]:

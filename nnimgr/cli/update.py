@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.cli.client import ApiError, problem_line
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.calls import ApiError, problem_line
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def duration(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         seconds = int(parse_duration(int(text) if text.isdecimal() else text).total_seconds())
     except ValueError as error:
-        raise CliError(f"{error}.", mend="{prog} --value 2h") from error
+        raise ClientError(f"{error}.", mend="{prog} --value 2h") from error
     return _update(args, terminal, {"maxExperimentDuration": seconds}, title="duration")
 
 
@@ -62,12 +63,12 @@ def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def read_plain(file: Path) -> Any:
-    """Return the value of a JSON or YAML file. Raise CliError."""
+    """Return the value of a JSON or YAML file. Raise ClientError."""
     return read_file(file)[1]
 
 
 def read_file(file: Path) -> tuple[Document, Any]:
-    """Return a file and its value in JSON's types. Raise CliError."""
+    """Return a file and its value in JSON's types. Raise ClientError."""
     from nnimgr.config import ConfigError
     from nnimgr.config.document import read_document
     from nnimgr.config.parsing import Reading, plain
@@ -83,12 +84,12 @@ def read_file(file: Path) -> tuple[Document, Any]:
         lines = [str(problem) for problem in error.problems]
         mend = f"Correct {file}, then repeat: {{prog}}" if file.exists() else ""
         problems = [problem.plain() for problem in error.problems]
-        raise CliError(*lines, problems=problems, mend=mend) from error
+        raise ClientError(*lines, problems=problems, mend=mend) from error
 
 
 def _whole(text: str, *, most: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
-        raise CliError(
+        raise ClientError(
             f"The value must be a whole number from 1 to {most}, not {text!r}.", mend="{prog} --value 10"
         )
     return int(text)
@@ -138,7 +139,7 @@ def _update(
         problems = [fault.plain()] if fault else [_placed(told, rules) for told in error.problems]
         lines = [problem_line(problem) for problem in problems] or error.lines
         mend = f"Correct {args.filename}, then repeat: {{prog}}" if fault else error.mend
-        raise CliError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
+        raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
     terminal.info(f"Update {title} success!")
     if terminal.as_json:
         terminal.json({"id": entry.id, "changes": changes})

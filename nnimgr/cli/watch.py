@@ -16,15 +16,16 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Protocol
 
-from nnimgr.cli.client import ApiError, Client, Event, ServerGone
-from nnimgr.cli.discovery import answering, connect, has_left
 from nnimgr.cli.overview import overview
 from nnimgr.cli.progress import ENDED, Progress
 from nnimgr.cli.report import report
 from nnimgr.cli.selection import client_of, running_entries, select
 from nnimgr.cli.stop import stop_one
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials
+from nnimgr.client.calls import ApiError, Client, Event, ServerGone
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home
 from nnimgr.index import Index
 
@@ -196,7 +197,7 @@ def _follow(
                     break
                 tries = 0 if stream.cursor > after else tries + 1
                 if tries > _MOST_TRIES:
-                    raise CliError(
+                    raise ClientError(
                         *error.lines,
                         f"It was started {_MOST_TRIES} times without success.",
                         mend=f"See why: nnictl log stdout {experiment_id} --tail 20",

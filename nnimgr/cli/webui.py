@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from nnimgr.cli.client import Client
-from nnimgr.cli.discovery import connect
 from nnimgr.cli.selection import client_of, entries_of, runs, select
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.calls import Client
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import connect
 from nnimgr.home import Home
 
 __all__ = ["url"]
@@ -24,7 +25,7 @@ def url(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _server(home: Home, args: argparse.Namespace) -> tuple[str | None, Client]:
-    """Return the named experiment's id and its server, or else the server that runs. Raise CliError.
+    """Return the named experiment's id and its server, or else the server that runs. Raise ClientError.
 
     A server shows all of its experiments, so that no experiment need be named where one server runs.
     """
@@ -38,7 +39,7 @@ def _server(home: Home, args: argparse.Namespace) -> tuple[str | None, Client]:
     if len(ports) == 1:
         return None, connect(home, ports[0])
     if ports:
-        raise CliError(
+        raise ClientError(
             f"Several servers run, on the ports {', '.join(map(str, ports))}.",
             mend=f"Choose one: {{prog}} --port {ports[0]}",
         )
@@ -46,7 +47,7 @@ def _server(home: Home, args: argparse.Namespace) -> tuple[str | None, Client]:
         entry = select(home, None, port=args.port)  # the server that is started now opens it
         return entry.id, client_of(home, entry, port=args.port)
     where = "" if args.port is None else f" on port {args.port}"
-    raise CliError(
+    raise ClientError(
         f"No server runs{where}.",
         mend="Start one: nnictl create --config exp.yml\n  Or without an experiment: nnimgr serve",
     )

@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from nnimgr.cli.client import Event
 from nnimgr.cli.live import LiveScreen, view
 from nnimgr.cli.progress import Progress, moved, number, parameters_text
+from nnimgr.client.calls import Event
 from tests.cli.fake import profile, trial
 
 NOW = datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)

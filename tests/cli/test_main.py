@@ -13,7 +13,8 @@ import pytest
 from nnimgr import __version__
 from nnimgr.cli.main import main
 from nnimgr.cli.parsers import GROUPS
-from nnimgr.cli.terminal import CliError, Terminal
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from tests.cli.fake import FakeServer
 
@@ -138,7 +139,7 @@ def test_colours_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> N
         terminal = Terminal(as_json=False, out=stream, err=stream)
         terminal.info("text")
         terminal.warn("text")
-        terminal.fail(CliError("text"))
+        terminal.fail(ClientError("text"))
     assert plain.getvalue() == "INFO: text\nWARNING: text\nERROR: text\n  See: nnictl --help\n"
     assert coloured.getvalue() == (
         "\x1b[32mINFO: text\x1b[0m\n\x1b[33mWARNING: text\x1b[0m\n\x1b[1;31mERROR: text\x1b[0m\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nnimgr.cli.client import ServerGone
-from nnimgr.cli.discovery import connect
-from nnimgr.cli.terminal import CliError
+from nnimgr.client.calls import ServerGone
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import connect
 from tests.e2e.scene import eventually, scene
 from tests.impostor import NOBODY, as_root, impostor, opened_to_all
 from tests.server.harness import serving
@@ -69,7 +69,7 @@ def test_nnictl_sends_its_token_to_nobody_else(tmp_path: Path) -> None:
         server.end(signal.SIGKILL)
         with impostor(server.port, tmp_path / "mark") as at_port:
             assert at_port.word() == "listens"
-            with pytest.raises(CliError, match=f"Port {server.port} is not idle"):
+            with pytest.raises(ClientError, match=f"Port {server.port} is not idle"):
                 connect(server.home, server.port)
             assert at_port.words() == []
 

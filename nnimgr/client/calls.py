@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from nnimgr.cli.terminal import CliError
+from nnimgr.client.errors import ClientError
 from trial_keeper.calls import local_http
 
 __all__ = ["ApiError", "Client", "Event", "ServerGone", "problem_line"]
@@ -27,7 +27,7 @@ _CUT_OFF = "The output is incomplete: the server exits, or the trial's machine c
 _STREAM_TIMEOUT_S = 60.0  # longer than the server's interval of 15 s between heartbeats
 
 
-class ApiError(CliError):
+class ApiError(ClientError):
     """The server refuses the request. ``status`` is the HTTP code."""
 
     def __init__(self, status: int, message: str, problems: list[dict[str, Any]], *, mend: str = "") -> None:
@@ -36,7 +36,7 @@ class ApiError(CliError):
         self.status = status
 
 
-class ServerGone(CliError):
+class ServerGone(ClientError):
     """The server cannot be reached, or is about to exit."""
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nnimgr.cli.client import ServerGone
-from nnimgr.cli.discovery import ServerStart, connect
-from nnimgr.cli.terminal import CliError
+from nnimgr.client.calls import ServerGone
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import ServerStart, connect
 from nnimgr.home import Home
 from tests.cli.fake import FakeExperiment, FakeServer, trial
 
@@ -112,7 +112,7 @@ def test_a_server_is_started_as_it_is_wanted(home: Home, program: Program, port:
 def test_a_server_that_does_not_start_shows_its_last_words(home: Home, program: Program, port: int) -> None:
     home.prepare()
     home.server_log_path(port).write_text("of an earlier day\n")
-    with pytest.raises(CliError) as caught, ServerStart(home, port, program=program(BAD)) as server:
+    with pytest.raises(ClientError) as caught, ServerStart(home, port, program=program(BAD)) as server:
         server.client()
     assert caught.value.lines == (f"The server on port {port} did not start.",)
     assert caught.value.plain == f"it is broken\n(from {home.server_log_path(port)})"
@@ -134,9 +134,9 @@ def test_a_port_that_something_else_has(home: Home, port: int) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
-        with pytest.raises(CliError, match=f"Port {port} is not idle"):
+        with pytest.raises(ClientError, match=f"Port {port} is not idle"):
             connect(home, port)
-        with pytest.raises(CliError, match=f"Port {port} is not idle"), ServerStart(home, port) as start:
+        with pytest.raises(ClientError, match=f"Port {port} is not idle"), ServerStart(home, port) as start:
             start.client()
 
 
@@ -175,7 +175,7 @@ def test_a_server_that_is_about_to_leave_is_waited_for(home: Home, program: Prog
 def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NNIMGR_HOME", str(tmp_path / "file" / "home"))
-    with pytest.raises(CliError, match="set NNIMGR_HOME to a directory in which you may write"):
+    with pytest.raises(ClientError, match="set NNIMGR_HOME to a directory in which you may write"):
         connect(Home.find(), 8080)
 
 

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from nnimgr.cli.terminal import CliError
+from nnimgr.client.errors import ClientError
 from nnimgr.home import HOME_VARIABLE, Home, HomeError, ServerInfo
 from training_services.private import open_private
 
 if TYPE_CHECKING:
     import subprocess
 
-    from nnimgr.cli.client import Client
+    from nnimgr.client.calls import Client
 
 __all__ = ["DEFAULT_PORT", "ServerStart", "answering", "connect", "has_left"]
 
@@ -62,7 +62,7 @@ class ServerStart:
         self._program = program
         self._stack = contextlib.ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
-        self._trouble: CliError | None = None  # reason why the server cannot be started
+        self._trouble: ClientError | None = None  # reason why the server cannot be started
         self._ready = -1
         self._log_from = 0
 
@@ -72,7 +72,7 @@ class ServerStart:
             if self._home.server_running(self._port) is None:
                 try:
                     self._start()
-                except CliError as error:
+                except ClientError as error:
                     self._trouble = error
             self._stack = self._stack.pop_all()
         return self
@@ -87,7 +87,7 @@ class ServerStart:
                 self._process.wait()
 
     def client(self) -> Client:
-        """Wait until the server is ready, and return a client of it. Raise CliError."""
+        """Wait until the server is ready, and return a client of it. Raise ClientError."""
         if self._trouble is not None:
             raise self._trouble
         for _ in range(_MOST_STARTS):
@@ -103,7 +103,7 @@ class ServerStart:
                 self._check(client)
                 return client
             self._start()
-        raise CliError(
+        raise ClientError(
             f"The server on port {self._port} ends as soon as it runs.",
             plain=self._log_tail(),
             mend="Correct what its log says, then repeat: {prog}",
@@ -120,7 +120,7 @@ class ServerStart:
         elif self._url_prefix is not None and server.get("urlPrefix") != self._url_prefix:
             trouble = f"has {server.get('urlPrefix') or 'no'} URL prefix"
         if trouble is not None:
-            raise CliError(
+            raise ClientError(
                 f"The server on port {self._port} runs already, and it {trouble}.",
                 mend=f"Choose another port: {{prog}} --port {_free_port(self._port)}\n"
                 f"  Or stop its experiments first: nnictl stop --port {self._port}",
@@ -161,14 +161,14 @@ class ServerStart:
         if readable and os.read(self._ready, 1):
             return
         if not readable:
-            raise CliError(
+            raise ClientError(
                 f"The server on port {self._port} was not ready within {_READY_S:.0f} s.",
                 plain=self._log_tail(),
                 mend="Read its log, then repeat the command: {prog}",
             )
         process.wait()
         _check_free(self._port)
-        raise CliError(
+        raise ClientError(
             f"The server on port {self._port} did not start.",
             plain=self._log_tail(),
             mend=f"Use another port, if this one is the reason: {{prog}} --port {_free_port(self._port)}",
@@ -183,7 +183,7 @@ class ServerStart:
 
 
 def connect(home: Home, port: int, *, no_token: bool = False, url_prefix: str | None = None) -> Client:
-    """Return a client of the server of a port. Start the server if necessary. Raise CliError."""
+    """Return a client of the server of a port. Start the server if necessary. Raise ClientError."""
     try:
         client = answering(home, port)
         if client is not None:
@@ -191,15 +191,15 @@ def connect(home: Home, port: int, *, no_token: bool = False, url_prefix: str | 
         with ServerStart(home, port, no_token=no_token, url_prefix=url_prefix) as start:
             return start.client()
     except HomeError as error:
-        raise CliError(str(error)) from error
+        raise ClientError(str(error)) from error
 
 
 def _client(home: Home, server: ServerInfo) -> Client:
-    from nnimgr.cli.client import Client
+    from nnimgr.client.calls import Client
 
     path = home.server_socket_path(server.port)
     if server.pid is not None and not path.exists():
-        raise CliError(
+        raise ClientError(
             f"The server on port {server.port} is of an earlier version ({server.version or 'unknown'}), "
             "which nnictl cannot tell from a stranger.",
             "Its trials continue, and the next nnictl command opens its experiments again.",
@@ -210,7 +210,7 @@ def _client(home: Home, server: ServerInfo) -> Client:
 
 def answering(home: Home, port: int) -> Client | None:
     """Return a client of the running server, or None if there is none or it has just exited."""
-    from nnimgr.cli.client import ServerGone
+    from nnimgr.client.calls import ServerGone
 
     server = home.server_running(port)
     if server is None:
@@ -254,7 +254,7 @@ def _check_free(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise CliError(
+            raise ClientError(
                 f"Port {port} is not idle ({error.strerror}).",
                 mend=f"Choose another port: {{prog}} --port {_free_port(port)}",
             ) from error
