@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from nnimgr.client.calls import Event
+from nnimgr.client.experiments import ENDED
 
-__all__ = ["ENDED", "LIVE", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
+__all__ = ["LIVE", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
 
-ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})  # a user must act before anything else happens
 _MOST_RECENT = 8
 LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
 _QUIET = frozenset(

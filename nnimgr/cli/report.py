@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.cli.progress import ENDED, Progress, moved, number
+from nnimgr.cli.progress import Progress, moved, number
 from nnimgr.cli.summary import counts_text, failure_lines, goal_of, last_failure
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import ENDED
 
 __all__ = ["report"]
 

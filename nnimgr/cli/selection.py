@@ -10,6 +10,7 @@ from nnimgr.cli.terminal import printable, shown_time
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import runs
 from nnimgr.client.servers import DEFAULT_PORT, connect
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, nnis_own
@@ -22,13 +23,11 @@ __all__ = [
     "named",
     "refuse_nnis_own",
     "running_entries",
-    "runs",
     "select",
 ]
 
 _LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
 _LIST = "nnictl experiment list --all"
-_AT_REST = frozenset({"STOPPED", "DONE", "ERROR", "VIEWED"})
 _MOST_CANDIDATES = 10
 _NAME = 24  # characters of a name
 
@@ -123,11 +122,6 @@ def candidates(entries: Sequence[IndexEntry]) -> str:
 
 def _short(name: str) -> str:
     return printable(name if len(name) <= _NAME else f"{name[: _NAME - 1]}…")
-
-
-def runs(entry: IndexEntry) -> bool:
-    """Return whether the experiment runs: something still happens without a user."""
-    return entry.status not in _AT_REST
 
 
 def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:

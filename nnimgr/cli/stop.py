@@ -11,6 +11,7 @@ from nnimgr.cli.selection import client_of, entries_of, named, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import STOP_TIMEOUT_S
 from nnimgr.client.servers import has_left
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
@@ -18,7 +19,6 @@ from nnimgr.index import IndexEntry
 __all__ = ["stop", "stop_one"]
 
 _TELL_S = 1.0
-_STOP_TIMEOUT_S = 120.0  # trials have their grace period before they are killed
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -68,7 +68,7 @@ def stop_one(
     server = home.server_running(client.port)
     with _waits_told(client, experiment_id, terminal):
         answer = client.post(
-            "experiments", experiment_id, "stop", body={"detach": detach}, timeout_s=_STOP_TIMEOUT_S
+            "experiments", experiment_id, "stop", body={"detach": detach}, timeout_s=STOP_TIMEOUT_S
         )
     if answer["serverLeaves"] and not has_left(server):
         terminal.warn(f"The server on port {client.port} takes long to exit.")

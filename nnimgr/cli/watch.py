@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Protocol
 
 from nnimgr.cli.overview import overview
-from nnimgr.cli.progress import ENDED, Progress
+from nnimgr.cli.progress import Progress
 from nnimgr.cli.report import report
 from nnimgr.cli.selection import client_of, running_entries, select
 from nnimgr.cli.stop import stop_one
@@ -25,9 +25,9 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials
 from nnimgr.client.calls import ApiError, Client, Event, ServerGone
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import ENDED, STOP_TIMEOUT_S, is_stopped
 from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home
-from nnimgr.index import Index
 
 __all__ = ["foreground", "top"]
 
@@ -35,7 +35,6 @@ _DRAW_S = 0.5
 _REFRESH_S = 1.0  # notices cause no events, so they are polled
 _LAST_WORDS_S = 2.0
 _LEFT = 130
-_STOP_TIMEOUT_S = 120.0
 _MOST_TRIES = 3
 
 
@@ -147,10 +146,10 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Pr
 
     leaves = False
     try:
-        answer = client.post("experiments", experiment_id, "stop", timeout_s=_STOP_TIMEOUT_S, sent=sent)
+        answer = client.post("experiments", experiment_id, "stop", timeout_s=STOP_TIMEOUT_S, sent=sent)
         leaves = bool(answer["serverLeaves"])
     except ApiError as error:
-        if not _is_stopped(experiment_id):
+        if not is_stopped(Home.find(), experiment_id):
             raise error
     with contextlib.suppress(ServerGone, ApiError):
         progress.refresh(client.get("experiments", experiment_id))
@@ -164,11 +163,6 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Pr
     reason = progress.reason if progress.status == "STOPPED" else "you stopped it"
     progress.settle("STOPPED", reason=reason, cancelled=True)
     return progress, leaves
-
-
-def _is_stopped(experiment_id: str) -> bool:
-    entry = Index(Home.find()).get(experiment_id)
-    return entry is not None and entry.status == "STOPPED"
 
 
 def _follow(
@@ -192,7 +186,7 @@ def _follow(
             try:
                 _show(stream, progress, screen=screen, client=client, draw_s=draw_s)
             except ServerGone as error:
-                if answering(Home.find(), client.port) is None and _is_stopped(experiment_id):
+                if answering(Home.find(), client.port) is None and is_stopped(Home.find(), experiment_id):
                     _settle(progress, experiment_id)
                     break
                 tries = 0 if stream.cursor > after else tries + 1

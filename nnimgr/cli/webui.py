@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from nnimgr.cli.selection import client_of, entries_of, runs, select
+from nnimgr.cli.selection import client_of, entries_of, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import runs
 from nnimgr.client.servers import connect
 from nnimgr.home import Home
 

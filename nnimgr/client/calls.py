@@ -62,7 +62,19 @@ class Client:
         self.mends: Mapping[int, str] = {}
         self.port = urlsplit(url).port or 80
         self._path = str(path)
+        self._token = token
+        self._root = "/api/v1/"
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+
+    def for_nni(self, experiment_id: str | None, *, prefix: str | None = None) -> Client:
+        """Return a client of NNI's routes for one experiment, or for the one that the server chooses.
+
+        ``prefix``: the server's URL prefix, below which its routes of NNI are.
+        """
+        client = Client(self.url, path=Path(self._path), token=self._token)
+        below = f"/e/{quote(experiment_id, safe='')}" if experiment_id is not None else ""
+        client._root = f"{'/' + prefix if prefix else ''}{below}/api/v1/nni/"
+        return client
 
     def get(self, *path: str, **query: Any) -> Any:
         return self.call("GET", *path, **query)
@@ -172,7 +184,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         sent: Callable[[], None] | None = None,
     ) -> http.client.HTTPResponse:
-        target = "/api/v1/" + "/".join(quote(part, safe="") for part in path)
+        target = self._root + "/".join(quote(part, safe="") for part in path)
         if query:
             target += "?" + urlencode(query, doseq=True)
         fields = {**self._headers, **(headers or {})}
@@ -192,6 +204,8 @@ class Client:
         mend = self.mends.get(status, "")
         try:
             error = json.loads(text)["error"]
+            if isinstance(error, str):  # the form of NNI's routes
+                return ApiError(status, error, [], mend=mend)
             if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
                 return ServerGone(_LEAVING, mend=_REPEAT)
             return ApiError(status, str(error["message"]), list(error.get("problems") or ()), mend=mend)

@@ -1,0 +1,244 @@
+"""Base of the configuration classes: typed, mutable fields with NNI's names.
+
+A field is written in snake_case in Python. In dicts and files, upper case and underscores do not matter.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import os
+import types
+import typing
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from nni.experiment.config.utils import PathLike, is_missing
+
+__all__ = ["ConfigBase", "InvalidConfig", "PathLike"]
+
+_Config = TypeVar("_Config", bound="ConfigBase")
+
+
+class InvalidConfig(AttributeError, ValueError):
+    """A configuration object has a field that is unknown, missing or wrong.
+
+    NNI raises AttributeError for some of these errors and ValueError for others.
+    """
+
+
+class ConfigBase:
+    """Base of the configuration classes. A subclass is declared with ``@dataclasses.dataclass(init=False)``.
+
+    ``_model`` names the class that reads this section on the server, "module:Class". Fields that only this
+    class has can be set too.
+    """
+
+    _model: ClassVar[str] = ""
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Set fields by name. Fields without a default stay missing. Raise InvalidConfig for unknown ones."""
+        given = {_plain_name(name): value for name, value in kwargs.items()}
+        for name, field in _fields(self).items():
+            value = given.pop(_plain_name(name), _default(field))
+            setattr(self, name, _nested(value, _hints(self)[name]))
+        for name, value in given.items():
+            known = _more_names(type(self)._model).get(name)
+            if known is None:
+                names = ", ".join(key for key in kwargs if _plain_name(key) in given)
+                raise InvalidConfig(f"{type(self).__name__} does not have field(s) {names}")
+            setattr(self, known, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field. Raise InvalidConfig for an unknown one, which is most often a misspelling."""
+        if name not in _fields(self) and not name.startswith("_"):
+            more = _more_names(type(self)._model)
+            if name not in more.values():
+                from difflib import get_close_matches
+
+                near = get_close_matches(name, [*_fields(self), *more.values()], n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise InvalidConfig(f"{type(self).__name__} does not have an attribute {name!r}{hint}")
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def load(cls: type[_Config], path: PathLike) -> _Config:
+        """Read a YAML or JSON file. Relative paths in the file start from the file's directory.
+
+        Raise InvalidConfig, and nnimgr's ConfigError if the file cannot be read.
+        """
+        from nnimgr.config.document import read_document
+
+        file = Path(os.path.expanduser(path))
+        found = read_document(file).value
+        if not isinstance(found, dict):
+            raise InvalidConfig(f"{file}: the file must hold a mapping of fields to values")
+        config = cls(**found)
+        config._resolve_paths(Path(os.path.abspath(file)).parent)
+        return config
+
+    def json(self) -> dict[str, Any]:
+        """Return the canonical configuration as plain values with camelCase names, without unset fields."""
+        return typing.cast(dict[str, Any], _plain(self.canonical_copy()))
+
+    def canonical_copy(self: _Config) -> _Config:
+        """Return a checked deep copy with absolute paths and one form for each value. Raise InvalidConfig."""
+        found = copy.deepcopy(self)
+        try:
+            found._canonicalize([])
+            found._validate_canonical()
+        except InvalidConfig:
+            raise
+        except (AssertionError, AttributeError, TypeError, ValueError) as error:
+            reason = str(error) or f"{type(error).__name__} without a message"
+            raise InvalidConfig(f"{type(self).__name__}: {reason}") from error
+        return found
+
+    def validate(self) -> None:
+        """Raise InvalidConfig if a field is missing or wrong."""
+        self.canonical_copy()
+
+    def _canonicalize(self, parents: list[Any]) -> None:
+        """Bring all values to their canonical form. ``parents``: the sections around this one, nearest first.
+
+        Subclasses extend this method.
+        """
+        self._resolve_paths(Path.cwd(), deep=False)
+        for inner in self._sections():
+            inner._canonicalize([self, *parents])
+
+    def _validate_canonical(self) -> None:
+        """Raise an error for a missing or wrong value of a canonical configuration.
+
+        Subclasses extend this method.
+        """
+        for name, hint in _hints(self).items():
+            value = getattr(self, name)
+            if is_missing(value):
+                raise InvalidConfig(f"{type(self).__name__}: {name} is not set")
+            if not _fits(value, hint):
+                shown = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+                raise InvalidConfig(f"{type(self).__name__}: type of {name} ({value!r}) is not {shown}")
+        for inner in self._sections():
+            inner._validate_canonical()
+
+    def _resolve_paths(self, base: Path, *, deep: bool = True) -> None:
+        for name, hint in _hints(self).items():
+            value = getattr(self, name)
+            if isinstance(value, (str, Path)) and _is_path(hint):
+                setattr(self, name, os.path.realpath(base / os.path.expanduser(value)))
+        for inner in self._sections() if deep else ():
+            inner._resolve_paths(base)
+
+    def _sections(self) -> Iterator[ConfigBase]:
+        """Yield the configurations that are values of fields, also those in lists."""
+        for name in _fields(self):
+            value = getattr(self, name)
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, ConfigBase):
+                    yield item
+
+
+def _plain_name(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _camel(name: str) -> str:
+    first, *others = name.strip("_").split("_")
+    return first + "".join(map(str.title, others))
+
+
+def _fields(config: ConfigBase) -> dict[str, dataclasses.Field[Any]]:
+    kind: Any = type(config)
+    return _fields_of(kind)
+
+
+def _hints(config: ConfigBase) -> dict[str, Any]:
+    kind: Any = type(config)
+    return _hints_of(kind)
+
+
+@cache
+def _fields_of(kind: Any) -> dict[str, dataclasses.Field[Any]]:
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    return {field.name: field for field in dataclasses.fields(kind)}
+
+
+@cache
+def _hints_of(kind: Any) -> dict[str, Any]:
+    found = typing.get_type_hints(kind)
+    return {name: found[name] for name in _fields_of(kind)}
+
+
+@cache
+def _more_names(model: str) -> dict[str, str]:
+    """Return the fields of the class that reads a section, by their names without case and underscores."""
+    if not model:
+        return {}
+    module, _, name = model.partition(":")
+    names = getattr(importlib.import_module(module), name).model_fields
+    return {_plain_name(field): field for field in names}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    factory: Any = field.default_factory
+    return field.default if is_missing(factory) else factory()
+
+
+def _nested(value: Any, hint: Any) -> Any:
+    """Convert dicts to the configuration class that the type of the field names, if there is exactly one."""
+    options = _options(hint)
+    if isinstance(value, dict):
+        kinds = [kind for kind in options if isinstance(kind, type) and issubclass(kind, ConfigBase)]
+        takes_dicts = Any in options or any((typing.get_origin(kind) or kind) is dict for kind in options)
+        return kinds[0](**value) if len(kinds) == 1 and not takes_dicts else value
+    if isinstance(value, list):
+        lists = [kind for kind in options if typing.get_origin(kind) is list]
+        if len(lists) == 1:
+            return [_nested(item, typing.get_args(lists[0])[0]) for item in value]
+    return value
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """Return the alternatives of a union, or the type itself."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def _is_path(hint: Any) -> bool:
+    return Path in _options(hint)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value has the declared type. As in Python, an integer is also a float."""
+    if hint is Any:
+        return True
+    arguments = typing.get_args(hint)
+    match typing.get_origin(hint):
+        case typing.Union | types.UnionType:
+            return any(_fits(value, option) for option in arguments)
+        case typing.Literal:
+            return value in arguments
+        case origin if origin is list:
+            return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
+        case origin if origin is dict:
+            return isinstance(value, dict)
+    if hint is float:
+        return isinstance(value, (int, float))
+    return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON knows it. Unset fields of configurations are left out; dicts keep all keys."""
+    if isinstance(value, ConfigBase):
+        return {_camel(k): _plain(v) for k, v in vars(value).items() if v is not None and k[0] != "_"}
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,22 @@
+"""Conversion of configurations of NNI's first format (v1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nni.experiment.config.experiment_config import ExperimentConfig
+
+__all__ = ["to_v2"]
+
+
+def to_v2(v1: dict[str, Any]) -> ExperimentConfig:
+    """Return a configuration of the first format as an ``ExperimentConfig``.
+
+    Raise nnimgr's ConfigError, with every field that cannot be converted.
+    """
+    import json
+
+    from nnimgr.config.document import Document
+    from nnimgr.config.v1 import convert
+
+    return ExperimentConfig(**convert(Document(None, json.dumps(v1))).value)

@@ -1,0 +1,67 @@
+"""Functions for the fields of configuration classes, under NNI's names."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "PathLike",
+    "canonical_gpu_indices",
+    "is_missing",
+    "parse_memory_size",
+    "parse_time",
+    "validate_gpu_indices",
+]
+
+PathLike = Path | str
+
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_BYTES = {"tb": 1 << 40, "gb": 1 << 30, "mb": 1 << 20, "kb": 1 << 10, "b": 1}
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a field without a default has never been set.
+
+    Copies of ``dataclasses.MISSING`` are other objects, so the type decides.
+    """
+    return isinstance(value, type(dataclasses.MISSING))
+
+
+def canonical_gpu_indices(indices: Any) -> Any:
+    """Return GPU indices as a list of integers: "0,1" and 0 become lists. None stays None."""
+    if isinstance(indices, str):
+        return [int(index) for index in indices.split(",")]
+    return [indices] if isinstance(indices, int) else indices
+
+
+def validate_gpu_indices(indices: list[int] | None) -> None:
+    """Raise ValueError if a GPU index is negative or is given twice."""
+    if indices is None:
+        return
+    if len(set(indices)) != len(indices):
+        raise ValueError(f"GPU indices {indices}: an index is given twice")
+    if any(index < 0 for index in indices):
+        raise ValueError(f"GPU indices {indices}: an index is negative")
+
+
+def parse_time(value: str | int) -> int:
+    """Return a duration such as "1.5h" in whole seconds, rounded up. An integer is in seconds already."""
+    return _in_units(value, 1, _SECONDS)
+
+
+def parse_memory_size(value: str | int) -> int:
+    """Return a size such as "2gb" in whole MiB, rounded up. An integer is in MiB already."""
+    return _in_units(value, 1 << 20, _BYTES)
+
+
+def _in_units(value: str | int, target: int, units: Mapping[str, int]) -> int:
+    if not isinstance(value, str):
+        return value
+    for unit, factor in units.items():
+        if value.lower().endswith(unit):
+            return math.ceil(float(value[: -len(unit)]) * factor / target)
+    raise ValueError(f"{value!r} has no unit; the valid units are {', '.join(units)}")

@@ -1,0 +1,172 @@
+"""Creation, opening and watching of experiments through the server of a port."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nnimgr.client.calls import Client, Event, ServerGone
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect
+from nnimgr.home import Home
+from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
+
+__all__ = [
+    "ENDED",
+    "STOP_TIMEOUT_S",
+    "check_id",
+    "events_to_the_end",
+    "is_stopped",
+    "post_experiment",
+    "refuse_nni",
+    "resume_experiment",
+    "runs",
+    "server_for",
+    "surroundings",
+    "view_experiment",
+]
+
+ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})  # a user must act before anything else happens
+STOP_TIMEOUT_S = 120.0  # trials have their grace period before they are killed
+_RESUME_TIMEOUT_S = 120.0
+_MOST_TRIES = 3
+
+
+def check_id(home: Home, wanted: str | None) -> str:
+    """Return ``wanted`` if it is a valid id, or a new id if it is None. Raise ClientError, HomeError."""
+    if wanted is None:
+        return new_experiment_id(Index(home).entries())
+    try:
+        return check_experiment_id(wanted)
+    except ValueError as error:
+        raise ClientError(str(error)) from error
+
+
+def surroundings() -> dict[str, Any]:
+    """Return the environment in which the experiment runs. It may hold secrets: send it, never show it."""
+    return {"environ": dict(os.environ), "cwd": os.getcwd(), "python": sys.executable}
+
+
+def refuse_nni() -> None:
+    """Raise ClientError if NNI itself is installed too.
+
+    Both packages own the name ``nni``, so one would get the other's code.
+    """
+    for place in sys.path:
+        try:
+            names = os.listdir(place or ".")
+        except OSError:
+            continue
+        if any(name.startswith("nni-") and name.endswith((".dist-info", ".egg-info")) for name in names):
+            raise ClientError(
+                f"NNI itself is installed in {place}, and both bring a package called nni.",
+                mend=f"Remove it: {sys.executable} -m pip uninstall nni && "
+                f"{sys.executable} -m pip install --force-reinstall --no-deps nnimgr",
+            )
+
+
+def post_experiment(
+    home: Home, client: Client, body: Mapping[str, Any], *, no_token: bool = False, url_prefix: str | None
+) -> Client:
+    """Create the experiment. If the server ends meanwhile, repeat the request at the next server.
+
+    ``body``: the configuration, the search space, the experiment's id and the surroundings. The id prevents
+    that the experiment is created twice. Return a client of the server that created it. Raise ClientError.
+    """
+    try:
+        created, _ = client.put_new("experiments", body=body)
+    except ServerGone:
+        client = connect(home, client.port, no_token=no_token, url_prefix=url_prefix)
+        client.post("experiments", body=body)  # it may exist already from the first request
+        return client
+    if not created:
+        experiment_id = body["id"]
+        raise ClientError(
+            f"Experiment {experiment_id} exists already.", mend=f"Reopen it: nnictl resume {experiment_id}"
+        )
+    return client
+
+
+def server_for(
+    home: Home, entry: IndexEntry, *, port: int | None, no_token: bool = False, url_prefix: str | None = None
+) -> tuple[Client, bool]:
+    """Return a client of the server that is to open an experiment, and whether the server has adopted it.
+
+    A server that is started here opens the experiments of its port that were running when their server ended.
+    Raise ClientError if another server has the experiment open.
+    """
+    chosen = port or entry.port or DEFAULT_PORT
+    _refuse_elsewhere(home, entry, chosen)
+    started = chosen == entry.port and home.server_running(chosen) is None
+    with ServerStart(home, chosen, no_token=no_token, url_prefix=url_prefix) as start:
+        return start.client(), started and runs(entry)
+
+
+def resume_experiment(client: Client, entry: IndexEntry) -> None:
+    """Resume a stopped or finished experiment in the environment of this process. Raise ClientError."""
+    around = surroundings()
+    body = {"environ": around["environ"], "python": around["python"]}
+    client.mends = {409: f"Watch it: nnictl top {entry.id}"}
+    if entry.status == "VIEWED":
+        client.mends = {409: f"End the view first: nnictl stop {entry.id}"}
+    client.post("experiments", entry.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
+
+
+def view_experiment(client: Client, experiment_id: str) -> None:
+    """Show a stopped experiment until it is stopped again. Raise ClientError."""
+    client.mends = {409: f"Stop it first: nnictl stop {experiment_id}"}
+    client.post("experiments", experiment_id, "view")
+
+
+def _refuse_elsewhere(home: Home, entry: IndexEntry, port: int) -> None:
+    """Raise ClientError if the server of another port has the experiment open."""
+    if entry.port in (None, port) or entry.status == "STOPPED":
+        return
+    if entry.port is not None and home.server_running(entry.port) is not None:
+        raise ClientError(
+            f"Experiment {entry.id} is served on port {entry.port} already.",
+            mend=f"Use it there: leave --port out. Or stop it there first: nnictl stop {entry.id}",
+        )
+
+
+def runs(entry: IndexEntry) -> bool:
+    """Return whether the experiment runs: something still happens without a user."""
+    return entry.status not in ENDED
+
+
+def is_stopped(home: Home, experiment_id: str) -> bool:
+    entry = Index(home).get(experiment_id)
+    return entry is not None and entry.status == "STOPPED"
+
+
+def events_to_the_end(home: Home, port: int, experiment_id: str, *, after: int) -> Iterator[Event]:
+    """Yield the events of an experiment after the number ``after`` until it has ended or was stopped.
+
+    If the server dies, start another, and continue after the last event. Raise ClientError.
+    """
+    tries = 0
+    while True:
+        client = connect(home, port)
+        try:
+            for event in client.events("experiments", experiment_id, "events", after=after):
+                if event is None:
+                    continue
+                if event.number is not None:
+                    after, tries = event.number, 0
+                yield event
+                moved = event.kind == "ExperimentMoved" and event.fields["status"] in ENDED
+                if moved or event.kind == "closed":
+                    return
+            raise ServerGone("The server has ended the stream.")
+        except ServerGone as error:
+            if answering(home, port) is None and is_stopped(home, experiment_id):
+                return
+            tries += 1
+            if tries > _MOST_TRIES:
+                raise ClientError(
+                    *error.lines,
+                    f"It was started {_MOST_TRIES} times without success.",
+                    mend=f"See why: nnictl log stdout {experiment_id} --tail 20",
+                ) from error
