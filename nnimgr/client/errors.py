@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["ClientError"]
 
 
-class ClientError(Exception):
+class ClientError(RuntimeError):
     """A request to the server, or a command, has failed. Each of ``lines`` is one sentence of the message.
 
     ``mend`` is the last line: the command that mends the failure. "{prog}" in it stands for the present

@@ -1,0 +1,109 @@
+"""Trials, results and metrics as ``Experiment`` returns them, under NNI's names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["TrialHyperParameters", "TrialJob", "TrialMetricData", "TrialResult"]
+
+
+@dataclass(init=False)
+class TrialResult:
+    """Final result of a trial. ``value``: the reported number, or a dict with "default"."""
+
+    parameter: dict[str, Any]
+    value: Any
+    trialJobId: str
+
+    def __init__(self, parameter: dict[str, Any], value: str, trialJobId: str) -> None:
+        """``value`` is JSON."""
+        self.parameter = parameter
+        self.value = json.loads(value)
+        self.trialJobId = trialJobId
+
+
+@dataclass(init=False)
+class TrialMetricData:
+    """Metric of a trial.
+
+    ``timestamp``: milliseconds since 1970. ``type``: "PERIODICAL" for an intermediate result, "FINAL" for the
+    final one. ``data``: the reported value.
+    """
+
+    timestamp: int
+    trialJobId: str
+    parameterId: int | str | None
+    type: str
+    sequence: int
+    data: Any
+
+    def __init__(
+        self,
+        timestamp: int,
+        trialJobId: str,
+        parameterId: int | str | None,
+        type: str,
+        sequence: int,
+        data: str,
+    ) -> None:
+        """``data`` is JSON in a JSON string."""
+        self.timestamp = timestamp
+        self.trialJobId = trialJobId
+        self.parameterId = parameterId
+        self.type = type
+        self.sequence = sequence
+        self.data = json.loads(json.loads(data))
+
+
+@dataclass
+class TrialHyperParameters:
+    """Parameter set of a trial."""
+
+    parameter_id: int | None
+    parameter_source: str
+    parameters: Any
+    parameter_index: int
+
+
+@dataclass(init=False)
+class TrialJob:
+    """Trial. Times are milliseconds since 1970; ``endTime`` is -1 until the trial ends."""
+
+    trialJobId: str
+    status: str
+    hyperParameters: list[TrialHyperParameters]
+    logPath: str
+    startTime: int
+    endTime: int
+    finalMetricData: list[TrialMetricData]
+    stderrPath: str
+    sequenceId: int
+    message: str
+
+    def __init__(
+        self,
+        trialJobId: str,
+        status: str,
+        logPath: str = "",
+        startTime: int = -1,
+        sequenceId: int = -1,
+        endTime: int = -1,
+        stderrPath: str = "",
+        hyperParameters: list[str] | tuple[str, ...] = (),
+        finalMetricData: list[dict[str, Any]] | tuple[dict[str, Any], ...] = (),
+        message: str = "--",
+        **others: Any,
+    ) -> None:
+        """The arguments are the fields of NNI's REST API; fields without an attribute are ignored."""
+        self.trialJobId = trialJobId
+        self.status = status
+        self.hyperParameters = [TrialHyperParameters(**json.loads(text)) for text in hyperParameters]
+        self.logPath = logPath
+        self.startTime = startTime
+        self.endTime = endTime
+        self.finalMetricData = [TrialMetricData(**metric) for metric in finalMetricData]
+        self.stderrPath = stderrPath
+        self.sequenceId = sequenceId
+        self.message = message

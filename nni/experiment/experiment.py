@@ -1,0 +1,401 @@
+"""NNI's Python API for experiments: start, watch, change and stop one from a script or a notebook."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nni.experiment.config import ExperimentConfig
+from nni.experiment.data import TrialJob, TrialMetricData, TrialResult
+from nnimgr.client import experiments
+from nnimgr.client.errors import ClientError
+from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect, has_left
+from nnimgr.home import Home, HomeError
+from nnimgr.index import Index, IndexEntry
+
+if TYPE_CHECKING:
+    from nnimgr.client.calls import Client
+    from nnimgr.config import Loaded, Problem
+
+__all__ = ["Experiment", "RunMode"]
+
+_log = logging.getLogger("nni.experiment")
+_UPDATE_TYPES = {
+    "trialConcurrency": "TRIAL_CONCURRENCY",
+    "maxExperimentDuration": "MAX_EXEC_DURATION",
+    "searchSpace": "SEARCH_SPACE",
+    "maxTrialNumber": "MAX_TRIAL_NUM",
+}
+
+
+class RunMode(Enum):
+    """What happens to the experiment when the Python script ends, and what is printed."""
+
+    Background = "background"  # the script's end stops the experiment
+    Foreground = "foreground"  # the same, and the experiment's events are printed
+    Detach = "detach"  # the experiment continues
+
+
+class Experiment:
+    """One experiment.
+
+    ``config``: the configuration, which may be changed until the start. ``id``: the experiment's id.
+    ``port``: the port of the server and its dashboard, None while the experiment is not open.
+    ``url_prefix``: prefix of NNI's routes, set before the start::
+
+        experiment = Experiment("local")
+        experiment.config.trial_command = "python train.py"
+        experiment.config.search_space = {"lr": {"_type": "loguniform", "_value": [1e-4, 0.1]}}
+        experiment.config.tuner.name = "TPE"
+        experiment.config.trial_concurrency = 2
+        experiment.config.max_trial_number = 20
+        experiment.run(8080)
+        print(max(experiment.export_data(), key=lambda result: result.value))
+
+    Methods raise ClientError, a RuntimeError, if the server refuses a request.
+    """
+
+    def __init__(
+        self,
+        config_or_platform: ExperimentConfig | str | list[str] | None = None,
+        id: str | None = None,
+    ) -> None:
+        """Prepare an experiment. With an ``id`` alone, prepare to resume or view an existing one.
+
+        A platform, or a list of platforms, makes an empty configuration whose fields can be set.
+        """
+        self.config: ExperimentConfig | None = None
+        if isinstance(config_or_platform, (str, list)):
+            self.config = ExperimentConfig(config_or_platform)
+        else:
+            self.config = config_or_platform
+        self._home = Home.find()
+        self.id: str = experiments.check_id(self._home, id)
+        self.port: int | None = None
+        self.url_prefix: str | None = None
+        self._after = 0  # number of the last event before the experiment was opened
+
+    def run(
+        self,
+        port: int = DEFAULT_PORT,
+        wait_completion: bool = True,
+        debug: bool = False,
+        run_mode: RunMode = RunMode.Background,
+    ) -> bool | None:
+        """Start the experiment and wait for its end.
+
+        Return True when it is done or stopped, False after an error, and None without ``wait_completion`` or
+        after Ctrl-C, which stops the experiment. It stays open when it is done, until ``stop`` or the end of
+        the script.
+        """
+        self.start(port, debug, run_mode)
+        return self._wait() if wait_completion else None
+
+    def start(
+        self, port: int = DEFAULT_PORT, debug: bool = False, run_mode: RunMode = RunMode.Background
+    ) -> None:
+        """Start the experiment. Start the server of ``port`` first if none runs there.
+
+        Raise ValueError with every error of the configuration, and ClientError if it cannot be started.
+        """
+        if self.config is None:
+            raise ClientError(f"Experiment {self.id} has no configuration: set Experiment.config first.")
+        experiments.refuse_nni()
+        loaded = self._loaded(self.config, debug=debug)
+        canonical = loaded.config.canonical()
+        space = canonical.pop("searchSpace")
+        body = {"config": canonical, "searchSpace": space, "id": self.id, **experiments.surroundings()}
+        with _readable():
+            _say("Creating experiment, Experiment ID: %s", self.id)
+            _say("Starting web server...")
+            with ServerStart(self._home, port, url_prefix=self.url_prefix) as start:
+                client = start.client()
+            _say("Setting up...")
+            client = experiments.post_experiment(self._home, client, body, url_prefix=self.url_prefix)
+        self._opened(client, run_mode, after=0)
+
+    def resume(
+        self: Experiment | str,
+        port: int = DEFAULT_PORT,
+        wait_completion: bool = True,
+        debug: bool = False,
+        run_mode: RunMode = RunMode.Background,
+    ) -> Any:
+        """Resume this experiment, which is stopped or done, and wait as ``run`` does.
+
+        ``Experiment.resume("id")``, the form of NNI 2, returns the experiment without ``wait_completion``.
+        """
+        if isinstance(self, str):
+            experiment = Experiment(id=self)
+            experiment.resume(port, wait_completion, debug, run_mode)
+            return None if wait_completion else experiment
+        entry = self._entry()
+        with _readable():
+            client, adopted = experiments.server_for(self._home, entry, port=port, url_prefix=self.url_prefix)
+            after = int(client.get("experiments", entry.id)["lastNumber"])
+            _say("Resuming experiment, Experiment ID: %s", self.id)
+            if not adopted:
+                experiments.resume_experiment(client, entry)
+        self._opened(client, run_mode, after=after)
+        return self._wait() if wait_completion else None
+
+    def view(self: Experiment | str, port: int = DEFAULT_PORT, non_blocking: bool = False) -> Any:
+        """Show this stopped experiment in the dashboard and to the getters, without running it.
+
+        Wait for Ctrl-C, which ends the view, unless ``non_blocking``. ``Experiment.view("id")``, the form of
+        NNI 2, returns the experiment with ``non_blocking``.
+        """
+        if isinstance(self, str):
+            experiment = Experiment(id=self)
+            experiment.view(port, non_blocking)
+            return experiment if non_blocking else None
+        entry = self._entry()
+        with _readable():
+            client, _ = experiments.server_for(self._home, entry, port=port, url_prefix=self.url_prefix)
+            experiments.view_experiment(client, self.id)
+        self._opened(client, RunMode.Background, after=0)
+        if not non_blocking:
+            try:
+                threading.Event().wait()
+            except KeyboardInterrupt:
+                self.stop()
+        return None
+
+    def run_or_resume(
+        self,
+        port: int = DEFAULT_PORT,
+        wait_completion: bool = True,
+        debug: bool = False,
+        run_mode: RunMode = RunMode.Background,
+    ) -> bool | None:
+        """Resume the experiment if its id exists, else run it."""
+        if self.has_checkpoint():
+            found: bool | None = self.resume(port, wait_completion, debug, run_mode)
+            return found
+        return self.run(port, wait_completion, debug, run_mode)
+
+    def stop(self) -> None:
+        """Stop the experiment and its trials. The server exits with its last experiment."""
+        atexit.unregister(self.stop)
+        if self.port is None:
+            return
+        _say("Stopping experiment, please wait...")
+        port, self.port = self.port, None
+        with _readable():
+            server = self._home.server_running(port)
+            client = connect(self._home, port)
+            answer = client.post("experiments", self.id, "stop", timeout_s=experiments.STOP_TIMEOUT_S)
+            if answer["serverLeaves"]:
+                has_left(server)
+        for sentence in answer.get("left", ()):
+            _log.warning("Something may be left: %s.", sentence)
+        _say("Experiment stopped")
+
+    @classmethod
+    def connect(cls, port: int) -> Experiment:
+        """Return the running experiment of a port. With several, the one that the server's NNI routes show.
+
+        The end of the script does not stop it. Raise ClientError if no server runs on the port.
+        """
+        experiment = cls()
+        with _readable():
+            client = answering(experiment._home, port)
+            if client is None:
+                raise ClientError(
+                    f"No server runs on port {port}.", mend="See the experiments: nnictl experiment list"
+                )
+            experiment.url_prefix = client.get("server").get("urlPrefix")
+            profile = client.for_nni(None, prefix=experiment.url_prefix).get("experiment")
+        experiment.id, experiment.port = profile["id"], port
+        experiment.load_checkpoint()
+        status = experiment.get_status()
+        _say("Connect to port %d success, experiment id is %s, status is %s.", port, experiment.id, status)
+        return experiment
+
+    def get_status(self) -> str:
+        """Return the experiment's status under NNI's name, such as "RUNNING" or "DONE"."""
+        return str(self._nni().get("check-status")["status"])
+
+    def get_trial_job(self, trial_job_id: str) -> TrialJob:
+        """Return one trial. Raise ClientError if there is none with this id."""
+        return TrialJob(**self._nni().get("trial-jobs", trial_job_id))
+
+    def list_trial_jobs(self) -> list[TrialJob]:
+        """Return all trials."""
+        return [TrialJob(**trial) for trial in self._nni().get("trial-jobs")]
+
+    def get_job_statistics(self) -> list[dict[str, Any]]:
+        """Return the number of trials of each status, as trialJobStatus and trialJobNumber."""
+        return list(self._nni().get("job-statistics"))
+
+    def get_job_metrics(self, trial_job_id: str | None = None) -> dict[str, list[TrialMetricData]]:
+        """Return the metrics of one trial, or of all trials, by the trial's id."""
+        path = ("metric-data",) if trial_job_id is None else ("metric-data", trial_job_id)
+        found: dict[str, list[TrialMetricData]] = {}
+        for metric in self._nni().get(*path):
+            found.setdefault(metric["trialJobId"], []).append(TrialMetricData(**metric))
+        return found
+
+    def get_experiment_profile(self) -> dict[str, Any]:
+        """Return the profile in NNI's form: id, params, startTime, and others."""
+        return dict(self._nni().get("experiment"))
+
+    def get_experiment_metadata(self, exp_id: str) -> dict[str, Any]:
+        """Return the entry of an experiment in the index, or an empty dict if there is none."""
+        found = (entry for entry in self.get_all_experiments_metadata() if entry["id"] == exp_id)
+        return next(found, {})
+
+    def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
+        """Return the entries of all experiments in the index."""
+        return list(self._nni().get("experiments-info"))
+
+    def export_data(self) -> list[TrialResult]:
+        """Return the results of all trials that have a final result."""
+        return [TrialResult(**result) for result in self._nni().get("export-data")]
+
+    def update_trial_concurrency(self, value: int) -> None:
+        """Change how many trials run at the same time."""
+        self._update("trialConcurrency", value)
+
+    def update_max_experiment_duration(self, value: str) -> None:
+        """Change the limit of the experiment's duration, such as "2h"."""
+        self._update("maxExperimentDuration", value)
+
+    def update_search_space(self, value: dict[str, Any]) -> None:
+        """Change the search space of later trials."""
+        self._update("searchSpace", value)
+
+    def update_max_trial_number(self, value: int) -> None:
+        """Change the limit of the number of trials."""
+        self._update("maxTrialNumber", value)
+
+    def kill_trial_job(self, trial_job_id: str) -> None:
+        """Cancel a trial."""
+        self._nni().call("DELETE", "trial-jobs", trial_job_id)
+
+    def has_checkpoint(self) -> bool:
+        """Return whether an experiment with this id exists, so that it can be resumed."""
+        return Index(self._home).get(self.id) is not None
+
+    def load_checkpoint(self) -> None:
+        """Read the configuration of the existing experiment into ``config``."""
+        from nnimgr.store.overview import stored_experiment
+
+        stored = stored_experiment(self._entry().directory)
+        if stored is not None:
+            self.config = ExperimentConfig(**{**stored.config, "searchSpace": stored.search_space})
+
+    def save_checkpoint(self) -> None:
+        """Do nothing: the server stores every change of an experiment before it takes effect."""
+
+    def _loaded(self, config: ExperimentConfig, *, debug: bool) -> Loaded:
+        """Check the configuration as the command line does. Raise ValueError with every error."""
+        from nnimgr.config import ConfigError, load_text
+
+        plain = config.json()
+        if debug:
+            plain |= {"debug": True, "logLevel": "debug"}
+        try:
+            loaded = load_text(json.dumps(plain), base=Path.cwd(), environ=os.environ)
+        except ConfigError as error:
+            raise ValueError(
+                "\n".join(f"{p.field}: {p.message}" if p.field else p.message for p in error.problems)
+            ) from error
+        for warning in loaded.warnings:
+            _log.warning("%s", _sentence(warning))
+        return loaded
+
+    def _entry(self) -> IndexEntry:
+        entry = Index(self._home).get(self.id)
+        if entry is None:
+            raise ClientError(
+                f"There is no experiment {self.id}.", mend="See all: nnictl experiment list --all"
+            )
+        return entry
+
+    def _opened(self, client: Client, run_mode: RunMode, *, after: int) -> None:
+        self.port, self._after = client.port, after
+        if self.config is None:
+            self.load_checkpoint()
+        if run_mode is not RunMode.Detach:
+            atexit.register(self.stop)
+        if run_mode is RunMode.Foreground:
+            threading.Thread(target=self._print_events, name="nni.experiment", daemon=True).start()
+        _say("Web portal URLs: %s", client.post("server", "login-code")["url"])
+
+    def _wait(self) -> bool | None:
+        """Wait for the end of the experiment, as ``run`` says."""
+        assert self.port is not None
+        try:
+            with _readable():
+                status = "STOPPED"
+                for event in experiments.events_to_the_end(self._home, self.port, self.id, after=self._after):
+                    if event.kind == "ExperimentMoved":
+                        status = event.fields["status"]
+        except KeyboardInterrupt:
+            _log.warning("KeyboardInterrupt detected")
+            self.stop()
+            return None
+        return status != "ERROR"
+
+    def _print_events(self) -> None:
+        from nnimgr.cli.progress import Progress
+
+        port = self.port
+        if port is None:
+            return
+        with contextlib.suppress(ClientError):  # the server has exited with the experiment
+            progress = Progress.of(connect(self._home, port).get("experiments", self.id))
+            for event in experiments.events_to_the_end(self._home, port, self.id, after=self._after):
+                sentence = progress.apply(event)
+                if sentence is not None:
+                    _say("%s", sentence)
+
+    def _nni(self) -> Client:
+        """Return a client of NNI's routes for this experiment. Raise ClientError if it is not open."""
+        if self.port is None:
+            raise ClientError(f"Experiment {self.id} is not open: call run, resume, view or connect first.")
+        with _readable():
+            return connect(self._home, self.port).for_nni(self.id, prefix=self.url_prefix)
+
+    def _update(self, name: str, value: Any) -> None:
+        client = self._nni()
+        profile = client.get("experiment")
+        profile["params"][name] = value
+        client.call("PUT", "experiment", body=profile, update_type=_UPDATE_TYPES[name])
+        _say("Successfully update %s.", name)
+
+
+def _sentence(problem: Problem) -> str:
+    """Return an error of the configuration without its line, because the script has no such line."""
+    return str(replace(problem, line=None, column=None))
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Turn errors of the user's files into ClientError."""
+    try:
+        yield
+    except HomeError as error:
+        raise ClientError(str(error)) from error
+
+
+def _say(sentence: str, *values: Any) -> None:
+    """Log a sentence. If the script has not set up logging, print it to standard output as NNI does."""
+    if not _log.hasHandlers():
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%Y-%m-%d %H:%M:%S"))
+        _log.addHandler(handler)
+        _log.setLevel(logging.INFO)
+        _log.propagate = False
+    _log.info(sentence, *values)
