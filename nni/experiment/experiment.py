@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Experiment", "RunMode"]
 
-_log = logging.getLogger("nni.experiment")
 _UPDATE_TYPES = {
     "trialConcurrency": "TRIAL_CONCURRENCY",
     "maxExperimentDuration": "MAX_EXEC_DURATION",
@@ -111,7 +111,7 @@ class Experiment:
         if self.config is None:
             raise ClientError(f"Experiment {self.id} has no configuration: set Experiment.config first.")
         experiments.refuse_nni()
-        loaded = self._loaded(self.config, debug=debug)
+        loaded = _loaded(self.config, debug=debug)
         canonical = loaded.config.canonical()
         space = canonical.pop("searchSpace")
         body = {"config": canonical, "searchSpace": space, "id": self.id, **experiments.surroundings()}
@@ -187,7 +187,8 @@ class Experiment:
     def stop(self) -> None:
         """Stop the experiment and its trials. The server exits with its last experiment."""
         atexit.unregister(self.stop)
-        if self.port is None:
+        if self.port is None or experiments.is_stopped(self._home, self.id):
+            self.port = None
             return
         _say("Stopping experiment, please wait...")
         port, self.port = self.port, None
@@ -198,7 +199,7 @@ class Experiment:
             if answer["serverLeaves"]:
                 has_left(server)
         for sentence in answer.get("left", ()):
-            _log.warning("Something may be left: %s.", sentence)
+            _logger().warning("Something may be left: %s.", sentence)
         _say("Experiment stopped")
 
     @classmethod
@@ -298,23 +299,6 @@ class Experiment:
     def save_checkpoint(self) -> None:
         """Do nothing: the server stores every change of an experiment before it takes effect."""
 
-    def _loaded(self, config: ExperimentConfig, *, debug: bool) -> Loaded:
-        """Check the configuration as the command line does. Raise ValueError with every error."""
-        from nnimgr.config import ConfigError, load_text
-
-        plain = config.json()
-        if debug:
-            plain |= {"debug": True, "logLevel": "debug"}
-        try:
-            loaded = load_text(json.dumps(plain), base=Path.cwd(), environ=os.environ)
-        except ConfigError as error:
-            raise ValueError(
-                "\n".join(f"{p.field}: {p.message}" if p.field else p.message for p in error.problems)
-            ) from error
-        for warning in loaded.warnings:
-            _log.warning("%s", _sentence(warning))
-        return loaded
-
     def _entry(self) -> IndexEntry:
         entry = Index(self._home).get(self.id)
         if entry is None:
@@ -330,7 +314,8 @@ class Experiment:
         if run_mode is not RunMode.Detach:
             atexit.register(self.stop)
         if run_mode is RunMode.Foreground:
-            threading.Thread(target=self._print_events, name="nni.experiment", daemon=True).start()
+            printer = partial(_print_events, self._home, client.port, self.id, after=after)
+            threading.Thread(target=printer, name="nni.experiment", daemon=True).start()
         _say("Web portal URLs: %s", client.post("server", "login-code")["url"])
 
     def _wait(self) -> bool | None:
@@ -343,23 +328,10 @@ class Experiment:
                     if event.kind == "ExperimentMoved":
                         status = event.fields["status"]
         except KeyboardInterrupt:
-            _log.warning("KeyboardInterrupt detected")
+            _logger().warning("KeyboardInterrupt detected")
             self.stop()
             return None
         return status != "ERROR"
-
-    def _print_events(self) -> None:
-        from nnimgr.cli.progress import Progress
-
-        port = self.port
-        if port is None:
-            return
-        with contextlib.suppress(ClientError):  # the server has exited with the experiment
-            progress = Progress.of(connect(self._home, port).get("experiments", self.id))
-            for event in experiments.events_to_the_end(self._home, port, self.id, after=self._after):
-                sentence = progress.apply(event)
-                if sentence is not None:
-                    _say("%s", sentence)
 
     def _nni(self) -> Client:
         """Return a client of NNI's routes for this experiment. Raise ClientError if it is not open."""
@@ -374,6 +346,36 @@ class Experiment:
         profile["params"][name] = value
         client.call("PUT", "experiment", body=profile, update_type=_UPDATE_TYPES[name])
         _say("Successfully update %s.", name)
+
+
+def _loaded(config: ExperimentConfig, *, debug: bool) -> Loaded:
+    """Check the configuration as the command line does. Raise ValueError with every error."""
+    from nnimgr.config import ConfigError, load_text
+
+    plain = config.json()
+    if debug:
+        plain |= {"debug": True, "logLevel": "debug"}
+    try:
+        loaded = load_text(json.dumps(plain), base=Path.cwd(), environ=os.environ)
+    except ConfigError as error:
+        raise ValueError(
+            "\n".join(f"{p.field}: {p.message}" if p.field else p.message for p in error.problems)
+        ) from error
+    for warning in loaded.warnings:
+        _logger().warning("%s", _sentence(warning))
+    return loaded
+
+
+def _print_events(home: Home, port: int, experiment_id: str, *, after: int) -> None:
+    """Print the experiment's events until it ends or the server exits."""
+    from nnimgr.cli.progress import Progress
+
+    with contextlib.suppress(ClientError):
+        progress = Progress.of(connect(home, port).get("experiments", experiment_id))
+        for event in experiments.events_to_the_end(home, port, experiment_id, after=after):
+            sentence = progress.apply(event)
+            if sentence is not None:
+                _say("%s", sentence)
 
 
 def _sentence(problem: Problem) -> str:
@@ -391,11 +393,16 @@ def _readable() -> Iterator[None]:
 
 
 def _say(sentence: str, *values: Any) -> None:
-    """Log a sentence. If the script has not set up logging, print it to standard output as NNI does."""
-    if not _log.hasHandlers():
+    _logger().info(sentence, *values)
+
+
+def _logger() -> logging.Logger:
+    """Return the log. If the script has not set up logging, print it to standard output as NNI does."""
+    log = logging.getLogger("nni.experiment")
+    if not log.hasHandlers():
         handler = logging.StreamHandler(sys.stdout)
         handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s", "%Y-%m-%d %H:%M:%S"))
-        _log.addHandler(handler)
-        _log.setLevel(logging.INFO)
-        _log.propagate = False
-    _log.info(sentence, *values)
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        log.propagate = False
+    return log
