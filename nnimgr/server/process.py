@@ -90,7 +90,11 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
     sessions = Sessions()
     parts = ApiParts(
         manager=NNIManager(
-            home=home, port=options.port, assembly=assembly, url_prefix=options.url_prefix or None
+            home=home,
+            port=options.port,
+            assembly=assembly,
+            url_prefix=options.url_prefix or None,
+            stand_ins=True,
         ),
         credentials=Credentials(
             token,

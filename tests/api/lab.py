@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -333,6 +334,9 @@ class FakeManager:
     def directory(self, experiment_id: str) -> Path:
         self._check(experiment_id)
         return self.folder
+
+    def pid(self, experiment_id: str) -> int:
+        return os.getpid()
 
     def served(self) -> dict[str, str]:
         if self.runner is None:

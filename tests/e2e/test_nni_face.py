@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from contextlib import closing
@@ -128,12 +129,12 @@ def test_the_life_of_an_experiment(tmp_path: Path) -> None:
         assert status == 200 and json.loads(record) == json.loads(trials[0]["hyperParameters"][0])
         (entry,) = get(server, "/experiments-info")
         assert entry == get(server, "/experiment-metadata")
-        assert (entry["id"], entry["port"], entry["pid"]) == (
-            experiment_id,
-            server.port,
-            server.process.pid,
-        )
+        assert (entry["id"], entry["port"]) == (experiment_id, server.port)
+        assert entry["pid"] != server.process.pid
+        stand_in = os.pidfd_open(entry["pid"])
         assert call(server, "DELETE", f"{BASE}/experiment") == (200, b"")
+        assert select.select([stand_in], [], [], 30)[0], "the experiment's process has not ended with it"
+        os.close(stand_in)
         assert server.wait() == 0
 
 

@@ -166,13 +166,17 @@ async def experiments(request: Request) -> Response:
 
 
 async def _registry(parts: ApiParts) -> list[dict[str, Any]]:
-    served = parts.manager.served()
-    ours = {"port": parts.port, "pid": os.getpid(), "prefixUrl": parts.url_prefix or None}
-    return await asyncio.to_thread(_entries, parts.manager.home, served, ours)
+    manager = parts.manager
+    ours = {"port": parts.port, "prefixUrl": parts.url_prefix or None}
+    served = {
+        experiment_id: {**ours, "pid": manager.pid(experiment_id), "status": status}
+        for experiment_id, status in manager.served().items()
+    }
+    return await asyncio.to_thread(_entries, manager.home, served)
 
 
-def _entries(home: Home, served: Mapping[str, str], ours: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the current entries of the index.
+def _entries(home: Home, served: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the current entries of the index. ``served``: values for the experiments of this server.
 
     An experiment that no server runs is shown as STOPPED and without its port, as in NNI. The file itself is
     not changed, because the next server needs it to adopt the experiments of a killed server.
@@ -180,9 +184,9 @@ def _entries(home: Home, served: Mapping[str, str], ours: Mapping[str, Any]) -> 
     entries = Index(home).raw()
     running: dict[int, bool] = {}
     for entry in entries:
-        status = served.get(entry.get("id", ""))
-        if status is not None:
-            entry.update(ours, status=status)
+        ours = served.get(entry.get("id", ""))
+        if ours is not None:
+            entry.update(ours)
         elif entry.get("status") != "STOPPED" and not _is_alive(home, entry, running):
             entry["status"] = "STOPPED"
             entry.pop("port", None)

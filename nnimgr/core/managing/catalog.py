@@ -20,9 +20,13 @@ logger = logging.getLogger(__name__)
 
 
 class Catalog:
-    """Entries of the index at the last read, with the later changes by this server."""
+    """Entries of the index at the last read, with the later changes by this server.
 
-    def __init__(self, index: Index) -> None:
+    ``on_note`` is called with each entry that this server has written.
+    """
+
+    def __init__(self, index: Index, *, on_note: Callable[[IndexEntry], None]) -> None:
+        self._on_note = on_note
         self.entries: dict[str, IndexEntry] = {}
         self._index = index
         self._stamp: tuple[int, int] | None = None  # stamp of the index file at the last ``refresh``
@@ -41,6 +45,7 @@ class Catalog:
     def note(self, entry: IndexEntry) -> None:
         """Store an entry that was written to the index."""
         self.entries[entry.id] = entry
+        self._on_note(entry)
 
     async def load(self) -> None:
         """Read the index. Raise HomeError."""

@@ -30,6 +30,7 @@ from nnimgr.core.managing.folder import Surroundings, make_folder, require_datab
 from nnimgr.core.managing.index_notes import Draining, IndexNotes, nni_status
 from nnimgr.core.managing.leftovers import Remains
 from nnimgr.core.managing.lookup import Lookup
+from nnimgr.core.managing.stand_ins import StandIns
 from nnimgr.core.managing.stopped_experiments import AtRest
 from nnimgr.core.managing.stored import StoredSummaries
 from nnimgr.core.managing.supervision import Held, Supervision
@@ -52,7 +53,10 @@ ENDED = frozenset({E.STOPPED, E.DONE})
 
 
 class NNIManager(Lookup):
-    """Owns the runners. ``assembly`` builds their parts. ``port`` and ``url_prefix``: of this server."""
+    """Owns the runners. ``assembly`` builds their parts. ``port`` and ``url_prefix``: of this server.
+
+    ``stand_ins``: whether each open experiment gets a process for NNI's programs (``StandIns``).
+    """
 
     def __init__(
         self,
@@ -61,12 +65,14 @@ class NNIManager(Lookup):
         port: int,
         assembly: Assembly,
         url_prefix: str | None = None,
+        stand_ins: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.home, self._url_prefix = home, url_prefix
         self.changes = Changes()
         self._index = Index(home)
-        catalog = Catalog(self._index)
+        self._stand_ins = StandIns(self._index, stop=self._stop_as_nni) if stand_ins else None
+        catalog = Catalog(self._index, on_note=self._noted)
         supervision = Supervision(
             assembly=assembly,
             clock=clock,
@@ -106,6 +112,8 @@ class NNIManager(Lookup):
         """Release all experiments. Their trials continue, and the next server adopts them."""
         await self._supervision.close()
         await self._notes.close()
+        if self._stand_ins is not None:
+            await self._stand_ins.close()
         self._catalog.close()
 
     async def _reopen(self, entry: IndexEntry) -> None:
@@ -199,7 +207,7 @@ class NNIManager(Lookup):
             experiment_id,
             status=E.RUNNING.value,
             port=self.port,
-            pid=os.getpid(),
+            pid=self.pid(experiment_id),
             ended_at=None,
             prefix_url=self._url_prefix,
         )
@@ -238,6 +246,18 @@ class NNIManager(Lookup):
         still_running = await self.get(experiment_id).stop(detach=detach)
         await self._notes.settled()
         return still_running
+
+    async def _stop_as_nni(self, experiment_id: str) -> None:
+        """Stop an experiment whose process in the index got SIGTERM."""
+        await self.stop(experiment_id, detach=False)
+
+    def _noted(self, entry: IndexEntry) -> None:
+        if self._stand_ins is not None:
+            self._stand_ins.note(entry)
+
+    def pid(self, experiment_id: str) -> int:
+        """Return the pid that NNI's programs signal to stop the experiment."""
+        return os.getpid() if self._stand_ins is None else self._stand_ins.pid(experiment_id)
 
     async def label(
         self, experiment_id: str, *, tags: Sequence[str] | None = None, archived: bool | None = None

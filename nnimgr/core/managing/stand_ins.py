@@ -1,0 +1,115 @@
+"""Processes that stand for experiments in the index, where NNI gives each experiment's manager a pid.
+
+NNI's own programs stop an experiment with SIGTERM to that pid, and then wait until the process has ended. One
+server hosts many experiments, so its own pid cannot serve for this: the signal would end the server, and the
+process would stay until its last experiment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable
+
+from nnimgr.home import HomeError
+from nnimgr.index import Index, IndexEntry
+from nnimgr.rules.facts import ExperimentStatus
+
+__all__ = ["StandIns"]
+
+logger = logging.getLogger(__name__)
+
+# A shell needs 0.1 MiB. It prints a line at SIGTERM, and exits when the server closes its standard input.
+_SCRIPT = """
+trap 'echo stop; again=1' TERM
+trap '' INT HUP
+while read -r line || [ "$again" ]; do again=; done
+"""
+_RETRY_S = (1.0, 60.0)  # first and longest wait before a process that could not be started is tried again
+
+
+class StandIns:
+    """One process for each open experiment of this server. SIGTERM to the process stops the experiment.
+
+    ``stop`` stops an experiment by its id, and returns when its trials have ended. ``index`` gets the pids.
+    """
+
+    def __init__(self, index: Index, *, stop: Callable[[str], Awaitable[object]]) -> None:
+        self._index, self._stop = index, stop
+        self._pids: dict[str, int] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()  # tasks that end by themselves
+
+    def pid(self, experiment_id: str) -> int:
+        """Return the pid of an experiment's process, or the server's own pid if there is none."""
+        return self._pids.get(experiment_id, os.getpid())
+
+    def note(self, entry: IndexEntry) -> None:
+        """Start the process of an experiment that has been opened, and end that of a stopped one."""
+        if entry.status != ExperimentStatus.STOPPED and entry.id not in self._tasks:
+            loop = asyncio.get_running_loop()
+            self._tasks[entry.id] = loop.create_task(self._keep(entry.id), name=f"stand-in:{entry.id}")
+        elif entry.status == ExperimentStatus.STOPPED and entry.id in self._tasks:
+            task = self._tasks.pop(entry.id)
+            task.cancel()
+            self._let_end(task)
+
+    async def close(self) -> None:
+        """End all processes. The experiments continue."""
+        tasks = [*self._tasks.values(), *self._ending]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, experiment_id: str) -> None:
+        """Keep a process for an experiment until this task is cancelled."""
+        delay, longest = _RETRY_S
+        while True:
+            try:
+                await self._stand(experiment_id)
+            except (OSError, KeyError, HomeError) as error:
+                logger.warning("experiment %s has no process of its own: %s", experiment_id, error)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, longest)
+
+    async def _stand(self, experiment_id: str) -> None:
+        """Start a process, and stop the experiment at SIGTERM. Return if the process was killed."""
+        process = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", _SCRIPT, f"nnimgr-experiment-{experiment_id}"),
+            stdin=PIPE,
+            stdout=PIPE,
+            env={},
+            cwd="/",
+            start_new_session=True,
+        )
+        try:
+            self._pids[experiment_id] = process.pid
+            await asyncio.to_thread(self._index.update, experiment_id, pid=process.pid)
+            assert process.stdout is not None
+            while await process.stdout.readline():
+                logger.info("experiment %s is stopped: its process got SIGTERM", experiment_id)
+                self._let_end(asyncio.get_running_loop().create_task(self._stopped(experiment_id)))
+        finally:
+            if self._pids.get(experiment_id) == process.pid:
+                del self._pids[experiment_id]
+            await asyncio.shield(_end(process))
+
+    def _let_end(self, task: asyncio.Task[None]) -> None:
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _stopped(self, experiment_id: str) -> None:
+        try:
+            await self._stop(experiment_id)
+        except Exception as error:  # for example, the experiment is stopped already
+            logger.warning("experiment %s is not stopped: %s", experiment_id, error)
+
+
+async def _end(process: Process) -> None:
+    """End a process, which may have ended already."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
