@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse, RedirectResponse, Response
 
 from nnimgr.api.dependencies import NotFound, Parts
 
-__all__ = ["missing_page", "router"]
+__all__ = ["missing_page", "page", "router"]
 
 router = APIRouter(include_in_schema=False)
 
@@ -31,7 +31,7 @@ _NOT_BUILT = (
 )
 
 
-async def _page(request: Request) -> Response:
+async def page(request: Request) -> Response:
     """Return the dashboard's only page. The page itself reads the address and shows its view."""
     answer = _file("index.html", request)
     if answer is None:
@@ -45,13 +45,13 @@ async def missing_page(request: Request) -> Response | None:
     wanted = request.method == "GET" and "text/html" in request.headers.get("accept", "")
     if not wanted or request.url.path.startswith("/api/"):
         return None
-    answer = await _page(request)
+    answer = await page(request)
     answer.status_code = 404 if answer.status_code == 200 else answer.status_code
     return answer
 
 
 for _address in _ADDRESSES:
-    router.add_api_route(_address, _page, methods=["GET"])
+    router.add_api_route(_address, page, methods=["GET"])
 
 
 @router.get("/assets/{name}")
@@ -91,6 +91,13 @@ for _address in ("/oview", "/detail"):
 async def nnis_list() -> Response:
     """Redirect NNI's address for the list of experiments."""
     return RedirectResponse("/")
+
+
+@router.get("/netron/{path:path}")
+async def netron(path: str) -> Response:
+    """Say why NNI's address of a model viewer on the internet shows nothing here."""
+    sentence = "nnimgr sends no model to netron.app: download the trial's model.onnx and open it there."
+    return Response(sentence, status_code=404, media_type="text/plain")
 
 
 def _file(path: str, request: Request) -> FileResponse | None:

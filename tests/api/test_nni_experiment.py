@@ -6,11 +6,13 @@ import dataclasses
 import json
 import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import pytest
 
+from nnimgr.api import dashboard
 from nnimgr.api.app import create_app
 from nnimgr.api.auth import AllowedHosts
 from nnimgr.rules import facts as f
@@ -282,12 +284,28 @@ async def test_an_experiment_that_is_viewed(lab: Lab, method: str, path: str, wh
     assert says(answer, 500) == f"Error: can not {what} in readonly mode!"
 
 
-async def test_unknown_routes(lab: Lab) -> None:
-    assert says(await lab.client.get(f"{NNI}/nope"), 404) == f"There is no {NNI}/nope here."
-    assert says(await lab.client.get(f"{NNI}/experiment/import-data"), 404)
+async def test_unknown_routes(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "index.html").write_text("<html></html>")
+    monkeypatch.setattr(dashboard, "_FOLDER", tmp_path)
+    for path in ("nope", "experiment/import-data"):  # as NNI's server, which has one page for all addresses
+        page = await lab.client.get(f"{NNI}/{path}")
+        assert (page.status_code, page.text) == (200, "<html></html>")
     for method in ("POST", "PUT", "DELETE"):
         answer = await lab.client.request(method, f"{NNI}/check-status")
         assert (answer.status_code, answer.text) == (404, "Not Found")
+
+
+async def test_features_in_another_form(lab: Lab) -> None:
+    put = await lab.client.put(f"{NNI}/experiment/cluster-metadata", json={"nni_manager_ip": {}})
+    assert (put.status_code, put.content) == (200, b"")
+    assert says(await lab.client.put(f"{NNI}/experiment/cluster-metadata", json=[]), 400)
+    assert (await lab.client.get(f"{NNI}/tensorboard-tasks")).json() == []
+    assert (await lab.client.delete(f"{NNI}/tensorboard-tasks")).status_code == 200
+    started = await lab.client.post(f"{NNI}/tensorboard", json={"trials": "abcde"})
+    assert "tensorboard --logdir" in says(started, 400)
+    assert says(await lab.client.get(f"{NNI}/tensorboard/abcde"), 500) == "Tensorboard task not found"
+    netron = await lab.client.get("/netron/index.html")
+    assert netron.status_code == 404 and "model.onnx" in netron.text
 
 
 async def test_a_failure_of_ours(lab: Lab) -> None:

@@ -13,9 +13,10 @@ from starlette.routing import Mount
 
 from nnimgr.api.asgi import ASGIApp, Receive, Scope, Send
 from nnimgr.api.asgi import answer as plain
+from nnimgr.api.dashboard import page
 from nnimgr.api.dependencies import ApiParts, NotFound
 from nnimgr.api.limits import BodyLimit
-from nnimgr.api.nni import experiment_routes, trial_routes
+from nnimgr.api.nni import experiment_routes, other_routes, trial_routes
 from nnimgr.api.nni.asking import ReadOnly, answer
 from nnimgr.api.nni.javascript import stringify
 from nnimgr.config import ConfigError
@@ -65,7 +66,7 @@ def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
 
 
 def _application(parts: ApiParts) -> Starlette:
-    routes = [*experiment_routes.ROUTES, *trial_routes.ROUTES]
+    routes = [*experiment_routes.ROUTES, *trial_routes.ROUTES, *other_routes.ROUTES]
     app = Starlette(
         routes=[Mount("/api/v1/nni", routes=routes), Mount("/e/{experiment}/api/v1/nni", routes=routes)]
     )
@@ -94,8 +95,8 @@ async def _http_failed(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)
     if failure.status_code not in (404, 405):
         return _error(failure.status_code, failure.detail)
-    if request.method in _SAFE_METHODS:
-        return _error(404, f"There is no {request.url.path} here.")
+    if request.method in _SAFE_METHODS:  # NNI's server answers each unknown address with its page
+        return await page(request)
     return answer("Not Found", status=404, media_type="text/plain; charset=utf-8")
 
 
