@@ -140,6 +140,7 @@ class _Trial:
         self._metrics: int | None = None
         self._silent = False
         self._logs = False
+        self._told = False  # whether this process has said that it reports nothing
 
     def get_next_parameter(self, default: Any = None) -> Any:
         """Return the trial's parameters: a dict of the search space's names.
@@ -192,6 +193,10 @@ class _Trial:
             else:
                 self._say(f"Intermediate result: {metric}  (Index {sequence})")
             return
+        rank = _rank()
+        if rank:
+            self._keep_silent(rank)
+            return
         self._keep_log()
         value = _dumps(metric)
         assert record is not None
@@ -199,6 +204,15 @@ class _Trial:
             f'{{"parameter_id": {_dumps(record["parameter_id"])}, "trial_job_id": {_quote(get_trial_id())}, '
             f'"type": "{kind}", "sequence": {sequence}, "value": {_quote(value)}}}'
         )
+
+    def _keep_silent(self, rank: str) -> None:
+        """Say once why this process of a distributed trial reports nothing."""
+        if not self._told:
+            self._told = True
+            sys.stderr.write(
+                f"nni: this process is not the first of its trial ({rank}), so its results are not reported. "
+                "To report them too, set NNIMGR_REPORT_ALL_RANKS=1.\n"
+            )
 
     def _keep_log(self) -> None:
         """Print the trial's log, from INFO up, unless the trial sets up logging itself, before or later.
@@ -288,6 +302,21 @@ class _Trial:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _rank() -> str:
+    """Return the variable that gives this process a rank above 0, such as "RANK=1", or "" if none does.
+
+    torchrun, Slurm and Open MPI start one process for each rank. All report the same results, so that only
+    those of rank 0 count.
+    """
+    if os.environ.get("NNIMGR_REPORT_ALL_RANKS") == "1":
+        return ""
+    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        rank = os.environ.get(name, "")
+        if rank.isdigit() and int(rank):
+            return f"{name}={rank}"
+    return ""
 
 
 def _standalone() -> bool:

@@ -143,6 +143,21 @@ def test_a_report_needs_the_parameters_first(trial: Trial) -> None:
     assert done.stdout == "nni.get_next_parameter() needs to be called before report_intermediate_result\n"
 
 
+REPORTS = "nni.report_intermediate_result(1)\nnni.report_final_result(2)\n"
+
+
+@pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"])
+def test_only_the_first_process_of_a_distributed_trial_reports(trial: Trial, name: str) -> None:
+    code = f"import sys; sys.stderr = sys.stdout\n{REPORTS}"
+    said = trial.run(code, **{name: "3"})
+    assert trial.frames() == b""
+    assert said.count("its results are not reported") == 1 and f"{name}=3" in said
+    trial.run(REPORTS, **{name: "3", "NNIMGR_REPORT_ALL_RANKS": "1"})
+    assert trial.frames().count(b'"value"') == 2
+    assert trial.run(code, **{name: "0"}) == "" == trial.run(code, **{name: "none"})
+    assert trial.frames().count(b'"value"') == 6
+
+
 def test_a_metric_that_is_too_long_is_refused(trial: Trial) -> None:
     overhead = len(text('""'))
     trial.run(

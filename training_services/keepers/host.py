@@ -231,6 +231,8 @@ def start_order(
         "NNI_TRIAL_COMMAND_CHANNEL": None,
         "REUSE_MODE": None,
         "MULTI_PHASE": "true" if context.multi_phase else None,
+        # A rank that is set before the trial starts is not the trial's, and would silence its reports.
+        **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")),
     }
     if gpus is not None and context.trial_gpu_number is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
