@@ -65,6 +65,8 @@ class TrialHyperParameters:
     parameter_source: str
     parameters: Any
     parameter_index: int
+    placement_constraint: Any = None
+    version_info: Any = None
 
 
 @dataclass(init=False)

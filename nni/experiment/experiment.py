@@ -22,7 +22,7 @@ from nnimgr.client import experiments
 from nnimgr.client.errors import ClientError
 from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect, has_left
 from nnimgr.home import Home, HomeError
-from nnimgr.index import Index, IndexEntry
+from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 
 if TYPE_CHECKING:
     from nnimgr.client.calls import Client
@@ -72,7 +72,8 @@ class Experiment:
     ) -> None:
         """Prepare an experiment. With an ``id`` alone, prepare to resume or view an existing one.
 
-        A platform, or a list of platforms, makes an empty configuration whose fields can be set.
+        A platform, or a list of platforms, makes an empty configuration whose fields can be set. Raise
+        ValueError if the id is not valid.
         """
         self.config: ExperimentConfig | None = None
         if isinstance(config_or_platform, (str, list)):
@@ -80,7 +81,9 @@ class Experiment:
         else:
             self.config = config_or_platform
         self._home = Home.find()
-        self.id: str = experiments.check_id(self._home, id)
+        self.id: str = (
+            new_experiment_id(Index(self._home).entries()) if id is None else check_experiment_id(id)
+        )
         self.port: int | None = None
         self.url_prefix: str | None = None
         self._after = 0  # number of the last event before the experiment was opened
@@ -149,16 +152,15 @@ class Experiment:
         self._opened(client, run_mode, after=after)
         return self._wait() if wait_completion else None
 
-    def view(self: Experiment | str, port: int = DEFAULT_PORT, non_blocking: bool = False) -> Any:
-        """Show this stopped experiment in the dashboard and to the getters, without running it.
+    def view(self: Experiment | str, port: int = DEFAULT_PORT, non_blocking: bool = False) -> Experiment:
+        """Show this stopped experiment in the dashboard and to the getters, without running it. Return it.
 
-        Wait for Ctrl-C, which ends the view, unless ``non_blocking``. ``Experiment.view("id")``, the form of
-        NNI 2, returns the experiment with ``non_blocking``.
+        Wait for Ctrl-C, which ends the view, unless ``non_blocking``. ``Experiment.view("id")`` is a form of
+        NNI 2.
         """
         if isinstance(self, str):
             experiment = Experiment(id=self)
-            experiment.view(port, non_blocking)
-            return experiment if non_blocking else None
+            return experiment.view(port, non_blocking)
         entry = self._entry()
         with _readable():
             client, _ = experiments.server_for(self._home, entry, port=port, url_prefix=self.url_prefix)
@@ -169,7 +171,7 @@ class Experiment:
                 threading.Event().wait()
             except KeyboardInterrupt:
                 self.stop()
-        return None
+        return self
 
     def run_or_resume(
         self,

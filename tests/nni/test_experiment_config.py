@@ -171,7 +171,12 @@ def test_a_job_of_kubeflow_has_its_command_in_its_roles() -> None:
     assert service["trialCommand"] == ""
     assert service["namespace"] == "default"
     assert service["worker"]["dockerImage"] == "msranni/nni:latest"
-    assert service["storage"] == {"storageType": "nfs", "server": "10.0.0.1", "path": "/data"}
+    assert service["storage"] == {
+        "storageType": "nfs",
+        "storage": "nfs",
+        "server": "10.0.0.1",
+        "path": "/data",
+    }
 
 
 def test_shared_storage_and_several_training_services() -> None:

@@ -25,10 +25,13 @@ _COMPILE = "import py_compile,sys; [py_compile.compile(path) for path in sys.arg
 RETRY_S = 1.0
 SLOW_S = 2.0  # after this time users should know what the trials wait for
 LIMIT_S = 10.0
-SDK = {
-    name: name for name in ("__init__.py", "_log.py", "_space.py", "_trace.py", "_trial.py", "_values.py")
-}  # files to write, and our file for each
-SDK["utils.py"] = "_merge.py"
+SDK = {  # files to write, and our file for each
+    **{
+        name: name for name in ("__init__.py", "_log.py", "_space.py", "_trace.py", "_trial.py", "_values.py")
+    },
+    "trial.py": "trial.py",
+    "utils.py": "_merge.py",
+}
 
 
 class Interpreters:

@@ -148,6 +148,7 @@ class K8sNfsConfig(K8sStorageConfig):
     """Directory of an NFS server."""
 
     storage_type: str = "nfs"
+    storage: str = "nfs"  # NNI has this field too
     server: str
     path: str
 
@@ -157,6 +158,7 @@ class K8sAzureStorageConfig(K8sStorageConfig):
     """Share of an Azure storage account."""
 
     storage_type: str = "azureStorage"
+    storage: str = "azureStorage"
     azure_account: str
     azure_share: str
     key_vault_name: str

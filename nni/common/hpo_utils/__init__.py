@@ -1,0 +1,21 @@
+"""NNI's helpers for tuners: search spaces as flat tables, and removal of duplicate parameter sets."""
+
+from nni.common.hpo_utils.dedup import Deduplicator
+from nni.common.hpo_utils.formatting import (
+    ParameterSpec,
+    deformat_parameters,
+    format_parameters,
+    format_search_space,
+)
+from nni.common.hpo_utils.validation import validate_search_space
+from nnimgr.algorithm import OptimizeMode
+
+__all__ = [
+    "Deduplicator",
+    "OptimizeMode",
+    "ParameterSpec",
+    "deformat_parameters",
+    "format_parameters",
+    "format_search_space",
+    "validate_search_space",
+]

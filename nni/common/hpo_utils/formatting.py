@@ -1,0 +1,150 @@
+"""Search spaces as flat tables of parameters, and parameter sets as numbers.
+
+A parameter's key is its path: ``("layer", 1, "units")`` is the parameter "units" of the second option of the
+nested choice "layer". In the *formatted* form of a parameter set, a choice is the index of its option, a
+randint counts from its lower bound, and a parameter with a logarithmic distribution is its logarithm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["ParameterSpec", "deformat_parameters", "format_parameters", "format_search_space"]
+
+_Key = tuple[str | int, ...]
+
+
+class ParameterSpec(NamedTuple):
+    """One parameter of a search space.
+
+    ``low``, ``high``, ``mu`` and ``sigma`` describe the logarithm if ``log_distributed``. ``size``: the
+    number of options of a choice or randint. ``clip``: the bounds of a rounded (``q``) value.
+    """
+
+    name: str
+    type: str
+    values: list[Any]
+    key: _Key
+    categorical: bool
+    size: int | None = None
+    chosen_size: int | None = 1
+    low: float | None = None
+    high: float | None = None
+    normal_distributed: bool | None = None
+    mu: float | None = None
+    sigma: float | None = None
+    q: float | None = None
+    clip: tuple[float, float] | None = None
+    log_distributed: bool | None = None
+
+    def is_nested(self) -> bool:
+        """Return whether the parameter belongs to an option of a nested choice."""
+        return len(self.key) >= 2 and isinstance(self.key[-2], int)
+
+    def is_activated_in(self, partial_parameters: Mapping[_Key, Any]) -> bool:
+        """Return whether the option that this parameter belongs to is chosen.
+
+        ``partial_parameters`` must contain all parameters that are before this one in the table.
+        """
+        return not self.is_nested() or partial_parameters.get(self.key[:-2]) == self.key[-2]
+
+
+def format_search_space(search_space: Mapping[str, Any]) -> dict[_Key, ParameterSpec]:
+    """Return the table of a search space. A nested choice is before the parameters of its options."""
+    return {spec.key: spec for spec in _specs((), search_space)}
+
+
+def deformat_parameters(
+    formatted_parameters: Mapping[_Key, Any], formatted_search_space: Mapping[_Key, ParameterSpec]
+) -> dict[str, Any]:
+    """Return a parameter set as a trial gets it."""
+    found: dict[str, Any] = {}
+    for key, value in formatted_parameters.items():
+        spec = formatted_search_space[key]
+        if not spec.categorical:
+            _put(found, key, _number(spec, value))
+        elif spec.type == "randint":
+            _put(found, key, math.ceil(spec.values[0]) + int(value))
+        elif _is_nested(spec.values):
+            _put(found, (*key, "_name"), spec.values[value]["_name"])
+        else:
+            _put(found, key, spec.values[value])
+    return found
+
+
+def format_parameters(
+    parameters: Mapping[str, Any], formatted_search_space: Mapping[_Key, ParameterSpec]
+) -> dict[_Key, Any]:
+    """Return the formatted form of a parameter set. Raise KeyError or ValueError for one of another space."""
+    found: dict[_Key, Any] = {}
+    for key, spec in formatted_search_space.items():
+        if not spec.is_activated_in(found):
+            continue
+        value: Any = parameters
+        for name in key:
+            value = value[name] if isinstance(name, str) else value
+        if spec.type == "randint":
+            found[key] = value - math.ceil(spec.values[0])
+        elif not spec.categorical:
+            found[key] = math.log(value) if spec.log_distributed else value
+        elif _is_nested(spec.values):
+            found[key] = [option["_name"] for option in spec.values].index(value["_name"])
+        else:
+            found[key] = spec.values.index(value)
+    return found
+
+
+def _specs(above: _Key, space: Mapping[str, Any]) -> Iterator[ParameterSpec]:
+    for name, described in space.items():
+        if name == "_name":
+            continue
+        key, values = (*above, name), described["_value"]
+        yield _spec(key, described["_type"], values)
+        if described["_type"] == "choice" and _is_nested(values):
+            for index, option in enumerate(values):
+                yield from _specs((*key, index), option)
+
+
+def _spec(key: _Key, kind: str, values: list[Any]) -> ParameterSpec:
+    base = ParameterSpec(str(key[-1]), kind, values, key, categorical=kind in ("choice", "randint"))
+    if kind == "choice":
+        return base._replace(size=len(values))
+    if kind == "randint":
+        return base._replace(size=math.ceil(values[1]) - math.ceil(values[0]))
+    first, second = float(values[0]), float(values[1])
+    log, normal = "log" in kind, "normal" in kind
+    base = base._replace(
+        q=float(values[2]) if kind.startswith("q") else None, log_distributed=log, normal_distributed=normal
+    )
+    if normal:
+        return base._replace(mu=first, sigma=second)
+    clip = (first, second) if base.q is not None else None
+    if log:
+        first, second = math.log(first), math.log(second)
+    return base._replace(low=first, high=second, clip=clip)
+
+
+def _number(spec: ParameterSpec, value: float) -> float:
+    """Return a parameter's value from its formatted form: not a logarithm, rounded, and within its bounds."""
+    if spec.log_distributed:
+        value = math.exp(value)
+    if spec.q is not None:
+        value = round(value / spec.q) * spec.q
+    if spec.clip is not None:
+        value = min(max(value, spec.clip[0]), spec.clip[1])
+    plain: float = value.item() if hasattr(value, "item") else value  # numpy's numbers
+    return plain
+
+
+def _is_nested(options: list[Any]) -> bool:
+    return all(isinstance(option, Mapping) and "_name" in option for option in options)
+
+
+def _put(found: dict[str, Any], key: _Key, value: Any) -> None:
+    """Set a value in nested dicts. Indices of options are left out of the path."""
+    *above, last = [name for name in key if isinstance(name, str)]
+    for name in above:
+        found = found.setdefault(name, {})
+    found[last] = value

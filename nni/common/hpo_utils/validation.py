@@ -1,0 +1,30 @@
+"""Check of search spaces."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from nnimgr.search_space import ParameterType, SearchSpaceError, validate
+
+__all__ = ["validate_search_space"]
+
+
+def validate_search_space(
+    search_space: Any, support_types: Iterable[str] | None = None, raise_exception: bool = False
+) -> bool:
+    """Return whether a search space is valid and has only the types ``support_types`` (default: all).
+
+    Log the first error, or raise it as ValueError with ``raise_exception``.
+    """
+    types = frozenset(ParameterType if support_types is None else map(ParameterType, support_types))
+    try:
+        validate(search_space, types=types)
+    except SearchSpaceError as error:
+        sentence = f"search space: {error.field}: {error}"
+        if raise_exception:
+            raise ValueError(sentence) from error
+        logging.getLogger(__name__).error(sentence)
+        return False
+    return True

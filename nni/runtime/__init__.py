@@ -1,0 +1,1 @@
+"""Modules that user code imports from NNI's internals."""

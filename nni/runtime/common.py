@@ -1,0 +1,17 @@
+"""Switch of NNI 2 for trials with several parameter sets."""
+
+from __future__ import annotations
+
+__all__ = ["enable_multi_phase", "multi_phase_enabled"]
+
+_enabled = False
+
+
+def enable_multi_phase() -> None:
+    """Let ``multi_phase_enabled`` return True in this process. The configuration decides what trials get."""
+    global _enabled
+    _enabled = True
+
+
+def multi_phase_enabled() -> bool:
+    return _enabled

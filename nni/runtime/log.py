@@ -1,0 +1,7 @@
+"""NNI's functions for the log."""
+
+from __future__ import annotations
+
+from nni._log import enable_global_logging, silence_stdout
+
+__all__ = ["enable_global_logging", "silence_stdout"]

@@ -1,0 +1,25 @@
+"""The trial API under the name of NNI's module; ``import nni`` has the same. Python 3.8 or newer."""
+
+from __future__ import annotations
+
+from nni._trial import (
+    get_current_parameter,
+    get_experiment_id,
+    get_next_parameter,
+    get_next_parameters,
+    get_sequence_id,
+    get_trial_id,
+    report_final_result,
+    report_intermediate_result,
+)
+
+__all__ = [
+    "get_current_parameter",
+    "get_experiment_id",
+    "get_next_parameter",
+    "get_next_parameters",
+    "get_sequence_id",
+    "get_trial_id",
+    "report_final_result",
+    "report_intermediate_result",
+]
