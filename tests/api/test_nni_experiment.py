@@ -308,6 +308,20 @@ async def test_features_in_another_form(lab: Lab) -> None:
     assert netron.status_code == 404 and "model.onnx" in netron.text
 
 
+async def test_log_files(lab: Lab) -> None:
+    folder = lab.manager.directory("exp") / "log"
+    folder.mkdir(exist_ok=True)
+    (folder / "nnimanager.log").write_text("a line\n")
+    (folder / "other.log").write_text("not a log of NNI\n")
+    for address in ("/logs", "/e/exp/logs"):
+        answer = await lab.client.get(f"{address}/nnimanager.log")
+        assert (answer.status_code, answer.text) == (200, "a line\n")
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        for name in ("other.log", "dispatcher.log", "nothing"):
+            assert "the logs are nnimanager.log" in says(await lab.client.get(f"{address}/{name}"), 404)
+        assert b"SQLite" not in (await lab.client.get(f"{address}/..%2Fdb%2Fnnimgr.sqlite")).content
+
+
 async def test_a_failure_of_ours(lab: Lab) -> None:
     lab.manager.failure = RuntimeError("secret")
     assert says(await lab.client.get(f"{NNI}/experiment"), 500) == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -157,6 +158,12 @@ def test_a_script_runs_resumes_views_and_changes_an_experiment(tmp_path: Path, h
     assert "Creating experiment, Experiment ID: " in said
     assert f"Web portal URLs: http://127.0.0.1:{port}/" in said
     assert "SUCCEEDED: 2, the best so far" in said  # of the foreground mode
+    (entry,) = Index(home).entries().values()
+    log = (entry.directory / "log" / "experiment.log").read_text()
+    assert re.search(r"INFO \(NNIManager\) Change NNIManager status to: DONE \(.*2 of 2 trials\)", log)
+    assert "INFO (NNIManager) Experiment done." in log
+    assert log.splitlines()[-1].endswith("Experiment stopped.")
+    assert (entry.directory / "log" / "nnictl_stdout.log").samefile(home.server_log_path(port))
     assert end_of(home, port) == ("STOPPED", False)
 
 

@@ -27,7 +27,7 @@ from nnimgr.store.errors import StoreError
 
 __all__ = ["beside"]
 
-_NNIS = re.compile(r"(/e/[^/]+)?/api/v1/nni(/|$)")
+_NNIS = re.compile(r"(/e/[^/]+)?/(api/v1/nni|logs)(/|$)")
 _MOST_BODY = 50 << 20  # NNI's limit
 _LONGEST_TEXT = 4000  # most characters of an error, which may repeat the request's text
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
@@ -68,7 +68,11 @@ def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
 def _application(parts: ApiParts) -> Starlette:
     routes = [*experiment_routes.ROUTES, *trial_routes.ROUTES, *other_routes.ROUTES]
     app = Starlette(
-        routes=[Mount("/api/v1/nni", routes=routes), Mount("/e/{experiment}/api/v1/nni", routes=routes)]
+        routes=[
+            Mount(f"{experiment}{place}", routes=found)
+            for experiment in ("", "/e/{experiment}")
+            for place, found in (("/api/v1/nni", routes), ("/logs", other_routes.LOG_ROUTES))
+        ]
     )
     app.router.redirect_slashes = False
     app.state.parts = parts

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from nnimgr.api.nni.asking import answer, body_of
+from nnimgr.api.dependencies import NotFound
+from nnimgr.api.nni.asking import answer, body_of, target
 from nnimgr.api.nni.javascript import stringify
+from nnimgr.core.managing.experiment_log import LOG_NAMES
 
-__all__ = ["ROUTES"]
+__all__ = ["LOG_ROUTES", "ROUTES"]
 
 _NO_TENSORBOARD = (
     "nnimgr does not start TensorBoard. Start it on the trials' folders, the fields logPath of /trial-jobs: "
@@ -43,6 +47,15 @@ async def unknown_task(request: Request) -> Response:
     raise HTTPException(500, "Tensorboard task not found")
 
 
+async def log_file(request: Request) -> Response:
+    """Return a log of the experiment. Raise NotFound if nothing was written to it."""
+    about, name = target(request), request.path_params["name"]
+    path = about.parts.manager.directory(about.id) / "log" / name
+    if name not in LOG_NAMES or not await asyncio.to_thread(path.is_file):
+        raise NotFound(f"There is no log {name}; the logs are {', '.join(LOG_NAMES)}.")
+    return FileResponse(path, media_type="text/plain; charset=utf-8")
+
+
 ROUTES = [
     Route("/experiment/cluster-metadata", cluster_metadata, methods=["PUT"]),
     Route("/tensorboard", start_tensorboard, methods=["POST"]),
@@ -50,3 +63,4 @@ ROUTES = [
     Route("/tensorboard-tasks", no_tasks, methods=["GET"]),
     Route("/tensorboard-tasks", nothing_to_stop, methods=["DELETE"]),
 ]
+LOG_ROUTES = [Route("/{name}", log_file, methods=["GET"])]

@@ -20,6 +20,7 @@ from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.catalog import Catalog
 from nnimgr.core.managing.change_feed import Changes
 from nnimgr.core.managing.creation import Draft
+from nnimgr.core.managing.experiment_log import note_status
 from nnimgr.core.managing.experiments import (
     ExperimentConflict,
     ExperimentSummary,
@@ -359,6 +360,8 @@ class NNIManager(Lookup):
         awaits = held.runner is not None and held.runner.awaits_silent
         if (held.status, held.awaits_silent) == (state.status, awaits):
             return
+        if held.status is not state.status:
+            note_status(held.directory, state, server_log=self.home.server_log_path(self.port))
         held.status, held.awaits_silent = state.status, awaits
         self._changed.set()
         status = nni_status(state.status, state.drain)
