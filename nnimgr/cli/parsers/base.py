@@ -29,6 +29,7 @@ _NNIS_ALONE = {
     "platform": 'Delete an experiment and its files on machines: "nnictl experiment delete ID"',
     "save": 'Copy the folder that "nnictl experiment show ID --json" names',
     "ss_gen": 'Write the search space by hand, and check it: "nnictl create --dry-run --config FILE"',
+    "tensorboard": 'Start it on folders that "nnictl log trial ID" lists: "tensorboard --logdir DIR"',
 }
 
 
